@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import benchmark, cleaning, doctor, exporting, interrupts, quarantine, run_command, testing, texts
+from offramp_launch import benchmark, cleaning, consume_command, doctor, exporting, interrupts, quarantine, run_command, testing, texts
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
@@ -18,19 +18,20 @@ from offramp_launch.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
-# `run` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
+# `run`, `consume` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
 # pictures need.
 CONTINUED = "run-set-up"
+CONSUME_CONTINUED = "consume-set-up"
 LADDER_CONTINUED = "ladder-set-up"
 
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "export", "query", "ladder", "bench", "scale", "status", "stop", "quarantine", "clean", "doctor", "test", "setup", "version", "help")
-SETTING_UP = ("run", "ladder", "bench", "test", "setup")
+COMMANDS = ("run", "consume", "export", "query", "ladder", "bench", "scale", "status", "stop", "quarantine", "clean", "doctor", "test", "setup", "version", "help")
+SETTING_UP = ("run", "consume", "ladder", "bench", "test", "setup")
 WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
-END_BY_WHAT_THEY_DID = ("run", CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "clean")
+END_BY_WHAT_THEY_DID = ("run", CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "clean")
 
 
 def main(argv):
@@ -43,7 +44,7 @@ def main(argv):
 
 
 def carry_out(argv):
-    commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
+    commands = {"run": run, CONTINUED: run_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
                 "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, NO_COMMAND: refuse_command}
@@ -125,6 +126,17 @@ def continue_set_up(places, command, function, argv):
 
 def run_set_up(places, argv):
     return run_command.start(places, argv, ["run", *argv])
+
+
+def consume(places, argv):
+    flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
+    if not os.environ.get("OFFRAMP_BIN_DIR"):
+        set_up_programs(places, flags, requirements_of(passed))
+    return continue_set_up(places, CONSUME_CONTINUED, consume_set_up, passed)
+
+
+def consume_set_up(places, argv):
+    return consume_command.start(places, argv, ["consume", *argv])
 
 
 def ladder(places, argv):

@@ -130,11 +130,11 @@ def is_alive(pid):
     return True
 
 
-def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=False, note=print):
+def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=False, note=print, words=("--prepare",)):
     """
     Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
     refuses what is not ours, and what a run has ended with, unless --start-over asks for its replacement; its words are the user's.
-    `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder.
+    `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder. `words`: what the consumer is asked for.
     Through signals the consumer is waited for, or ended: it may be putting a previous run's results in place, and the caller has the folder's lock.
     """
     folder = pathlib.Path(folder)
@@ -143,12 +143,12 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
     previous = describe_checkpoint(folder)
     program, *flags = consumer
     done = interrupts.wait_through(
-        [program, "--prepare", *flags],
+        [program, *words, *flags],
         lambda: note(f"[run] what lies in {folder} is being looked at and put in order, which is waited for (once more ends it)", flush=True),
         lambda: note(f"[run] putting {folder} in order is ended; the next run goes on with it", flush=True),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=kept_open, **identity)
     if done.returncode != 0:
-        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} --prepare' ended with exit code {done.returncode} and wrote nothing",
+        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))
     for warning in done.stdout.splitlines():
         note(f"[run] {warning}", flush=True)

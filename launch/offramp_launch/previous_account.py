@@ -18,9 +18,9 @@ class PreviousAccount:
     Thread: one. Blocks: on the disk.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, account=ACCOUNT):
         self._folder = folder
-        self._found = {name: stamp for name in ACCOUNT if (stamp := stamp_of(folder / name))}
+        self._found = {name: stamp for name in account if (stamp := stamp_of(folder / name))}
         self._kept_back = {}
         self.on_begun = lambda: None      # what else gives way then
 

@@ -22,7 +22,8 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
-from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
+from offramp_launch.supervisor import Supervisor
+from offramp_launch.watch import MOST_CONSUMERS, RunPlan
 
 # Flags that make the producer answer instead of run.
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")
@@ -295,7 +296,7 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
 
 def conclude(plan, run_dir, supervisor, code, about, finishing):
     """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
-    finished, why = finish(plan, run_dir, finishing)
+    finished, why = finish(plan, run_dir, finishing, [*plan.consumer, "--finish", "--run-id", plan.run_id])
     code = code if code != 0 else finished
     account = summary.read_account(run_dir)
     failure = failure_of(code, supervisor.failure, account, supervisor.why_the_producer_ended(), why, run_dir)
@@ -319,9 +320,9 @@ def sweep(producer):
         pass
 
 
-def finish(plan, run_dir, finishing):
-    """Puts together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why."""
-    child = Child("finish", [*plan.consumer, "--finish", "--run-id", plan.run_id], run_dir.log("finish"), plan.kept_open, **identity_of(plan.account))
+def finish(plan, run_dir, finishing, command):
+    """Has `command` put together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why."""
+    child = Child("finish", command, run_dir.log("finish"), plan.kept_open, **identity_of(plan.account))
     if finishing.wait(child) is Finishing.ENDED:
         return int(ExitCode.INTERRUPTED), "putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"
     if child.status == 0:

@@ -90,6 +90,13 @@ class RunDir:
         if facts.st_mode & 0o022 and not made:
             raise LaunchError(f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
                               f"Give a folder that is not there yet, such as {folder / 'run'}", ExitCode.USAGE)
+        self._hold(folder, inside)
+        if account:     # whose sockets are in it
+            os.fchown(inside, -1, account.gid)
+            os.fchmod(inside, 0o710)
+        self._begin(folder, inside, PreviousAccount(folder))
+
+    def _hold(self, folder, inside):
         self._lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=inside)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,12 +104,12 @@ class RunDir:
             os.close(self._lock)
             raise LaunchError(f"a run lives in '{folder}' already", "Choose another --run-dir, or end that run: "
                               f"./launch/offramp stop --run-dir {folder}", ExitCode.RUN_IN_USE) from None
-        if account:     # whose sockets are in it
-            os.fchown(inside, -1, account.gid)
-            os.fchmod(inside, 0o710)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(CONTROL_SOCKET, dir_fd=inside)
-        self.previous = PreviousAccount(folder)
+
+    def _begin(self, folder, inside, previous):
+        """`previous`: what an earlier run told there."""
+        self.previous = previous
         self.logs = RunLogs(folder, inside, beside=self.previous.stands)
         self.previous.on_begun = self.logs.take_place
 

@@ -76,6 +76,13 @@ def write(run_dir, whole):
         close_status(run_dir, whole)
 
 
+def write_joined(run_dir, whole, run_is_over):
+    """The account of consumers that joined a run of a program of one's own: its status is the program's as long as the run goes on. Errors: OSError."""
+    _put(run_dir, SUMMARY, whole)
+    if run_is_over:
+        close_status(run_dir, whole)
+
+
 def close_status(run_dir, whole):
     """What the producer told last, with how the run ended. Where it cannot be written, it stays as it is."""
     if run_dir.account() != SUMMARY:

@@ -22,7 +22,11 @@ def parse(argv):
     flags, rest = {}, list(argv)
     while rest:
         name = rest.pop(0).removeprefix("--")
-        if name in ("print-config", "sweep", "prepare", "finish", "adopt", "resume", "start-over"):
+        if name == "finish-own-run":
+            flags["finish"] = f"finish {rest.pop(0)}"
+        elif name == "prepare-own-run":
+            flags["prepare"] = f"prepare for {rest.pop(0)}"
+        elif name in ("print-config", "sweep", "prepare", "finish", "adopt", "resume", "start-over"):
             flags[name] = True
         elif name in KNOWN:
             flags[name] = rest.pop(0)
@@ -123,7 +127,8 @@ def main():
         print_config(role, flags)
     elif errand := next((name for name in ("sweep", "prepare", "finish") if flags.get(name)), None):
         with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
-            errands.write(f"{role} {errand}\n")
+            told = flags[errand]
+            errands.write(f"{role} {errand if told is True else told}\n")
         if flags.get("prepare") and "PUPPET_PREPARES_UNTIL" in os.environ:
             with open(os.environ["PUPPET_PREPARES_UNTIL"] + ".pid", "w", encoding="utf-8") as file:
                 file.write(f"{os.getpid()}\n")

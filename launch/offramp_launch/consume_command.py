@@ -1,0 +1,191 @@
+"""The command `consume`: consumers for a run that a program of one's own began, watched until it is over."""
+
+import json
+import os
+import pathlib
+import time
+
+from offramp_launch import interrupts, sink, summary
+from offramp_launch.arguments import count, hide_query, shown, take_values
+from offramp_launch.attendance import Attendance
+from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
+from offramp_launch.finishing import Finishing
+from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run
+from offramp_launch.output_folder import OutputLock, lies_beside, prepare, removed_after_a_failure
+from offramp_launch.progress import make_display
+from offramp_launch.run_command import (announce, default_consumers, finish, require_apart, resolve, settle_output, sweep, to_toml, version_of, written_to)
+from offramp_launch.watch import MOST_CONSUMERS, RunPlan
+
+WAIT_SECONDS = 300      # for the run: a program may load its model first
+OF_THE_PROGRAM = "that is decided by the program which submits the batches"
+# Flags of `run` that say nothing to consumers, and would be passed over: (names, why, remedy).
+REFUSED = (
+    (("--model", "--weights", "--random-weights", "--seed", "--precision", "--memory-format", "--transform", "--output-dtype", "--confidence",
+      "--cuda-graphs", "--deterministic"), OF_THE_PROGRAM, "Leave it out: consumers take tensors as they lie in the slabs"),
+    (("--source", "--batches", "--limit", "--shard", "--batch", "--image-size", "--max-errors", "--tokenizer", "--decode-workers"),
+     OF_THE_PROGRAM, "Leave it out"),
+    (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--rung", "--when-full", "--spill-dir", "--lease-seconds",
+      "--max-charges", "--kill-overdue", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),
+    (("--adopt", "--producer-restarts"), "the program is not the launcher's to start", "Leave it out"),
+    (("--consumer-user",), "the memory of such a run is open to its own user alone", "Leave it out, and start this command as that user"),
+    (("--lifeline-fd", "--finish", "--retry"), "it is the launcher's own word", "Leave it out"),
+)
+NEED_PICTURES = ("cut-out", "overlay")
+
+
+def start(places, argv, typed):
+    """`argv`: the flags. `typed`: the command as the user gave it."""
+    flags, rest = take_values(argv, ("--run-dir", "--wait"))
+    if not flags.get("--run-dir"):
+        raise LaunchError("consume wants the directory of a run", "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS", ExitCode.USAGE)
+    folder = pathlib.Path(flags["--run-dir"]).absolute()
+    wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
+    refuse_what_is_not_consumers(rest)
+    rest, typed = hide_query(sink.hide_password(rest, os.environ), os.environ), sink.hide_password(typed, os.environ)
+    consumer = str(places.consumer())
+    config = resolve(consumer, rest)
+    rest = [*rest, *sink.settle(config, os.environ)]
+    refuse_what_is_missing(config)
+    consumers = config.get("consumers") or default_consumers(config)
+    if consumers > MOST_CONSUMERS:
+        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
+
+    interrupts.mind_all()
+    endpoint, program = wait_for_run(folder, wait, lambda text: announce(config, text))
+    run_dir = JoinedRunDir(places, folder)
+    require_apart(config.get("output") or folder / "output", config)
+    output, made = settle_output(config, run_dir, None)
+    run_id = endpoint["run_id"]
+    settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
+    with written_to(run_dir):
+        run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
+        run_dir.previous.put("config.toml", to_toml({**config, "consumers": consumers}))
+    served = [*rest, "--run-dir", str(folder), "--output", output]
+    plan = RunPlan(run_id, run_dir, [], [consumer, *served], consumers, log_format=config.get("log-format", "text"))
+    about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)
+
+    def note(text, **_):
+        announce(config, text.removeprefix("[run] "))
+
+    with removed_after_a_failure(made) as ended, written_to(run_dir):
+        lock = OutputLock(output, run_id, note)
+        try:
+            plan.kept_open = (lock.fd,)
+            prepare(output, plan.consumer, {}, plan.kept_open, continues=True, beyond=True, note=note,
+                    words=("--prepare-own-run", f"{run_id}-{endpoint['nonce']}"))
+            code, told = attend(plan, places, endpoint, program, output, about, note)
+        finally:
+            lock.close()
+        ended.well = code == 0
+    announce(config, told, "")
+    return code
+
+
+def refuse_what_is_not_consumers(argv):
+    for name in (argument.partition("=")[0] for argument in argv):
+        for names, why, remedy in REFUSED:
+            if name in names:
+                raise LaunchError(f"consume has no {name}: {why}", remedy, ExitCode.USAGE)
+
+
+def refuse_what_is_missing(config):
+    for processor in config.get("processor", "").split(","):
+        if processor in NEED_PICTURES and not config.get("input"):
+            raise LaunchError(f"processor {processor} needs the pictures that the outputs were made of, and a run of one's own tells of none",
+                              "Give --input FOLDER with them, where each sample's key is a picture's path without its ending, or choose another --processor",
+                              ExitCode.USAGE)
+
+
+def attend(plan, places, endpoint, program, output, about, note):
+    """(the exit code, what is told at the end)."""
+    run_dir = plan.run_dir
+    began = time.monotonic()
+    display = make_display("samples", plan.log_format)
+    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {run_dir.path}")
+    attendance = Attendance(plan, display, endpoint, program)
+    with Finishing(note) as finishing:
+        try:
+            code = attendance.run()
+            display.close()
+            code, whole = conclude(plan, attendance, code, about, finishing, time.monotonic() - began)
+            display.show_end(attendance.status)
+            if lies_beside(output):
+                note(f"the earlier results in {output} are as they were; what this run made lies beside them: --resume adds to that")
+            return code, "\n".join(lines_of(whole, output))
+        finally:
+            display.close()
+            sweep(str(places.producer()))
+            attendance.close()
+
+
+def conclude(plan, attendance, code, about, finishing, seconds):
+    """Puts the outputs together and writes the summary, once no consumer is left: (the exit code, the summary)."""
+    program, *flags = plan.consumer
+    how = how_it_ended(attendance)
+    finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
+    code = code if code != 0 else finished
+    status = attendance.status
+    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, attendance.records), "model": status.get("name"),
+             "state": status.get("state"), "run_is_over": attendance.run_is_over, "exit": code, "seconds": round(seconds, 3),
+             "failure": failure_of(code, attendance, why), "samples": counts(status), "batches": {"released": status.get("released_batches") or 0},
+             "ended": summary.wall_clock()}
+    summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over)
+    return code, whole
+
+
+def how_it_ended(attendance):
+    """For what becomes of results: `ended`, `unfinished`, or `nothing` where surely none was made."""
+    if attendance.end == "ended" and not attendance.failure:
+        return "ended"
+    return "unfinished" if attendance.died or attendance.completed() or attendance.status.get("redelivered") else "nothing"
+
+
+def counts(status):
+    return {"released": status.get("released_samples") or 0, "quarantined": status.get("quarantined_samples") or 0,
+            "dropped_when_full": status.get("dropped_samples") or 0, "submitted": status.get("submitted_samples")}
+
+
+def failure_of(code, attendance, finishing):
+    """Nothing for an end with 0, else one line that is never empty."""
+    if code == ExitCode.OK:
+        return None
+    run_dir, status = attendance.run_dir, attendance.status
+    if attendance.failure:
+        what = str(attendance.failure)
+    elif attendance.died:
+        what = ("the run's program died before the run was over: what it had not submitted is not there, and what was in its slabs is lost\n"
+                "Start the program again, with what is left, and this command with --resume, which adds to the results")
+    elif attendance.end == "failed":
+        what = f"the run failed in its program: {status.get('message') or 'it said no reason'}"
+    elif code == ExitCode.SET_ASIDE:
+        what = (f"{status.get('quarantined_samples')} samples were given up, since consumers died of their batches: "
+                f"./launch/offramp quarantine list --run-dir {run_dir.path}")
+    elif finishing:
+        what = f"{finishing}\nIts log: {run_dir.log('finish')}"
+    elif attendance.end == "abandoned":
+        what = "the program closed the run without having drained it: what consumers had not begun is lost"
+    elif attendance.run_is_over:
+        what = "the run is over, and how it ended was not told"
+    else:
+        what = "consumers were stopped before the run was over: it waits for others, and this command with --resume starts them"
+    return in_one_line(what)
+
+
+def lines_of(whole, output):
+    """The summary as lines for a reader."""
+    samples = whole["samples"]
+    lines = [f"Run {whole['run_id']} " + (("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}") if whole["run_is_over"]
+                                          else "goes on without consumers of this command"),
+             f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were here for {whole['seconds']:.2f} s"]
+    if again := sum(1 for one in whole["consumers"] if one.get("exit")):
+        lines.append(f"  consumers  {again} ended early and were followed by others")
+    if samples["quarantined"]:
+        lines.append(f"  look       ./launch/offramp quarantine list --run-dir {whole['run_dir']}")
+    if samples["dropped_when_full"]:
+        lines.append(f"  dropped    {samples['dropped_when_full']} samples found no free slab")
+    if whole["exit"] == ExitCode.OK or samples["released"]:
+        lines.append(f"  outputs    {output}")
+    lines.append(f"  summary    {whole['run_dir']}/summary.json, logs in {whole['run_dir']}/logs/")
+    if whole["failure"]:
+        lines.append(f"offramp: {whole['failure']}")
+    return lines

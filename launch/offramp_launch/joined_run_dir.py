@@ -1,0 +1,95 @@
+"""The directory of a run that a program of one's own began: waited for, and held for its consumers by one launcher."""
+
+import contextlib
+import os
+import stat
+import time
+
+from offramp_launch.endpoint import read_endpoint
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.previous_account import PreviousAccount
+from offramp_launch.run_dir import RunDir
+
+LOOK_AGAIN_SECONDS = 0.05
+PRODUCERS_OWN = "producer-settings.toml"    # common/settings/kept_settings.hpp: of a run that offramp-producer began
+
+
+class JoinedRunDir(RunDir):
+    """
+    Holds the directory beside its program, which has a lock of its own there. Errors: LaunchError when a launcher has it
+    (RUN_IN_USE), it is another user's (NOT_PERMITTED), or others may write to it (USAGE).
+    """
+
+    def __init__(self, places, folder):
+        super().__init__(places, folder)
+
+    @staticmethod
+    def _make(folder):
+        return False    # the run is there
+
+    def _take(self, folder, inside, made, account):
+        facts = os.fstat(inside)
+        if facts.st_mode & 0o022:
+            raise LaunchError(f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
+                              f"chmod go-w {folder}", ExitCode.USAGE)
+        try:
+            self._hold(folder, inside)
+        except LaunchError as problem:
+            if problem.code != ExitCode.RUN_IN_USE:
+                raise
+            raise LaunchError(f"the run in '{folder}' has a launcher already, which starts its consumers",
+                              f"./launch/offramp scale N --run-dir {folder} brings it to N of them", ExitCode.RUN_IN_USE) from problem
+        self._begin(folder, inside, PreviousAccount(folder, account=()))
+
+
+def wait_for_run(folder, seconds, note):
+    """
+    (what the endpoint says, a pidfd of the program that it names), once both are there. Errors: LaunchError (NO_SUCH_RUN) when they are
+    not within so many seconds, (NOT_PERMITTED) when the run is another user's, (USAGE) when it is one of offramp-producer.
+    """
+    deadline = time.monotonic() + seconds
+    told = False
+    while True:
+        require_may_join(folder)
+        met = read_endpoint(folder)
+        program = open_process(int(met["producer_pid"])) if met else None
+        # Read once more: the number may be a later process's.
+        if program is not None and read_endpoint(folder) == met:
+            require_of_own_program(folder)
+            return met, program
+        if program is not None:
+            os.close(program)
+        found = f"its program (pid {met['producer_pid']}) is dead" if met else "no program has begun one there" if folder.is_dir() else "it is not there"
+        if time.monotonic() >= deadline:
+            raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {found}",
+                              "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
+                              ExitCode.NO_SUCH_RUN)
+        if not told:
+            note(f"waiting for a run in {folder}, {seconds:g} s at most: {found}")
+            told = True
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def require_may_join(folder):
+    with contextlib.suppress(FileNotFoundError):
+        facts = os.stat(folder)
+        if not stat.S_ISDIR(facts.st_mode):
+            raise LaunchError(f"--run-dir '{folder}' is not a folder", "Give the run directory of the program", ExitCode.USAGE)
+        if facts.st_uid != os.getuid():
+            raise LaunchError(f"the run in '{folder}' is another user's (uid {facts.st_uid}): its memory is open to that user alone",
+                              "Start the consumers as that user", ExitCode.NOT_PERMITTED)
+
+
+def require_of_own_program(folder):
+    if (folder / PRODUCERS_OWN).exists():
+        raise LaunchError(f"the run in '{folder}' is one of offramp-producer, not of a program of one's own",
+                          f"./launch/offramp scale N --run-dir {folder} brings it to N consumers; without a launcher: "
+                          f"offramp-consumer --run-dir {folder}", ExitCode.USAGE)
+
+
+def open_process(pid):
+    """None where there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None

@@ -1,0 +1,217 @@
+"""What every watch over a run's consumers has: its loop, their seats, the lifeline, the control socket, and the ways to an end."""
+
+import dataclasses
+import os
+import selectors
+import signal
+
+from offramp_launch.arguments import count
+from offramp_launch.children import Child
+from offramp_launch.control import ControlServer
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.quarantine import IncidentReporter
+from offramp_launch.run_dir import CONTROL_SOCKET
+from offramp_launch.seats import Seats, is_work_left
+from offramp_launch.signal_inbox import SignalInbox
+from offramp_launch.timers import Timers
+
+TICK_SECONDS = 0.5
+CONSUMERS_END_SECONDS = 1.5     # after the run, which waited for the Disconnects of all that it had let in
+TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
+ABANDONED_END_SECONDS = 5       # for programs that were asked to abandon, before they are killed
+MOST_CONSUMERS = 64             # a run's table of consumers holds so many
+
+
+@dataclasses.dataclass
+class RunPlan:
+    """What to start. The lifeline's descriptor is added to the command lines."""
+
+    run_id: str
+    run_dir: object
+    producer: list              # empty: a program of one's own is the producer, and is there already
+    consumer: list
+    consumers: int
+    account: object = None
+    producer_restarts: int = 0
+    not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
+    kept_open: tuple = ()       # descriptors that every program inherits
+    log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
+
+
+class Watch:
+    """
+    Owns: the consumers, the lifeline, the control socket. Borrows: the display.
+    Thread: the main thread, for it handles signals. Blocks: run() until every child has ended.
+    Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
+    lifeline, and the children read that as the order to end.
+    Who watches says what is to be watched beside consumers: _begin(), _goes_on(), _code(), _takes_consumers(), _ask_to_drain(),
+    _ask_to_abandon(), fail(), and where there is more of it _others(), _look() and _facts().
+    """
+
+    def __init__(self, plan, display):
+        self._plan = plan
+        self._display = display
+        self._selector = selectors.DefaultSelector()
+        self._timers = Timers()
+        self._lifeline_read, self._lifeline_write = os.pipe()
+        self._control = ControlServer(plan.run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
+        self._status = {}
+        self._draining = False
+        self._abandoned = False
+        self._stories = IncidentReporter(plan.run_dir.path)
+        identity = plan.account.of_consumers() if plan.account else {}
+        self._seats = Seats(self, lambda name: self._spawn(name, plan.consumer, identity), plan.run_dir.log, self._selector,
+                            self._timers, display, self._stories)
+        self.failure = None     # LaunchError: why the launcher itself ended it
+
+    # -- the life of a watch ----------------------------------------------------------------------------------------
+
+    def run(self):
+        """Returns the exit code."""
+        with SignalInbox(self._selector, self._on_signal):
+            try:
+                self._begin()
+                while self._goes_on():
+                    for key, _ in self._selector.select(self._timers.next_in()):
+                        key.data()
+                    self._timers.run_due()
+            finally:
+                self._kill_everyone()
+                self._look()
+                self._let_go()
+        return int(self.failure.code) if self.failure else self._code()
+
+    def close(self):
+        """The last thing: whoever waits on the control socket now learns that it is over."""
+        self._control.close()
+        self._selector.close()
+        os.close(self._lifeline_write)
+        os.close(self._lifeline_read)
+
+    run_dir = property(lambda self: self._plan.run_dir)
+    status = property(lambda self: self._status)
+    records = property(lambda self: self._seats.records)
+
+    def _begin_consumers(self):
+        for _ in range(self._plan.consumers):
+            self._seats.add()
+        self._tick()
+
+    def _spawn(self, name, argv, identity):
+        return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),
+                     (self._lifeline_read, *self._plan.kept_open), **identity)
+
+    def _others(self):
+        """Children that are no consumers."""
+        return []
+
+    def _alive(self):
+        return [child for child in (*self._others(), *self._seats.children()) if child and child.status is None]
+
+    def _tick(self):
+        self._look()
+        if self._goes_on():
+            self._timers.after(TICK_SECONDS, self._tick)
+
+    def _look(self):
+        """Reads what the programs say, and shows it."""
+        self._status = self._plan.run_dir.told("status.json") or self._status
+        self._seats.relay_logs()
+        self._stories.complete()
+        self._display.show(self._status)
+
+    def _let_go(self):
+        """Of whatever was held for the time of run()."""
+
+    # -- what the seats ask of a run --------------------------------------------------------------------------------
+
+    def wants_consumers(self):
+        return self._takes_consumers() and not (self._abandoned or self.failure)
+
+    def has_work_for_consumers(self):
+        return is_work_left(self._status, self._draining)
+
+    def is_draining(self):
+        return self._draining
+
+    def completed(self):
+        """By consumers: what was set aside or skipped is no progress of theirs."""
+        return self._status.get("released_samples") or 0
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def _terminate_children(self):
+        for child in self._alive():
+            child.signal(signal.SIGTERM)
+        self._timers.after(TERMINATE_SECONDS, self._kill_children)
+
+    def _kill_children(self):
+        for child in self._alive():
+            child.signal(signal.SIGKILL)
+
+    def _kill_everyone(self):
+        """For the way out by an exception: on any other way nobody is left."""
+        for child in self._alive():
+            child.signal(signal.SIGKILL)
+            child.reap()
+
+    def _on_signal(self, number):
+        if number == signal.SIGHUP or not self._draining:
+            self._drain("the terminal is gone" if number == signal.SIGHUP else "once more abandons what is in flight")
+        else:
+            self._abandon()
+
+    def _drain(self, remark):
+        if not self._draining:
+            self._draining = True
+            self._display.note(f"draining: what is in flight is finished ({remark})")
+            self._ask_to_drain()
+
+    def _abandon(self):
+        """What is in flight is given up; whoever asks once more gets a kill."""
+        if self._abandoned:
+            self._kill_children()
+            return
+        asked_before = self._draining
+        self._draining = self._abandoned = True
+        self._display.note("abandoning what is in flight (once more kills)")
+        self._ask_to_abandon(asked_before)
+        self._timers.after(ABANDONED_END_SECONDS, self._kill_children)
+
+    # -- control ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, request):
+        what = request.get("do")
+        if what == "status":
+            return self._describe()
+        if what == "scale":
+            return self._scale(count(str(request.get("consumers")), "scale"))
+        if what == "stop":
+            if request.get("now"):
+                self._abandon()
+            else:
+                self._drain("asked by stop")
+            return self._describe()
+        raise LaunchError(f"the run knows no '{what}'", "Known: scale, status, stop", ExitCode.USAGE)
+
+    def _scale(self, wanted):
+        if not 1 <= wanted <= MOST_CONSUMERS:
+            raise LaunchError(f"scale {wanted} is out of bounds",
+                              f"From 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
+        if self._draining or not self._takes_consumers():
+            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+        before = self._seats.staying()
+        for _ in range(wanted - len(before)):
+            self._seats.add()
+        self._seats.send_away(reversed(before[wanted:]))
+        self._display.note(f"scale: {len(before)} -> {wanted} consumers")
+        return {"before": len(before), "consumers": wanted, **self._describe()}
+
+    def _describe(self):
+        return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
+                "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(), **self._facts(),
+                "ending": self._draining, "status": self._status}
+
+    def _facts(self):
+        """What else it tells of the run."""
+        return {}

@@ -1,0 +1,210 @@
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+from stage import WATCHDOG_SECONDS, Stage, kill
+
+NONCE = "00000000000000aa"
+
+
+class OwnProgram:
+    """Stands in for a program with a loop of its own: a process, the run's directory, and what the library tells there."""
+
+    def __init__(self, run_dir):
+        self.run_dir = run_dir
+        self.process = subprocess.Popen(["sleep", "1000"])
+
+    def begin(self):
+        self.run_dir.mkdir(mode=0o700, exist_ok=True)
+        (self.run_dir / "producer.lock").touch(0o600)
+        self.tell(state="running")
+        self._put("endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={NONCE}\nproducer_pid={self.process.pid}\nepoch=1\n")
+
+    def tell(self, **status):
+        self._put("status.json", json.dumps({"run_id": "loop", "nonce": NONCE, "pid": self.process.pid, "released_samples": 0, "name": "mine", **status}))
+
+    def die(self):
+        self.process.kill()
+        self.process.wait()
+
+    def _put(self, name, text):
+        (self.run_dir / f"{name}.new").write_text(text)
+        os.replace(self.run_dir / f"{name}.new", self.run_dir / name)
+
+
+class ConsumeTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+        self.run_dir = self.stage.folder / "run"
+        self.program = OwnProgram(self.run_dir)
+        self.addCleanup(self.program.die)
+
+    def launch(self, *flags):
+        return self.stage.launch("consume", "--run-dir", str(self.run_dir), "--processor", "npy", *flags)
+
+    def start(self, consumers, *flags):
+        self.program.begin()
+        launcher = self.launch("--consumers", str(consumers), *flags)
+        return launcher, [self.stage.enter() for _ in range(consumers)]
+
+    def end(self, launcher, code):
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(code, launcher.returncode, said)
+        return said
+
+    def call(self, *command):
+        return self.stage.call(*command, "--run-dir", str(self.run_dir))
+
+    def errands(self):
+        return (self.stage.folder / "errands").read_text().splitlines()
+
+    def summary(self):
+        return json.loads((self.run_dir / "summary.json").read_text())
+
+    def status(self):
+        return json.loads((self.run_dir / "status.json").read_text())
+
+    def test_it_waits_for_the_run_and_ends_with_it(self):
+        launcher = self.launch("--consumers", "2", "--output", str(self.stage.folder / "results"))
+        self.assertIn("waiting for a run in", launcher.stdout.readline())
+        self.program.begin()
+        consumers = [self.stage.enter() for _ in range(2)]
+        self.assertEqual([str(self.run_dir)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
+        self.assertEqual([str(self.stage.folder / "results")] * 2, [consumer.flag("--output") for consumer in consumers])
+        self.assertEqual(["npy"] * 2, [consumer.flag("--processor") for consumer in consumers])
+        self.program.tell(state="ended", released_samples=80, released_batches=10)
+        for consumer in consumers:
+            consumer.order(exit=0)
+        said = self.end(launcher, 0)
+        self.assertIn("80 samples", said)
+        self.assertEqual([f"consumer prepare for loop-{NONCE}", "consumer finish ended"], [line for line in self.errands() if line.startswith("consumer")])
+        self.assertEqual((0, None, 80), (self.summary()["exit"], self.summary()["failure"], self.summary()["samples"]["released"]))
+        self.assertEqual(("ended", 0), (self.status()["state"], self.status()["exit"]))
+
+    def test_a_consumer_that_dies_is_followed_by_another(self):
+        launcher, consumers = self.start(1)
+        kill(consumers[0])
+        follower = self.stage.enter()
+        self.assertEqual(consumers[0].argv, follower.argv)
+        self.program.tell(state="ended", released_samples=1)
+        follower.order(exit=0)
+        self.assertIn("starting it again", self.end(launcher, 0))
+
+    def test_scale_status_and_stop_work_on_it_and_the_run_goes_on(self):
+        launcher, consumers = self.start(2)
+        code, said = self.call("scale", "3")
+        self.assertEqual((0, "run loop: 2 -> 3 consumers\n"), (code, said))
+        consumers.append(self.stage.enter())
+        code, said = self.call("scale", "2")
+        self.assertEqual(0, code, said)
+        self.assertEqual({"signal": "SIGTERM"}, consumers[2].hear(), "the newest")
+        consumers.pop().order(exit=0)
+        self.program.tell(state="running", released_samples=7, done_samples=7)
+        code, said = self.call("status", "--json")
+        told = json.loads(said)
+        self.assertEqual((0, "loop", 2, self.program.process.pid), (code, told["run_id"], told["consumers_wanted"], told["producer_pid"]))
+        stopper = self.stage.launch("stop", "--run-dir", str(self.run_dir))
+        for consumer in consumers:
+            self.assertEqual({"signal": "SIGTERM"}, consumer.hear())
+            consumer.order(exit=0)
+        self.assertIn("goes on without consumers", self.end(launcher, 130))
+        self.assertEqual(0, stopper.wait(WATCHDOG_SECONDS))
+        self.assertIsNone(self.program.process.poll(), "the run is its owner's")
+        self.assertEqual("running", self.status()["state"])
+        self.assertIn("consumer finish unfinished", self.errands())
+
+    def test_ctrl_c_drains_consumers(self):
+        launcher, consumers = self.start(1)
+        launcher.send_signal(signal.SIGINT)
+        self.assertEqual({"signal": "SIGTERM"}, consumers[0].hear())
+        consumers[0].order(exit=0)
+        self.assertIn("draining", self.end(launcher, 130))
+        self.assertIn("consumer finish nothing", self.errands())
+
+    def test_the_programs_death_is_the_end(self):
+        launcher, consumers = self.start(1)
+        self.program.tell(state="running", released_samples=7)
+        self.program.die()
+        self.assertEqual({"signal": "SIGTERM"}, consumers[0].hear())
+        consumers[0].order(exit=86)
+        said = self.end(launcher, 86)
+        self.assertIn("died before the run was over", said.splitlines()[-1])
+        self.assertEqual(("failed", 86), (self.status()["state"], self.status()["exit"]))
+        self.assertIn("consumer finish unfinished", self.errands())
+
+    def test_a_consumer_that_cannot_start_says_why_on_the_last_line(self):
+        launcher, consumers = self.start(1)
+        consumers[0].order(log="offramp-consumer: no output of model 'mine' fits", exit=64)
+        self.assertIn("no output of model 'mine' fits", self.end(launcher, 64).splitlines()[-1])
+        self.assertEqual("running", self.status()["state"])
+
+    def test_what_was_abandoned_set_aside_or_failed_is_told(self):
+        for code, words, status in ((130, "without having drained", {"state": "abandoned"}),
+                                    (84, "2 samples were given up", {"state": "ended", "quarantined_samples": 2}),
+                                    (86, "the disk is full", {"state": "failed", "message": "the disk is full"})):
+            with self.subTest(status):
+                launcher, consumers = self.start(1)
+                self.program.tell(**status)
+                consumers[0].order(exit=0)
+                self.assertIn(words, self.end(launcher, code).splitlines()[-1])
+
+    def test_a_killed_launcher_leaves_no_consumer(self):
+        launcher, consumers = self.start(1)
+        launcher.kill()
+        self.assertEqual({"lifeline": "ended"}, consumers[0].hear())
+
+    def test_no_run_is_waited_for_in_vain(self):
+        said = self.end(self.launch("--wait", "0"), 69)
+        self.assertIn("it is not there", said)
+        self.run_dir.mkdir(mode=0o700)
+        self.assertIn("no program has begun one", self.end(self.launch("--wait", "0"), 69))
+        self.program.begin()
+        self.program.die()
+        said = self.end(self.launch("--wait", "0"), 69)
+        self.assertIn(f"(pid {self.program.process.pid}) is dead", said)
+        self.assertFalse((self.run_dir / "launcher.lock").exists(), "nothing was touched")
+
+    def test_runs_that_are_not_its_own_are_refused(self):
+        self.program.begin()
+        (self.run_dir / "producer-settings.toml").touch()
+        self.assertIn("is one of offramp-producer", self.end(self.launch(), 64))
+        (self.run_dir / "producer-settings.toml").unlink()
+        with open(self.run_dir / "launcher.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertIn("has a launcher already", self.end(self.launch(), 85))
+        self.run_dir.chmod(0o770)
+        self.assertIn("other users may write", self.end(self.launch(), 64))
+        self.run_dir.chmod(0o700)
+        if os.getuid() == 0:
+            os.chown(self.run_dir, 65534, -1)
+            self.assertIn("is another user's (uid 65534)", self.end(self.launch(), 77))
+
+    def test_what_means_nothing_to_it_is_refused_by_name(self):
+        for flags, words in ((["--model", "resnet"], "consume has no --model"), (["--consumer-user=nobody"], "consume has no --consumer-user"),
+                             (["--processor", "mask-png,cut-out"], "processor cut-out needs the pictures"), (["--consumers", "65"], "At most 64"),
+                             (["--wait", "soon"], "--wait is 'soon'")):
+            with self.subTest(flags):
+                self.assertIn(words, self.end(self.launch(*flags), 64))
+        code, said = self.stage.call("consume", "--processor", "npy")
+        self.assertEqual(64, code)
+        self.assertIn("wants the directory of a run", said)
+
+    def test_an_output_that_another_run_has_is_refused(self):
+        self.program.begin()
+        output = pathlib.Path(self.stage.folder, "results")
+        output.mkdir()
+        with open(output / ".offramp-lock", "w", encoding="utf-8") as lock, contextlib.closing(lock):
+            lock.write(json.dumps({"run": "another", "pid": os.getpid()}))
+            lock.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertIn("run another", self.end(self.launch("--output", str(output)), 85))
+
+
+if __name__ == "__main__":
+    unittest.main()
