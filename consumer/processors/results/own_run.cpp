@@ -21,6 +21,7 @@
 #include "common/base/unique_fd.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
+#include "common/json/json_text.hpp"
 #include "common/settings/processor_results.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/processors/results/previous_run.hpp"
@@ -57,11 +58,11 @@ std::string checkpoint_of(const RunConfig& config, const std::string& next_place
                    {"pid", ::getpid()},
                    {"before", 0},
                    {"identity",
-                    {{"source", kOwnProgram}, {"--processor", config.processor}, {"--write-path", config.write_path}}}};
+                    {{"source", kOwnProgram}, {"--processor", config.processor}, {"--write-path", config.catalogue.text("write-path")}}}};
     if (!next_place.empty()) header["next"] = next_place;
     if (finished_before) header["finished"] = true;
     header["manifest"] = finished_before ? 3 : !next_place.empty() ? 2 : 1;
-    std::string text = sealed(header.dump(-1, ' ', false, json::error_handler_t::replace).substr(1));
+    std::string text = sealed(json_text(header).substr(1));
     if (end == OwnRunEnd::Ended) text += sealed("\"ended\":true}");
     return text;
 }
