@@ -97,9 +97,9 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
                              .first_window = 0,
                              .program_version = std::string(program_version()),
                              .work = options.work});
-    const MakeOnEntry make_when_in = [&]() -> SlabProcessor& {
+    const MakeOnEntry make_when_in = [&](std::uint32_t place) -> SlabProcessor& {
         let_in = true;
-        return make();
+        return make(place);
     };
     return ConsumerLoop(*found->port, session, mappings, make_when_in, clock, fds, succession_of(options, connection))
         .run();

@@ -9,8 +9,9 @@
  * bytes, sizeof of it: later versions grow at the end only, and what is not there is 0. Text is UTF-8.
  *
  * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and
- * does nothing, and the child keeps none of the run's locks. Calls on one handle may come from any thread, and take turns: one that waits for slabs keeps the others
- * waiting, and a timeout counts from the turn on. A handle is closed when no other call on it runs.
+ * does nothing, and the child keeps none of the run's locks. Calls on one handle may come from any thread, and take
+ * turns: one that waits for slabs keeps the others waiting, and a timeout counts from the turn on. A handle is closed
+ * when no other call on it runs.
  */
 #ifndef OFFRAMP_H
 #define OFFRAMP_H
@@ -142,8 +143,8 @@ typedef struct offramp_egress_figures {
 OFFRAMP_API int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures,
                                                offramp_error* error);
 
-/* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS and within a batch's `release`. What was not drained is abandoned. NULL is
- * allowed. */
+/* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS and within a batch's `release`. What was not
+ * drained is abandoned. NULL is allowed. */
 OFFRAMP_API int32_t offramp_egress_close(offramp_egress* egress, offramp_error* error);
 
 /* ---- consumer ------------------------------------------------------------------------------------------------------

@@ -58,7 +58,9 @@ std::string checkpoint_of(const RunConfig& config, const std::string& next_place
                    {"pid", ::getpid()},
                    {"before", 0},
                    {"identity",
-                    {{"source", kOwnProgram}, {"--processor", config.processor}, {"--write-path", config.catalogue.text("write-path")}}}};
+                    {{"source", kOwnProgram},
+                     {"--processor", config.processor},
+                     {"--write-path", config.catalogue.text("write-path")}}}};
     if (!next_place.empty()) header["next"] = next_place;
     if (finished_before) header["finished"] = true;
     header["manifest"] = finished_before ? 3 : !next_place.empty() ? 2 : 1;
