@@ -16,7 +16,7 @@ using testing::objects_of;
 using testing::own_run;
 using ::testing::SizeIs;
 
-SlabProcessor& never_made() {
+SlabProcessor& never_made(std::uint32_t) {
     ADD_FAILURE() << "it was not let in, and made its processor";
     throw std::logic_error("made");
 }
