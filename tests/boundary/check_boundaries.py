@@ -88,7 +88,7 @@ INCLUDE_RULES = [
     (r"", r"consumer/sinks/parquet/parquet_module\.cpp", r"(arrow|parquet)/", "Arrow is included in consumer/sinks/parquet/parquet_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
-    (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_place)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run and run_place know ledger, broker and recovery"),
+    (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_place|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_place and run_status know ledger, broker and recovery"),
     (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),
     (r"consumer/processors/(processor|results/run_output)\.hpp", None, r"consumer/sinks/(?!files/|segments/)",
      "what every processor includes knows no database"),
