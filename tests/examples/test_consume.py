@@ -1,0 +1,193 @@
+"""A loop of one's own from the installed package, and consumers of ours that `offramp consume` starts, kills and scales beside it."""
+
+import array
+import ast
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from test_examples import BUILD, HERE, run
+
+WATCHDOG_SECONDS = 120
+OFFRAMP = pathlib.Path(__file__).resolve().parents[2] / "launch" / "offramp"
+
+
+def npy_values(path):
+    """The float32 numbers of a .npy file of version 1."""
+    data = path.read_bytes()
+    if data[:8] != b"\x93NUMPY\x01\x00":
+        raise AssertionError(f"{path} is no .npy file")
+    begin = 10 + int.from_bytes(data[8:10], "little")
+    header = ast.literal_eval(data[10:begin].decode())
+    values = array.array("f", data[begin:])
+    if header["descr"] != "<f4" or header["shape"] != (len(values),):
+        raise AssertionError(f"{path}: {header}")
+    return values
+
+
+def wait_for(look, what):
+    end = time.monotonic() + WATCHDOG_SECONDS
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"in vain: {what}")
+        time.sleep(0.01)
+    return found
+
+
+def put_away(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+class Consume(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        world = tempfile.TemporaryDirectory(prefix="offramp-package-")
+        cls.addClassCleanup(world.cleanup)
+        folder = pathlib.Path(world.name)
+        cls.programs = folder / "build"
+        run("cmake", "--install", str(BUILD), "--component", "library", "--prefix", str(folder / "prefix"))
+        run("cmake", "-S", str(HERE / "project"), "-B", str(cls.programs), f"-DCMAKE_PREFIX_PATH={folder / 'prefix'}")
+        run("cmake", "--build", str(cls.programs), "--target", "loop", "steady_loop")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="offramp-consume-", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.run_dir, self.output = self.folder / "run", self.folder / "results"
+        self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
+                            "OFFRAMP_BIN_DIR": str(BUILD / "bin"), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1"}
+        self.loops, self.launchers = [], []
+        self.addCleanup(self.nothing_is_left_in_memory)
+
+    def nothing_is_left_in_memory(self):
+        for process in (*self.launchers, *self.loops):
+            put_away(process)
+        self.sweep()
+        wait_for(lambda: not self.in_memory(), f"that {self.in_memory()} goes")
+
+    def sweep(self):
+        """What a killed loop leaves behind when nobody else of its run is there to remove it."""
+        subprocess.run([str(BUILD / "bin" / "offramp-producer"), "--sweep", "--log-level", "warning"], env=self.environment, check=True)
+
+    def in_memory(self):
+        return [name for name in os.listdir("/dev/shm") for loop in self.loops if name.startswith(f"offramp-egress-{loop.pid}-")]
+
+    def start(self, program, *arguments):
+        loop = subprocess.Popen([str(self.programs / program), str(self.run_dir), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        self.loops.append(loop)
+        return loop
+
+    def consume(self, *flags):
+        launcher = subprocess.Popen([str(OFFRAMP), "consume", "--run-dir", str(self.run_dir), "--output", str(self.output), *flags], env=self.environment,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.launchers.append(launcher)
+        return launcher
+
+    def end(self, launcher, code=0):
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(code, launcher.returncode, said)
+        return said
+
+    def call(self, *command):
+        done = subprocess.run([str(OFFRAMP), *command, "--run-dir", str(self.run_dir)], env=self.environment, capture_output=True, text=True,
+                              timeout=WATCHDOG_SECONDS, check=False)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        return done.stdout
+
+    def consumers(self):
+        """The pids of those that the run has let in, as it says itself."""
+        try:
+            return {consumer["pid"] for consumer in json.loads((self.run_dir / "status.json").read_text())["consumers"]}
+        except (OSError, ValueError):
+            return set()
+
+    def kill_one(self):
+        victim = min(wait_for(self.consumers, "a consumer is there"))
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: victim not in self.consumers() and self.consumers(), "another is there")
+
+    def assert_arrays_are_the_loops(self, folder, batches):
+        made = {str(path.relative_to(folder)) for path in folder.rglob("*.npy")}
+        self.assertEqual({f"batch-{batch}/row-{row}.values.npy" for batch in range(batches) for row in range(8)}, made)
+        for batch in range(batches):
+            for row in range(8):
+                self.assertEqual(array.array("f", [batch]) * 1000, npy_values(folder / f"batch-{batch}" / f"row-{row}.values.npy"))
+
+    def test_consumers_are_killed_and_scaled_and_nothing_is_lost(self):
+        enough = self.folder / "enough"
+        launcher = self.consume("--processor", "npy,checksum", "--consumers", "2")
+        loop = self.start("steady_loop", enough)
+        for _ in range(3):
+            self.kill_one()
+        self.assertIn("-> 4 consumers", self.call("scale", "4"))
+        wait_for(lambda: len(self.consumers()) == 4, "four consumers")
+        self.kill_one()
+        self.assertIn("-> 1 consumers", self.call("scale", "1"))
+        wait_for(lambda: len(self.consumers()) == 1, "one consumer")
+        told = json.loads(self.call("status", "--json"))
+        self.assertEqual((1, loop.pid, "running"), (told["consumers_wanted"], told["producer_pid"], told["status"]["state"]))
+        self.assertIn("draining", self.call("stop"))
+        self.end(launcher, 130)
+        self.assertIsNone(loop.poll(), "the run is its owner's")
+        launcher = self.consume("--processor", "npy,checksum", "--consumers", "2")      # to the same run: it goes on
+        wait_for(lambda: len(self.consumers()) == 2, "two consumers")
+        enough.touch()
+        batches = int(loop.communicate(timeout=WATCHDOG_SECONDS)[0])
+        said = self.end(launcher)
+        self.assertIn(f"{8 * batches} samples, ", said)
+        self.assert_arrays_are_the_loops(self.output / "npy", batches)
+        lines = (self.output / "checksum" / "checksums.tsv").read_text()
+        for batch in range(batches):
+            for row in range(8):
+                self.assertEqual(1, lines.count(f"batch-{batch}/row-{row}\t"), "each sample once")
+        summary = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual((0, 8 * batches), (summary["exit"], summary["samples"]["released"]))
+
+    def once(self, code, processor, *flags):
+        """What a run of the short loop says, and the consumers' end."""
+        loop = self.start("loop")
+        said = self.end(self.consume("--processor", processor, "--consumers", "1", *flags), code)
+        put_away(loop)
+        return said
+
+    def test_results_are_replaced_only_when_that_is_asked_for(self):
+        results = self.output / "checksums.tsv"
+        self.once(0, "checksum")
+        first = results.read_text()
+        self.assertEqual(80, first.count("batch-"))
+        said = self.once(64, "checksum")
+        self.assertIn("came to its end", said)
+        self.assertIn("--start-over", said)
+        self.assertIn("cannot be added to", self.once(64, "checksum", "--resume"))
+        self.assertEqual(first, results.read_text())
+        results.write_text(first.replace("\tbatch-0/row-0\t", "\tanother\t"))
+        self.once(0, "checksum", "--start-over")
+        self.assertEqual(first, results.read_text())
+
+    def test_results_are_added_to_by_key(self):
+        self.once(0, "npy")
+        (self.output / "batch-0" / "row-0.values.npy").unlink()
+        (self.output / "mine.npy").touch()
+        self.assertIn("--resume", self.once(64, "npy"))
+        self.once(0, "npy", "--resume")
+        (self.output / "mine.npy").unlink()     # still there
+        self.assert_arrays_are_the_loops(self.output, 10)
+
+    def test_consumers_end_with_a_program_that_is_killed(self):
+        launcher = self.consume("--processor", "npy", "--consumers", "2")
+        loop = self.start("steady_loop", self.folder / "never")
+        wait_for(lambda: len(self.consumers()) == 2, "two consumers")
+        loop.kill()
+        self.assertIn("the run's program died", self.end(launcher, 86).splitlines()[-1])
+        self.assertEqual("failed", json.loads((self.run_dir / "status.json").read_text())["state"])
+
+
+if __name__ == "__main__":
+    unittest.main()
