@@ -272,8 +272,8 @@ bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
         place.close_to_consumers();
         throw;
     }
-    status->end("ended");
     place.close_to_consumers();
+    status->end("ended");
     return true;
 }
 
