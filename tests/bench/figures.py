@@ -7,6 +7,7 @@ from check_figures import Figure, Source
 PAGE = 4096
 RUNG_4, RUNG_4_PINNED, PEER_ALONE = "article 4", "article 4-pinned", "article, compute alone"
 ALONE, TRANSFORMED, COPIES = "compute alone", "model and transform alone", "copy ceiling"
+OTHER_BUILD = "other build"
 
 
 class Document(NamedTuple):
@@ -140,6 +141,7 @@ def documents(measured, read):
     return (Document("README.md", ("Why the GPU waits", "Measured"),
                      (*ladder_sources(ladder), *bench_sources(bench), *other_sources(bench, cited))),
             Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
+            Document("tests/bench/beside.md", ("What the two libraries cost",), beside_build_sources(Bench(measured["beside-h200"]))),
             Document("tests/bench/results.md", ("Measured", "Beside the rates", "Two cores, no GPU"),
                      (*bench_figures.sources(bench, cores), *beside_sources(bench, cores))))
 
@@ -161,6 +163,25 @@ def ladder_sources(ladder):
                                    percent("0", ladder.rungs["compute-alone"]["gpu_idle_share"]))),
         Source("In all", (Figure("8.1", ladder.rungs["streams"]["gain_in_all"]), *given("4"), Figure("18", ladder.copy("async-pageable")),
                           Figure("54.7", ladder.copy("async")), Figure("55.4", ladder.copies))))
+
+
+def beside_build_sources(beside):
+    def row(begins, name, now, before, ratio, step=None, readers=()):
+        return Source(f"| {begins}", (*given(*readers), Figure(now, beside.rate(name), step), Figure(before, beside.rate(name, OTHER_BUILD), step),
+                                      *beside.over(name, OTHER_BUILD, ratio)))
+
+    pace = beside.saved["pace"]
+    return (
+        Source("Revision", (Figure("6", pace["windows"]), Figure("3", pace["seconds"]))),
+        row("W1, fp32", "W1-host-write", "10.74", "10.75", ("1.001", "0.985", "1.022")),
+        row("W2, input", "W2-device", "21.40", "20.84", ("1.027", "1.019", "1.036")),
+        row("W4a, 4 reader", "W4a-4-readers", "105,400", "101,100", ("1.080", "0.998", "1.123"), 100, readers=("4",)),
+        row("W4b", "W4b", "2,646", "2,630", ("1.006", "1.004", "1.007")),
+        row("W6", "W6", "39.14", "39.00", ("1.004", "0.980", "1.030"), readers=("12",)),
+        row("W8, 1 reader", "W8-1-reader", "666,000", "646,000", ("1.018", "0.923", "1.203"), 1000, readers=("1",)),
+        row("W8, 4 reader", "W8-4-readers", "914,000", "954,000", ("0.985", "0.871", "1.045"), 1000, readers=("4",)),
+        Source("Each interval", (*given("1"), Figure("46.8", beside.median("W2-device", "compute_ms_per_batch")),
+                                 Figure("48.0", beside.median("W2-device", "compute_ms_per_batch", OTHER_BUILD)))))
 
 
 def article_sources(ladder, again):
