@@ -2,7 +2,6 @@
 
 import os
 import selectors
-import signal
 
 from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode

@@ -34,7 +34,7 @@ class Objects(Project):
         ("common/base/a", "common/base/error.hpp", "tests/support/manual_clock.hpp", "knows no one else"),
         ("common/wire/a", "common/base/error.hpp", "common/shm/run_objects.hpp", "common/wire/ knows base, wire of common/"),
         ("common/transport/a", "common/shm/run_objects.hpp", "common/dead_letters/payload_file.hpp", "common/transport/ knows base, shm, transport, wire"),
-        ("common/images/a", "common/shm/run_objects.hpp", "common/transport/ports.hpp", "common/images/ knows base, images, settings, shm, wire"),
+        ("common/images/a", "common/shm/run_objects.hpp", "common/transport/ports.hpp", "common/images/ knows base, images, json, settings, shm, wire"),
         ("consumer/worker/a", "consumer/session/read_loan.hpp", "producer/broker/broker.hpp", "knows only common/"),
         ("consumer/session/a", "common/transport/ports.hpp", "consumer/processors/processor.hpp", "consumer/session/ is a library: it knows no program"),
         ("consumer/session/a", "common/transport/ports.hpp", "common/settings/run_config.hpp", "settings/ and images/ are for programs"),

@@ -42,7 +42,7 @@ class Checksum final : public Processor {
 };
 
 // item, batch, key, output and 16 digits of a hash.
-bool begins_as_ours(std::string_view line) {
+bool begins_as_a_checksum(std::string_view line) {
     constexpr std::size_t kFields = 5, kHashDigits = 16;
     std::size_t tabs = 0;
     for (const char character : line) tabs += character == '\t' ? 1 : 0;
@@ -60,7 +60,7 @@ std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
 }
 
 std::unique_ptr<RunOutput> run_output_of_checksum() {
-    return merged_lines("checksum", "checksums.tsv", &begins_as_ours);
+    return merged_lines("checksum", "checksums.tsv", &begins_as_a_checksum);
 }
 
 }  // namespace offramp

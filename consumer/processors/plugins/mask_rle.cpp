@@ -75,7 +75,7 @@ class MaskRle final : public Processor {
 };
 
 // {"item":N,"key":...
-bool begins_as_ours(std::string_view line) {
+bool begins_as_run_lengths(std::string_view line) {
     if (!line.starts_with(kJsonLine)) return false;
     line.remove_prefix(kJsonLine.size());
     const std::size_t digits = std::min(line.find_first_not_of("0123456789"), line.size());
@@ -86,6 +86,8 @@ bool begins_as_ours(std::string_view line) {
 
 std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) { return std::make_unique<MaskRle>(options); }
 
-std::unique_ptr<RunOutput> run_output_of_mask_rle() { return merged_lines("mask-rle", "masks.jsonl", &begins_as_ours); }
+std::unique_ptr<RunOutput> run_output_of_mask_rle() {
+    return merged_lines("mask-rle", "masks.jsonl", &begins_as_run_lengths);
+}
 
 }  // namespace offramp

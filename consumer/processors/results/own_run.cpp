@@ -31,7 +31,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kOtherwise =
+constexpr const char* kOwnRunOtherwise =
     "--start-over to replace them once this run has come to its end, or another --output";
 
 std::string note_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "own-run"; }
@@ -105,7 +105,7 @@ void require_by_key(const Found& found) {
     if (found.by_item.empty()) return;
     throw ConfigError(found.what + " cannot be added to: processor " + found.by_item +
                           " keeps results by the items' numbers, which each run of a program of one's own counts anew",
-                      std::string("Give ") + kOtherwise);
+                      std::string("Give ") + kOwnRunOtherwise);
 }
 
 // What a run left that was killed while it replaced others' would be lost. Errors: ConfigError.
@@ -131,7 +131,7 @@ void require_nothing_finished(const RunConfig& config, const std::optional<Previ
         std::string("Give ") +
         (found.by_item.empty() ? "--resume to add to them (a sample of the same key replaces its earlier result), "
                                : "") +
-        kOtherwise;
+        kOwnRunOtherwise;
     if (previous && previous->finished && std::ranges::any_of(previous->processors, in_folder))
         throw ConfigError(
             "--output " + config.output + " holds the results of run " + previous->run_id + ", which came to its end",
