@@ -14,14 +14,11 @@ namespace offramp {
 //
 //   see_death()       Its pidfd says so. What it had said before still counts.
 //   verdict()         Whether this consumer ends with it: if it was leaving, or has nothing left to do and has waited
-//   for
-//                     long enough.
+//                     for long enough.
 //   let_go()          The connection goes, so that nothing meant for the dead reaches the next. Mappings, held slabs
-//   and
-//                     unacknowledged releases stay; held slabs are worked on.
+//                     and unacknowledged releases stay; held slabs are worked on.
 //   look_for_next()   A producer of a later epoch is met with a Hello: the session that this was, what it holds, what
-//   it
-//                     has released without an acknowledgement (ConsumerSession::meet).
+//                     it has released without an acknowledgement (ConsumerSession::meet).
 //
 // That one may die as well: then it begins again.
 //

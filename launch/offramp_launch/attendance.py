@@ -30,6 +30,7 @@ class Attendance(Watch):
         os.close(self._program)
 
     run_is_over = property(lambda self: self._over)
+    nonce = property(lambda self: self._endpoint["nonce"])
     end = property(lambda self: self._status.get("state") if self._status.get("state") in ENDS else None,
                    doc="How the run ended, in its own word; None where it goes on, or its program died.")
 
@@ -44,7 +45,11 @@ class Attendance(Watch):
         return not self._over
 
     def wants_consumers(self):
-        return super().wants_consumers() and not self._draining
+        return super().wants_consumers() and not self._draining and self._nonce_there() == self._endpoint["nonce"]
+
+    def _nonce_there(self):
+        """Of the run that consumers would find now: perhaps the next one of the same program, in the same directory. None: they would find none."""
+        return read_endpoint(self._plan.run_dir.path).get("nonce")
 
     def _code(self):
         if self.died or self.end == "failed":
@@ -60,8 +65,9 @@ class Attendance(Watch):
             self._status = before       # another run's, in the same directory
         if self.end:
             self._end_consumers()
-        elif not self._over and read_endpoint(self._plan.run_dir.path).get("nonce") != self._endpoint["nonce"]:
-            self._timers.after(LAST_WORD_SECONDS, self._end_consumers)      # it tells how it ended in a moment
+        elif not self._over and (nonce := self._nonce_there()) != self._endpoint["nonce"]:
+            # It tells how it ended in a moment, unless the next run has its place already.
+            self._timers.after(0 if nonce else LAST_WORD_SECONDS, self._end_consumers)
 
     # -- ending -----------------------------------------------------------------------------------------------------
 

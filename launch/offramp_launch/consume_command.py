@@ -129,7 +129,7 @@ def conclude(plan, attendance, code, about, finishing, seconds):
              "state": status.get("state"), "run_is_over": attendance.run_is_over, "exit": code, "seconds": round(seconds, 3),
              "failure": failure_of(code, attendance, why), "samples": counts(status), "batches": {"released": status.get("released_batches") or 0},
              "ended": summary.wall_clock()}
-    summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over)
+    summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over, nonce=attendance.nonce)
     return code, whole
 
 

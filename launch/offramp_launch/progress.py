@@ -99,7 +99,8 @@ def who_holds_what(status):
     if status.get("quarantined_samples"):
         lines.append(f"  set aside {status['quarantined_samples']} samples; ./launch/offramp quarantine list")
     if status.get("dropped_samples"):
-        lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab; dropped.jsonl in the run directory lists them")
+        listed = "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"    # a loop of one's own keeps no list
+        lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab{listed}")
     if status.get("spilled_samples"):
         lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")
     return lines

@@ -76,10 +76,13 @@ def write(run_dir, whole):
         close_status(run_dir, whole)
 
 
-def write_joined(run_dir, whole, run_is_over):
-    """The account of consumers that joined a run of a program of one's own: its status is the program's as long as the run goes on. Errors: OSError."""
+def write_joined(run_dir, whole, run_is_over, nonce):
+    """
+    The account of consumers that joined the run `nonce` of a program of one's own: its status is the program's as long as the run goes on, and
+    the next run's where that one has begun in the same directory. Errors: OSError.
+    """
     _put(run_dir, SUMMARY, whole)
-    if run_is_over:
+    if run_is_over and (run_dir.told("status.json") or {}).get("nonce") in (nonce, None):
         close_status(run_dir, whole)
 
 

@@ -124,7 +124,13 @@ EgressDoor::Parts::Parts(EgressDoorOptions wanted)
     status = std::make_unique<RunStatus>(
         RunStatus::Facts{place.folder(), options.run_id, options.name, place.names().nonce, place.endpoint().epoch},
         [this] { return figures_now(); });
-    run->open_to_consumers();
+    try {
+        run->open_to_consumers();
+    } catch (...) {
+        fail(std::current_exception());
+        tell_how_it_failed();
+        throw;
+    }
 }
 
 EgressRunOptions EgressDoor::Parts::run_options() const {
@@ -268,8 +274,8 @@ bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
         run->delivery().join();
     } catch (...) {
         fail(std::current_exception());
-        tell_how_it_failed();
         place.close_to_consumers();
+        tell_how_it_failed();
         throw;
     }
     place.close_to_consumers();

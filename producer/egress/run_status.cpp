@@ -47,6 +47,9 @@ json consumer_share(const RunStatusFigures& before, const RunStatusFigures& now,
     return std::clamp(per_second(busy, seconds * consumers), 0.0, 1.0);
 }
 
+// Then all consumers have left, and what each of them did is told.
+bool is_over(const std::string& state) { return state == "ended" || state == "abandoned" || state == "failed"; }
+
 // The loop computes, reads and waits unseen: all of that is the program.
 std::string limiting_stage(const std::string& state, const RunStatusFigures& before, const RunStatusFigures& now,
                            double seconds) {
@@ -128,7 +131,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"consumer_share", consumer_share(before, now, seconds)},
         {"limiting_stage", limiting_stage(state, before, now, seconds)},
         {"slabs", slabs_json(broker)},
-        {"consumers", consumers_json(broker, WhichConsumers::Living)},
+        {"consumers", consumers_json(broker, is_over(state) ? WhichConsumers::All : WhichConsumers::Living)},
         {"slab_wait_seconds", now.slab_wait_seconds},
         {"skipped", 0},
         {"redelivered", broker.redelivered.slabs},

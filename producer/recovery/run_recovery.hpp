@@ -22,9 +22,8 @@ namespace offramp {
 // whole story, with what consumers do meanwhile.
 //
 //   find()            where the run is met: its id and its nonce. Nothing is changed.
-//   RunRecovery()     The slabs lie as this producer would lay them, and the producer that the ledger names is dead:
-//   then
-//                     the memory is this one's, under the next epoch.
+//   RunRecovery()     The slabs lie as this producer would lay them, and the producer that the ledger names is dead.
+//                     Then the memory is this one's, under the next epoch.
 //      (the caller compares its input with progress())
 //   take_up()         The step that was counted last is taken if it was not; half-done changes are mended; Filling is
 //                     abandoned. The slabs say what they hold, on the disk too, and that agrees with the progress
@@ -34,7 +33,8 @@ namespace offramp {
 //   take_slabs()      The spans are mapped and page-locked again; their bytes stay as they are.
 //   continue_in()     The broker goes on with what is in flight, given up and spilled, and expects the consumers back.
 //
-// A refusal changes nothing but the epoch; a death in the middle leaves a run that can be recovered again.
+// A refusal changes nothing but the epoch and, from take_up() on, what the dead one had left half-done. A death in the
+// middle leaves a run that can be recovered again.
 //
 // Owns: the run's memory until go_on(). Thread: one. Blocks: while it reads headers, and spilled files. Errors: each
 // step's.

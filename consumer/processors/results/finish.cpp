@@ -7,6 +7,7 @@
 #include "common/settings/processor_results.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
+#include "consumer/processors/results/own_run.hpp"
 #include "consumer/processors/results/previous_run.hpp"
 #include "consumer/processors/results/run_output.hpp"
 
@@ -75,10 +76,13 @@ void prepare_run(const RunConfig& config) {
     if (config.output.empty()) return;
     const auto previous = read_previous_run(config.output);
     if (previous) complete_previous(config, *previous);
-    if (config.resume && previous)
-        return note_next_place(config.output, previous->ended ? std::string() : previous->next_place);
-    if (config.resume && has_checkpoint(config.output)) return;  // the producer says what is wrong with it
-    note_next_place(config.output, look_at_previous(config, previous) ? new_next_place() : std::string());
+    if (config.resume && !previous && has_checkpoint(config.output)) return;  // the producer says what is wrong with it
+    const bool goes_on = config.resume && previous;
+    const std::string next_place = goes_on ? (previous->ended ? std::string() : previous->next_place)
+                                   : look_at_previous(config, previous) ? new_next_place()
+                                                                        : std::string();
+    forget_own_run(config.output);
+    note_next_place(config.output, next_place);
 }
 
 }  // namespace offramp

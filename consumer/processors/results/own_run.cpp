@@ -171,6 +171,8 @@ void prepare_own_run(const RunConfig& config, const std::string& run) {
     write_whole(note_in(config.output), run + "\n");
 }
 
+void forget_own_run(const std::string& output) { ::unlink(note_in(output).c_str()); }
+
 void finish_own_run(const RunConfig& config, OwnRunEnd end) {
     const std::string next_place = config.output.empty() ? std::string() : next_place_of(config.output);
     if (!config.output.empty()) remove_leftovers(config.output);
@@ -183,7 +185,7 @@ void finish_own_run(const RunConfig& config, OwnRunEnd end) {
                 checkpoint_of(config, next_place, finished_before, end));
     if (end == OwnRunEnd::Ended) {
         put_in_place(config, next_place);
-        ::unlink(note_in(config.output).c_str());  // where it stays, it names a run that is over
+        forget_own_run(config.output);  // where it stays, it names a run that is over
     }
     remove_unreachable(config, next_place);
 }

@@ -21,6 +21,9 @@ inline constexpr std::string_view kOwnProgram = "a program of one's own";
 // the items' numbers, which each program counts for itself; those of RunOutput.
 void prepare_own_run(const RunConfig& config, const std::string& run);
 
+// Another run begins in this folder: what lies there is not the own run's any more that had left it to come back.
+void forget_own_run(const std::string& output);
+
 enum class OwnRunEnd {
     Nothing,     // no sample was completed: what lies there is as it was
     Unfinished,  // it was stopped, or its program died
