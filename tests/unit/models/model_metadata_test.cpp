@@ -105,7 +105,7 @@ TEST(ModelMetadata, AMiddleIsASquareWithinThePicture) {
                 AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle"),
                       HasSubstr("a square image-size of 32 to 48")));
     EXPECT_THAT(error_of("image-size = \"384x512\"\nresize-size = 520"), HasSubstr("net.toml:2: "));
-    EXPECT_THAT(error_of("image-size = 31\nresize-size = 520"), HasSubstr("31x31 is no middle"));
+    EXPECT_THAT(error_of("image-size = 31\nresize-size = 520"), HasSubstr("31x31 cannot be cut from its middle"));
     EXPECT_EQ(error_of("image-size = 520\nresize-size = 520"), "no error");
     EXPECT_EQ(error_of("resize-size = 256"), "no error") << "a run says the size";
 }

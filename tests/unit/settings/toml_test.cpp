@@ -123,7 +123,10 @@ TEST(Toml, RefusesALargeTextAndTakesTheDeepestOfTheRestApart) {
         while (text.size() + 5 < bytes) text += "a.";
         return text + "a=1\n";
     };
-    for (const auto& [text, says] : {std::pair(deep(kMost + 2), "f has 1310"), std::pair(deep(kMost), "f:1: 'a' is")})
+    for (const auto& [text, says] :
+         {std::pair(deep(kMost + 2), "f has 1310"), std::pair(deep(kMost), "f:1: a key of more than 1000 parts"),
+          std::pair("b = 1\n" + deep(2003), "f:2: 'a' is"),
+          std::pair("b = 1\n" + deep(2009), "f:2: a key of more than 1000 parts")})
         try {
             read_toml(text, "f");
             ADD_FAILURE() << "taken: " << text.size();
