@@ -672,7 +672,7 @@ class BuildTest(unittest.TestCase):
         places = Places(root="/r", build="/b")
         self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j2", "-R", "x"],
                          testing.ctest_command(places, "release", ["-R", "x"]))
-        self.assertIn("^threads$", testing.ctest_command(places, "tsan", []))
+        self.assertIn("threads", testing.ctest_command(places, "tsan", []))
         self.assertEqual(["-LE", "^slow$"], testing.ctest_command(places, "release", [])[-2:])
 
     def test_every_preset_that_the_commands_build_is_there(self):
