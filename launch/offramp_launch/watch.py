@@ -102,7 +102,7 @@ class Watch:
                      (self._lifeline_read, *self._plan.kept_open), **identity)
 
     def _others(self):
-        """Children that are no consumers."""
+        """Children that are not consumers."""
         return []
 
     def _alive(self):
@@ -135,7 +135,7 @@ class Watch:
         return self._draining
 
     def completed(self):
-        """By consumers: what was set aside or skipped is no progress of theirs."""
+        """By consumers: what was set aside or skipped is not progress of theirs."""
         return self._status.get("released_samples") or 0
 
     # -- ending -----------------------------------------------------------------------------------------------------
