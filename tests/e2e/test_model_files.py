@@ -224,7 +224,7 @@ class ModelFiles(unittest.TestCase):
 
     def test_no_model_at_all(self):
         (self.folder / "text.pt2").write_text("no model")
-        self.refused(65, "text.pt2' is no model", "offramp export", model="text.pt2")
+        self.refused(65, "text.pt2' is not a model", "offramp export", model="text.pt2")
         with zipfile.ZipFile(self.folder / "zip.pt2", "w") as package:
             package.writestr("something", "else")
         self.refused(65, "zip.pt2' holds no compiled model", model="zip.pt2")
