@@ -36,8 +36,8 @@ void require_a_runs_own(const std::string& folder) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Predecessor previous)
-    : previous_(previous), path_(std::filesystem::absolute(path).lexically_normal().string()) {
+RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunStart start)
+    : start_(start), path_(std::filesystem::absolute(path).lexically_normal().string()) {
     Endpoint::check_run_dir(path_);
     std::error_code problem;
     const bool made = std::filesystem::create_directories(path_, problem);
@@ -59,7 +59,7 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Predec
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
         throw Error(ExitCode::RunInUse, "a producer is running in " + path_,
                     "Stop it (offramp stop), or give this run another --run-dir");
-    if (previous == Predecessor::Kept) return;
+    if (start == RunStart::Recovered) return;
     // Of no use to anybody when the producer that they speak of is dead.
     for (const char* name : {"endpoint", "producer-settings.toml"})
         std::filesystem::remove(path_ + "/" + name, problem);
@@ -67,7 +67,7 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Predec
 }
 
 void RunDirectory::begin() const {
-    if (previous_ == Predecessor::Kept) return;
+    if (start_ == RunStart::Recovered) return;
     std::error_code problem;
     for (const char* name : {"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"})
         std::filesystem::remove(path_ + "/" + name, problem);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "common/base/process_own_fd.hpp"
+#include "common/shm/run_start.hpp"
 
 namespace offramp {
 
@@ -12,17 +13,16 @@ namespace offramp {
 // belongs to another user.
 class RunDirectory {
   public:
-    // What an earlier run left in it: replaced when this one begins, or kept because this producer takes that run over.
-    enum class Predecessor { Replaced, Kept };
-    RunDirectory(const std::string& path, bool group_may_enter, Predecessor previous);
+    // What an earlier run left in it is kept where that run is recovered.
+    RunDirectory(const std::string& path, bool group_may_enter, RunStart start);
 
-    // Removes the earlier run's account. Call it when nothing can refuse this run any more; until then the account
+    // Removes what the earlier run told of itself. Call it when nothing can refuse this run any more; until then that
     // stays as it is.
     void begin() const;
     const std::string& path() const { return path_; }
 
   private:
-    Predecessor previous_;
+    RunStart start_;
     std::string path_;
     ProcessOwnFd lock_;
 };

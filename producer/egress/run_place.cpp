@@ -11,7 +11,7 @@ constexpr std::uint32_t kFirstEpoch = 1;
 
 Endpoint endpoint_of(const RunPlace::Options& options, const std::string& run_dir) {
     const auto pid = static_cast<std::uint64_t>(::getpid());
-    if (options.run == RunPlace::Run::IsRecovered) {
+    if (options.start == RunStart::Recovered) {
         Endpoint endpoint = RunRecovery::find(run_dir, options.run_id);
         if (options.check_recovered) options.check_recovered(run_dir);
         endpoint.producer_pid = pid;
@@ -25,10 +25,9 @@ Endpoint endpoint_of(const RunPlace::Options& options, const std::string& run_di
 }  // namespace
 
 RunPlace::RunPlace(const Options& options)
-    : run_(options.run),
+    : start_(options.start),
       readable_by_group_(options.readable_by_group),
-      directory_(options.run_dir, readable_by_group_,
-                 is_recovered() ? RunDirectory::Predecessor::Kept : RunDirectory::Predecessor::Replaced),
+      directory_(options.run_dir, readable_by_group_, start_),
       endpoint_(endpoint_of(options, directory_.path())),
       last_sweep_{endpoint_.names, !is_recovered()},
       lock_(RunLock::hold(endpoint_.names, !is_recovered(), readable_by_group_)) {}

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/shm/run_objects.hpp"
+#include "common/shm/run_start.hpp"
 #include "common/transport/endpoint.hpp"
 #include "producer/egress/run_directory.hpp"
 
@@ -19,11 +20,10 @@ namespace offramp {
 // recovered, RunRecovery::find().
 class RunPlace {
   public:
-    enum class Run { Begins, IsRecovered };
     struct Options {
         std::string run_dir;
         std::string run_id;
-        Run run = Run::Begins;
+        RunStart start = RunStart::Begun;
         bool readable_by_group = false;  // consumers of another user are let in
         // of a run that is recovered: looks at the directory and may refuse, before anything is changed
         std::function<void(const std::string& run_dir)> check_recovered{};
@@ -35,7 +35,7 @@ class RunPlace {
     const std::string& folder() const { return directory_.path(); }
     const RunNames& names() const { return endpoint_.names; }
     const Endpoint& endpoint() const { return endpoint_; }
-    bool is_recovered() const { return run_ == Run::IsRecovered; }
+    bool is_recovered() const { return start_ == RunStart::Recovered; }
     bool readable_by_group() const { return readable_by_group_; }
 
     // The recovery's.
@@ -52,7 +52,7 @@ class RunPlace {
     void close_to_consumers() const;
 
   private:
-    const Run run_;
+    const RunStart start_;
     const bool readable_by_group_;
     RunDirectory directory_;
     Endpoint endpoint_;

@@ -19,26 +19,32 @@ constexpr std::size_t kLeastPart = std::size_t{1} << 20;
 }  // namespace
 
 SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener,
-                   Threads threads, Objects objects)
+                   Threads threads, RunStart start)
     : names_(names),
       plan_(plan),
       pin_(std::move(pin)),
       readable_by_group_(readable_by_group),
       listener_(std::move(listener)),
       threads_(threads),
-      objects_(objects),
+      start_(start),
       spans_(plan.span_count),
       began_ns_(now_ns()) {
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
     if (threads_.first_span == 0) threads_.first_span = std::min(cores, kMostOnFirstSpan);
     if (threads_.spans_at_once == 0) threads_.spans_at_once = cores;
     expect(threads_.other_spans > 0, "a span is populated by one thread at least");
-    if (objects_ == Objects::Made)
+    if (start_ == RunStart::Begun)
         require_shared_memory(plan_.total_bytes(), std::to_string(plan_.slab_count) + " slabs of " +
                                                        std::to_string(plan_.slab_bytes) + " bytes");
     // The first worker adds the others, perhaps before this line is done.
     const std::lock_guard lock(workers_mutex_);
     workers_.emplace_back([this] { prepare_spans(); });
+}
+
+std::unique_ptr<SlabPool> SlabPool::adopt(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group,
+                                          Listener listener) {
+    return std::unique_ptr<SlabPool>(new SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener),
+                                                  Threads{}, RunStart::Recovered));
 }
 
 SlabPool::~SlabPool() {
@@ -99,7 +105,7 @@ void SlabPool::start_others() {
 
 void SlabPool::prepare(std::uint32_t index) {
     Span& span = spans_[index];
-    span.region = std::make_unique<SharedRegion>(objects_ == Objects::Adopted ? adopt_span(index) : make_span(index));
+    span.region = std::make_unique<SharedRegion>(start_ == RunStart::Recovered ? adopt_span(index) : make_span(index));
     populate(*span.region, index == 0 ? threads_.first_span : threads_.other_spans);
     if (index == 0) start_others();
     if (pin_) span.pinned = pin_(span.region->bytes());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/shm/run_objects.hpp"
+#include "common/shm/run_start.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/wire/slab_layout.hpp"
 
@@ -46,12 +47,10 @@ class SlabPool {
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener)
         : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener), Threads{}) {}
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener, Threads threads)
-        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener), threads, Objects::Made) {}
-    // Adopted: the objects are those that a dead producer made; their bytes stay as they are, and are page-locked
-    // again.
-    enum class Objects { Made, Adopted };
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener, Threads threads,
-             Objects objects);
+        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener), threads, RunStart::Begun) {}
+    // Takes over the objects that a dead producer made: their bytes stay as they are, and are page-locked again.
+    static std::unique_ptr<SlabPool> adopt(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group,
+                                           Listener listener);
     ~SlabPool();
     SlabPool(const SlabPool&) = delete;
     SlabPool& operator=(const SlabPool&) = delete;
@@ -66,6 +65,8 @@ class SlabPool {
     double seconds_to_all() const { return seconds_to_all_; }
 
   private:
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener, Threads threads,
+             RunStart start);
     struct Span {
         std::unique_ptr<SharedRegion> region;
         std::shared_ptr<void> pinned;
@@ -85,7 +86,7 @@ class SlabPool {
     const bool readable_by_group_;
     const Listener listener_;
     Threads threads_;
-    const Objects objects_;
+    const RunStart start_;
     std::vector<Span> spans_;
     std::atomic<std::uint32_t> next_span_{0};
     std::atomic<std::uint32_t> usable_spans_{0};

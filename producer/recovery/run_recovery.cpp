@@ -42,8 +42,7 @@ std::unique_ptr<RunRecords> RunRecovery::go_on() && {
 
 std::unique_ptr<SlabPool> RunRecovery::take_slabs(const RunNames& names, const SpanPlan& spans, SlabPool::Pin pin,
                                                   bool readable_by_group, SlabPool::Listener news) {
-    return std::make_unique<SlabPool>(names, spans, std::move(pin), readable_by_group, std::move(news),
-                                      SlabPool::Threads{}, SlabPool::Objects::Adopted);
+    return SlabPool::adopt(names, spans, std::move(pin), readable_by_group, std::move(news));
 }
 
 void RunRecovery::continue_in(Broker& broker, const Predecessor& predecessor) {

@@ -144,7 +144,7 @@ class Includes(Project):
 
     def test_only_its_room_recovers_a_run(self):
         for call in ("auto memory = RunMemory::adopt(names);", "return SlabLedger::adopt(memory, 2);", "parts.broker->adopt(slabs, {});",
-                     "SlabPool pool(names, SlabPool::Objects::Adopted);"):
+                     "return SlabPool::adopt(names, plan);"):
             with self.subTest(call=call):
                 for allowed in ("producer/recovery/run_recovery.cpp", "producer/pool/run_memory.cpp"):
                     self.write(allowed, call + "\n")

@@ -102,7 +102,7 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
 
 }  // namespace
 
-RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source, Predecessor previous,
+RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
                              std::function<void(std::exception_ptr)> on_failure)
     : folder_(made_folder(config.output)), lock_(folder_, config.run_id) {
     const std::string path = folder_ + "/" + kCheckpointName;
@@ -111,18 +111,18 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     if (is_known_as_a_whole(source))
         identity.facts[CheckpointIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
     const std::optional<Checkpoint> found =
-        previous == Predecessor::StartOver ? if_readable(path) : read_checkpoint(path);
+        earlier == EarlierWork::DoneAgain ? if_readable(path) : read_checkpoint(path);
     // A producer of this run that died before any of its slabs was done left another run's checkpoint there.
-    const bool is_anothers = previous == Predecessor::StartOver || (previous == Predecessor::TakeOver && found &&
-                                                                    ReplacedItems::counts(folder_, found->seal));
+    const bool is_anothers = earlier == EarlierWork::DoneAgain || (earlier == EarlierWork::Recovered && found &&
+                                                                   ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
     if (found && is_anothers) {
         replaces(*found, config, identity, source);
-    } else if (previous != Predecessor::StartOver) {
-        check_same_work(found, identity, source, folder_, previous == Predecessor::TakeOver ? "--adopt" : "--resume");
+    } else if (earlier != EarlierWork::DoneAgain) {
+        check_same_work(found, identity, source, folder_, earlier == EarlierWork::Recovered ? "--adopt" : "--resume");
         if (found) {
             done_ = without_replaced(*found, source);
-            items_before_ = previous == Predecessor::TakeOver ? found->before : done_.items();
+            items_before_ = earlier == EarlierWork::Recovered ? found->before : done_.items();
             finished_before = found->ended || found->finished_before;
         }
     }

@@ -11,6 +11,7 @@
 #include "common/settings/run_config.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
+#include "producer/runner/checkpoint/earlier_work.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"
 #include "producer/runner/checkpoint/replaced_items.hpp"
 #include "producer/runner/sources/batch_source.hpp"
@@ -27,14 +28,8 @@ namespace offramp {
 // CheckpointWriter.
 class RunCheckpoint {
   public:
-    enum class Predecessor {
-        StartOver,  // what an earlier run did is done again; its checkpoint stays until this one has done something
-        Continue,   // and is not
-        // the same, and the earlier run is this very one, whose producer died after it had published something
-        TakeOver,
-    };
-    // `source`: in_order_of_former_runs(); it outlives this.
-    RunCheckpoint(const RunConfig& config, const BatchSource& source, Predecessor previous,
+    // `source`: in_order_of_previous_runs(); it outlives this.
+    RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
                   std::function<void(std::exception_ptr)> on_failure);
 
     // What need not be made: by runs before this one, and by producers of this run before this one. Fixed.

@@ -118,12 +118,12 @@ void ProducerRun::open_checkpoint(const Predecessor& predecessor) {
     if (config_.output.empty() || strategy_->traits().outputs_dropped) return;
     // A producer that died before it published any sample may have left another run's checkpoint there: slabs of holes
     // alone are noted by nobody.
-    const bool takes_over = config_.adopt && predecessor.totals.published.samples > 0;
-    const auto previous = takes_over       ? RunCheckpoint::Predecessor::TakeOver
-                          : config_.resume ? RunCheckpoint::Predecessor::Continue
-                                           : RunCheckpoint::Predecessor::StartOver;
+    const bool recovers = config_.adopt && predecessor.totals.published.samples > 0;
+    const auto earlier = recovers         ? EarlierWork::Recovered
+                         : config_.resume ? EarlierWork::Resumed
+                                          : EarlierWork::DoneAgain;
     checkpoint_ =
-        std::make_unique<RunCheckpoint>(config_, *source_, previous, [this](std::exception_ptr error) { fail(error); });
+        std::make_unique<RunCheckpoint>(config_, *source_, earlier, [this](std::exception_ptr error) { fail(error); });
 }
 
 void ProducerRun::start_pipeline(Inference::Pace pace) {

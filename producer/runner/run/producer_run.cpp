@@ -21,7 +21,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                   .interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
       place_({.run_dir = config_.run_dir,
               .run_id = config_.run_id,
-              .run = config_.adopt ? RunPlace::Run::IsRecovered : RunPlace::Run::Begins,
+              .start = config_.adopt ? RunStart::Recovered : RunStart::Begun,
               .readable_by_group = !config_.consumer_user.empty(),
               .check_recovered = [this](const std::string& run_dir) { require_kept_settings(run_dir, config_); }}),
       device_(open_device_for_kernels(config_.device)) {

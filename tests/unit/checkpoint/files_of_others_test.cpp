@@ -19,7 +19,6 @@ namespace offramp {
 namespace {
 
 using Keys = std::vector<std::string>;
-using Predecessor = RunCheckpoint::Predecessor;
 using test::Items;
 using test::Numbered;
 
@@ -67,7 +66,7 @@ class FilesOfOthers : public ::testing::Test {
     static void left(const RunConfig& config, const Items& items, ItemRange done) {
         PublishedSlab slab;
         slab.items = {done};
-        RunCheckpoint(config, items, Predecessor::StartOver, [](const std::exception_ptr&) {
+        RunCheckpoint(config, items, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
         }).completed(slab);
     }
@@ -163,7 +162,7 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
         const Items items({"ball", "cat"});
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunCheckpoint(config_of("mask-png"), items, Predecessor::StartOver, [](const std::exception_ptr&) {
+        RunCheckpoint(config_of("mask-png"), items, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
         }).begin(slab);
     }
@@ -178,7 +177,7 @@ TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
     const Numbered ten(10), twenty(20);
     PublishedSlab slab;
     slab.items = {{0, 4}};
-    RunCheckpoint(config_of("npy"), ten, Predecessor::StartOver, [](const std::exception_ptr&) {
+    RunCheckpoint(config_of("npy"), ten, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
         ADD_FAILURE();
     }).completed(slab);
     lay("3.scores.npy");
@@ -231,7 +230,7 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
         config.catalogue.put("write-path", folder.path() + where);
         PublishedSlab slab;
         slab.items = {items};
-        RunCheckpoint(config, Items({"bag", "ball"}), Predecessor::StartOver, [](const std::exception_ptr&) {
+        RunCheckpoint(config, Items({"bag", "ball"}), EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
         }).begin(slab);
     };
@@ -275,7 +274,7 @@ TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
     {
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunCheckpoint(config_of("checksum,overlay"), Items({"cat"}), Predecessor::StartOver,
+        RunCheckpoint(config_of("checksum,overlay"), Items({"cat"}), EarlierWork::DoneAgain,
                       [](const std::exception_ptr&) { ADD_FAILURE(); })
             .begin(slab);
     }
@@ -292,10 +291,10 @@ TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
         const Items items({"bag", "ball"});
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunCheckpoint(config, items, Predecessor::StartOver, [](const std::exception_ptr&) {
+        RunCheckpoint(config, items, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
         }).begin(slab);
-        const RunCheckpoint continued(config, items, Predecessor::Continue,
+        const RunCheckpoint continued(config, items, EarlierWork::Resumed,
                                       [](const std::exception_ptr&) { ADD_FAILURE(); });
         EXPECT_EQ(continued.items_before(), path == "/dev/null" ? 1U : 0U) << path;
     }

@@ -14,8 +14,6 @@
 namespace offramp {
 namespace {
 
-using Predecessor = RunCheckpoint::Predecessor;
-
 class RunCheckpointTest : public ::testing::Test {
   protected:
     RunConfig config_of(const std::string& run_id) const {
@@ -28,8 +26,8 @@ class RunCheckpointTest : public ::testing::Test {
         config.output = folder.path() + "/made/for/it";
         return config;
     }
-    RunCheckpoint run(const std::string& run_id, Predecessor previous) {
-        return {config_of(run_id), source, previous, [](const std::exception_ptr&) { ADD_FAILURE(); }};
+    RunCheckpoint run(const std::string& run_id, EarlierWork earlier) {
+        return {config_of(run_id), source, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); }};
     }
     static PublishedSlab slab_of(ItemRange items) {
         PublishedSlab slab;
@@ -45,45 +43,45 @@ class RunCheckpointTest : public ::testing::Test {
 
 TEST_F(RunCheckpointTest, ARunContinuesWhatOthersDid) {
     {
-        RunCheckpoint first = run("a", Predecessor::Continue);  // nothing is there yet
+        RunCheckpoint first = run("a", EarlierWork::Resumed);  // nothing is there yet
         EXPECT_TRUE(first.done().empty());
         complete(first, {0, 4});
     }
     {
-        RunCheckpoint second = run("b", Predecessor::Continue);
+        RunCheckpoint second = run("b", EarlierWork::Resumed);
         EXPECT_EQ(second.items_before(), 4U);
         complete(second, {8, 12});
     }
-    const RunCheckpoint third = run("b", Predecessor::Continue);
+    const RunCheckpoint third = run("b", EarlierWork::Resumed);
     EXPECT_EQ(third.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}}));
     EXPECT_EQ(third.items_before(), 8U);
 }
 
 TEST_F(RunCheckpointTest, AProducerThatTakesOverKnowsWhatTheRunBeganWith) {
     {
-        RunCheckpoint first = run("a", Predecessor::StartOver);
+        RunCheckpoint first = run("a", EarlierWork::DoneAgain);
         complete(first, {0, 4});
     }
     {
-        RunCheckpoint second = run("b", Predecessor::Continue);
+        RunCheckpoint second = run("b", EarlierWork::Resumed);
         complete(second, {8, 12});
     }
     {
-        RunCheckpoint taken_over = run("b", Predecessor::TakeOver);
+        RunCheckpoint taken_over = run("b", EarlierWork::Recovered);
         EXPECT_EQ(taken_over.done().items(), 8U);
         EXPECT_EQ(taken_over.items_before(), 4U);
         complete(taken_over, {12, 16});
     }
-    EXPECT_EQ(run("b", Predecessor::TakeOver).items_before(), 4U);
+    EXPECT_EQ(run("b", EarlierWork::Recovered).items_before(), 4U);
 }
 
 TEST_F(RunCheckpointTest, WithoutContinuingARunStartsOver) {
     {
-        RunCheckpoint first = run("a", Predecessor::StartOver);
+        RunCheckpoint first = run("a", EarlierWork::DoneAgain);
         complete(first, {0, 20});
     }
     {
-        RunCheckpoint second = run("b", Predecessor::StartOver);
+        RunCheckpoint second = run("b", EarlierWork::DoneAgain);
         EXPECT_TRUE(second.done().empty());
         EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->done.items(), 20U)
             << "it has no result yet";
@@ -91,48 +89,48 @@ TEST_F(RunCheckpointTest, WithoutContinuingARunStartsOver) {
         EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a")
             << "nothing of it is done yet";
     }
-    EXPECT_EQ(run("c", Predecessor::Continue).done().items(), 20U) << "what it appended to lies elsewhere";
+    EXPECT_EQ(run("c", EarlierWork::Resumed).done().items(), 20U) << "what it appended to lies elsewhere";
     {
-        RunCheckpoint fourth = run("d", Predecessor::StartOver);
+        RunCheckpoint fourth = run("d", EarlierWork::DoneAgain);
         fourth.begin(slab_of({0, 4}));
         complete(fourth, {0, 4});
     }
-    EXPECT_EQ(run("e", Predecessor::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+    EXPECT_EQ(run("e", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
 }
 
 // Files of single items are replaced as they are made: what was handed out may be another's.
 TEST_F(RunCheckpointTest, OfARunThatNotedNothingDoneThePreviousOneMakesAgainWhatItMayHaveReplaced) {
     processor = "npy";
     {
-        RunCheckpoint first = run("a", Predecessor::StartOver);
+        RunCheckpoint first = run("a", EarlierWork::DoneAgain);
         complete(first, {0, 20});
     }
-    { run("b", Predecessor::StartOver).begin(slab_of({4, 8})); }
-    EXPECT_EQ(run("a", Predecessor::Continue).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
+    { run("b", EarlierWork::DoneAgain).begin(slab_of({4, 8})); }
+    EXPECT_EQ(run("a", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
     {
-        RunCheckpoint taken_over = run("b", Predecessor::TakeOver);
+        RunCheckpoint taken_over = run("b", EarlierWork::Recovered);
         EXPECT_TRUE(taken_over.done().empty()) << "what is done is the former's";
         EXPECT_EQ(taken_over.items_before(), 0U);
         taken_over.begin(slab_of({12, 16}));
     }
     {
-        RunCheckpoint continued = run("c", Predecessor::Continue);
+        RunCheckpoint continued = run("c", EarlierWork::Resumed);
         EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}, {16, 20}}));
         continued.begin(slab_of({4, 8}));
         complete(continued, {4, 8});
     }
     {
-        RunCheckpoint continued = run("c", Predecessor::TakeOver);
+        RunCheckpoint continued = run("c", EarlierWork::Recovered);
         EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 12}, {16, 20}}));
         EXPECT_EQ(continued.items_before(), 12U);
     }
     {
-        RunCheckpoint last = run("d", Predecessor::StartOver);
+        RunCheckpoint last = run("d", EarlierWork::DoneAgain);
         last.begin(slab_of({0, 20}));
         complete(last, {0, 4});
         last.close();
     }
-    EXPECT_EQ(run("d", Predecessor::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+    EXPECT_EQ(run("d", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
     EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the manifest";
 }
 
@@ -151,7 +149,7 @@ TEST(ReplacedItems, TheirBytesAreFrozen) {
 }
 
 TEST_F(RunCheckpointTest, OtherNamesOfItemsAreOtherWork) {
-    { run("a", Predecessor::StartOver).begin(slab_of({0, 4})); }
+    { run("a", EarlierWork::DoneAgain).begin(slab_of({0, 4})); }
     class Renamed final : public BatchSource {
       public:
         std::string description() const override { return "renamed"; }
@@ -163,7 +161,7 @@ TEST_F(RunCheckpointTest, OtherNamesOfItemsAreOtherWork) {
         void load(std::uint64_t, std::span<std::byte>) override {}
     } renamed;
     try {
-        const RunCheckpoint second(config_of("b"), renamed, Predecessor::Continue, [](const std::exception_ptr&) {});
+        const RunCheckpoint second(config_of("b"), renamed, EarlierWork::Resumed, [](const std::exception_ptr&) {});
         FAIL();
     } catch (const ConfigError& problem) {
         EXPECT_NE(std::string(problem.what()).find("names of the items was "), std::string::npos) << problem.what();
@@ -182,7 +180,7 @@ class GrowingInput : public RunCheckpointTest {
         const std::unique_ptr<BatchSource> ordered = in_order_of_previous_runs(std::move(items), config_of("b").output);
         order.clear();
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
-        RunCheckpoint checkpoint(config_of("b"), *ordered, Predecessor::Continue,
+        RunCheckpoint checkpoint(config_of("b"), *ordered, EarlierWork::Resumed,
                                  [](const std::exception_ptr&) { ADD_FAILURE(); });
         checkpoint.begin(slab_of({0, 1}));
         std::vector<std::string> done;
@@ -195,7 +193,7 @@ class GrowingInput : public RunCheckpointTest {
     }
     void begin_with(const std::vector<std::string>& keys, ItemRange done) {
         const Items items(keys);
-        RunCheckpoint first(config_of("a"), items, Predecessor::StartOver,
+        RunCheckpoint first(config_of("a"), items, EarlierWork::DoneAgain,
                             [](const std::exception_ptr&) { ADD_FAILURE(); });
         complete(first, done);
     }
@@ -235,14 +233,14 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
     const auto broken_off = [this](const Keys& keys) {
         const std::unique_ptr<BatchSource> ordered =
             in_order_of_previous_runs(std::make_unique<Items>(keys), config_of("b").output);
-        RunCheckpoint checkpoint(config_of("b"), *ordered, Predecessor::Continue,
+        RunCheckpoint checkpoint(config_of("b"), *ordered, EarlierWork::Resumed,
                                  [](const std::exception_ptr&) { ADD_FAILURE(); });
         checkpoint.begin(slab_of({0, 1}));
         complete(checkpoint, {ordered->items() - 1, ordered->items()});
     };
     {
         const Items items({"b", "d"});
-        RunCheckpoint first(config_of("a"), items, Predecessor::Continue,
+        RunCheckpoint first(config_of("a"), items, EarlierWork::Resumed,
                             [](const std::exception_ptr&) { ADD_FAILURE(); });
         first.close();
         first.end();
@@ -267,7 +265,7 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
     }
     {
         const Items items({"b", "d"});
-        RunCheckpoint anew(config_of("d"), items, Predecessor::StartOver,
+        RunCheckpoint anew(config_of("d"), items, EarlierWork::DoneAgain,
                            [](const std::exception_ptr&) { ADD_FAILURE(); });
         complete(anew, {0, 1});
     }
@@ -306,16 +304,16 @@ class Lines final : public BatchSource {
 };
 
 TEST_F(GrowingInput, LinesJoinAtTheEndAlone) {
-    const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, Predecessor previous) {
-        return std::make_unique<RunCheckpoint>(config_of("a"), Lines(lines, grows), previous,
+    const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, EarlierWork earlier) {
+        return std::make_unique<RunCheckpoint>(config_of("a"), Lines(lines, grows), earlier,
                                                [](const std::exception_ptr&) { ADD_FAILURE(); });
     };
-    complete(*run({7, 8, 9}, true, Predecessor::StartOver), {0, 3});
-    EXPECT_THROW(run({6, 7, 8, 9}, true, Predecessor::Continue), ConfigError);
-    EXPECT_THROW(run({7, 8, 9, 10}, false, Predecessor::Continue), ConfigError)
+    complete(*run({7, 8, 9}, true, EarlierWork::DoneAgain), {0, 3});
+    EXPECT_THROW(run({6, 7, 8, 9}, true, EarlierWork::Resumed), ConfigError);
+    EXPECT_THROW(run({7, 8, 9, 10}, false, EarlierWork::Resumed), ConfigError)
         << "nobody knows whether the first ones are the same";
-    EXPECT_THROW(run({7, 8}, true, Predecessor::Continue), ConfigError);
-    EXPECT_EQ(run({7, 8, 9, 10}, true, Predecessor::Continue)->done().items(), 3U);
+    EXPECT_THROW(run({7, 8}, true, EarlierWork::Resumed), ConfigError);
+    EXPECT_EQ(run({7, 8, 9, 10}, true, EarlierWork::Resumed)->done().items(), 3U);
 }
 
 }  // namespace

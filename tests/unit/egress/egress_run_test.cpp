@@ -32,9 +32,9 @@ TensorSpec four_rows() {
 
 // A run in a folder, as one producer of it has it.
 struct ProducersWorld {
-    ProducersWorld(const std::string& folder, RunPlace::Run run, EgressRunHooks hooks,
+    ProducersWorld(const std::string& folder, RunStart start, EgressRunHooks hooks,
                    RunSlabs slabs = RunSlabs::PageLockedPool)
-        : place({.run_dir = folder, .run_id = "t" + std::to_string(kOwner) + "-egress", .run = run}) {
+        : place({.run_dir = folder, .run_id = "t" + std::to_string(kOwner) + "-egress", .start = start}) {
         EgressRunOptions options{.layout = SlabLayout::make({four_rows()}, kRows), .slabs = slabs, .batch = kRows};
         options.spans = SpanPlan::make(kSlabsOfRun, options.layout.slab_bytes);
         options.allowed_uids = {::geteuid()};
@@ -68,7 +68,7 @@ class EgressRunTest : public ::testing::Test {
     // A producer that publishes a batch and is gone at once, without a clean-up.
     void die_with_a_batch_in_flight() {
         ChildProcess producer([&](int) -> int {
-            ProducersWorld world(folder_.path(), RunPlace::Run::Begins, {});
+            ProducersWorld world(folder_.path(), RunStart::Begun, {});
             world.egress->open_to_consumers();
             world.submit(0);
             world.wait_until_published(kRows);
@@ -83,7 +83,7 @@ class EgressRunTest : public ::testing::Test {
 TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
     const std::string endpoint = folder_.file("endpoint");
     bool met_before = true;
-    ProducersWorld world(folder_.path(), RunPlace::Run::Begins, {.on_begin = [&](RunProgress& progress) {
+    ProducersWorld world(folder_.path(), RunStart::Begun, {.on_begin = [&](RunProgress& progress) {
                              met_before = std::filesystem::exists(endpoint);
                              progress.items = 40;
                          }});
@@ -101,7 +101,7 @@ TEST_F(EgressRunTest, TheNextProducerGoesOnWithWhatADeadOneLeft) {
     die_with_a_batch_in_flight();
     std::string asked;
     ProducersWorld world(
-        folder_.path(), RunPlace::Run::IsRecovered,
+        folder_.path(), RunStart::Recovered,
         {.on_begin = [&](RunProgress&) { asked += "begin "; },
          .check_input = [&](const RunProgress& progress) { asked += "input " + std::to_string(progress.producers); },
          .check_kept = [&](const RunProgress&,
@@ -120,7 +120,7 @@ TEST_F(EgressRunTest, ARefusedRecoveryLeavesTheRunToTheNext) {
     die_with_a_batch_in_flight();
     ChildProcess refuses([&](int) -> int {
         try {
-            ProducersWorld world(folder_.path(), RunPlace::Run::IsRecovered,
+            ProducersWorld world(folder_.path(), RunStart::Recovered,
                                  {.check_kept = [](const RunProgress&, const Predecessor&) {
                                      throw std::runtime_error("another checkpoint");
                                  }});
@@ -130,7 +130,7 @@ TEST_F(EgressRunTest, ARefusedRecoveryLeavesTheRunToTheNext) {
         return 1;
     });
     ASSERT_EQ(refuses.wait(), 0);
-    ProducersWorld world(folder_.path(), RunPlace::Run::IsRecovered, {});
+    ProducersWorld world(folder_.path(), RunStart::Recovered, {});
     world.place.make_ours();
     EXPECT_EQ(world.place.endpoint().epoch, 3U) << "the one that refused has used one up";
     EXPECT_EQ(world.egress->progress()->producers, 2U);
@@ -157,7 +157,7 @@ TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
     std::string made;
     CountedSink* sink = nullptr;
     {
-        ProducersWorld world(folder_.path(), RunPlace::Run::Begins,
+        ProducersWorld world(folder_.path(), RunStart::Begun,
                              {.make_path =
                                   [&](SinkParts) {
                                       made += "sink";

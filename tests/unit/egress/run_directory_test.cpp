@@ -14,8 +14,6 @@
 namespace offramp {
 namespace {
 
-using Predecessor = RunDirectory::Predecessor;
-
 mode_t mode_of(const std::string& path) {
     struct stat found {};
     EXPECT_EQ(::stat(path.c_str(), &found), 0);
@@ -35,7 +33,7 @@ TEST_F(RunDirectoryTest, AFolderOfTheUsersOwnIsRefusedAndStaysAsItIs) {
     for (const char* name : {"mine/status.json", "mine/dropped.jsonl", "mine/endpoint"}) put(name);
     ::chmod(in("mine").c_str(), 01777);
     try {
-        const RunDirectory refused(in("mine"), false, Predecessor::Replaced);
+        const RunDirectory refused(in("mine"), false, RunStart::Begun);
         FAIL();
     } catch (const ConfigError& problem) {
         EXPECT_NE(std::string(problem.what()).find("is not a run's directory"), std::string::npos) << problem.what();
@@ -47,35 +45,35 @@ TEST_F(RunDirectoryTest, AFolderOfTheUsersOwnIsRefusedAndStaysAsItIs) {
 }
 
 TEST_F(RunDirectoryTest, OneThatIsNotThereIsMadeForItsUserAlone) {
-    { const RunDirectory made(in("new/one"), false, Predecessor::Replaced); }
+    { const RunDirectory made(in("new/one"), false, RunStart::Begun); }
     EXPECT_EQ(mode_of(in("new/one")), 0700U);
-    { const RunDirectory made(in("another"), true, Predecessor::Replaced); }
+    { const RunDirectory made(in("another"), true, RunStart::Begun); }
     EXPECT_EQ(mode_of(in("another")), 0710U);
 }
 
 TEST_F(RunDirectoryTest, AnEmptyOneAndOneOfAnEarlierRunAreTakenAsTheyAre) {
     std::filesystem::create_directory(in("empty"));
     ::chmod(in("empty").c_str(), 0750);
-    { const RunDirectory taken(in("empty"), false, Predecessor::Replaced); }
-    { const RunDirectory again(in("empty"), false, Predecessor::Replaced); }
+    { const RunDirectory taken(in("empty"), false, RunStart::Begun); }
+    { const RunDirectory again(in("empty"), false, RunStart::Begun); }
     EXPECT_EQ(mode_of(in("empty")), 0750U);
     std::filesystem::create_directory(in("launched"));
     put("launched/launcher.lock");
     put("launched/config.json");
-    EXPECT_NO_THROW(RunDirectory(in("launched"), false, Predecessor::Replaced));
+    EXPECT_NO_THROW(RunDirectory(in("launched"), false, RunStart::Begun));
 }
 
 TEST_F(RunDirectoryTest, AnEarlierRunsAccountStaysUntilTheRunBegins) {
-    { const RunDirectory made(in("run"), false, Predecessor::Replaced); }
+    { const RunDirectory made(in("run"), false, RunStart::Begun); }
     const std::vector<std::string> account{"run/status.json", "run/producer-summary.json", "run/summary.json",
                                            "run/dropped.jsonl"};
     for (const std::string& name : account) put(name);
     {
-        const RunDirectory taken_over(in("run"), false, Predecessor::Kept);
+        const RunDirectory taken_over(in("run"), false, RunStart::Recovered);
         taken_over.begin();
     }
     for (const std::string& name : account) EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
-    const RunDirectory again(in("run"), false, Predecessor::Replaced);
+    const RunDirectory again(in("run"), false, RunStart::Begun);
     for (const std::string& name : account)
         EXPECT_TRUE(std::filesystem::exists(in(name))) << name << ": this one may still be refused";
     again.begin();
@@ -86,7 +84,7 @@ TEST_F(RunDirectoryTest, AnEarlierRunsAccountStaysUntilTheRunBegins) {
 TEST_F(RunDirectoryTest, ALinkOfALocksNameIsNoLock) {
     std::filesystem::create_directory(in("trap"));
     std::filesystem::create_symlink(in("elsewhere"), in("trap/producer.lock"));
-    EXPECT_THROW(RunDirectory(in("trap"), false, Predecessor::Replaced), ConfigError);
+    EXPECT_THROW(RunDirectory(in("trap"), false, RunStart::Begun), ConfigError);
     EXPECT_FALSE(std::filesystem::exists(in("elsewhere")));
 }
 
