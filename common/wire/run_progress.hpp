@@ -5,15 +5,17 @@
 #include <cstdint>
 #include <type_traits>
 
-// A run's account, at the end of the ledger object, so that a producer that takes over from a dead one goes on counting
-// where that one stopped.
+#include "common/wire/slab_totals.hpp"
+
+// A run's progress record, at the end of the ledger object, so that a producer that takes over from a dead one goes on
+// counting where that one stopped.
 //
 //   RunProgress (512 bytes)   what does not change | current | two ProgressRecords, of which one is current
 //
 // The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and
 // only then takes the step that the record counts (publish, complete, give up). A death in between leaves a step that
 // is counted and not taken: the record names it, and the next producer takes it first. So every step is counted once,
-// and the account and the slabs' states never contradict each other.
+// and the record and the slabs' states never contradict each other.
 //
 // Version rule: as for the ledger, of which it is a part.
 namespace offramp {
@@ -25,14 +27,6 @@ enum class CountedStep : std::uint64_t {
     GiveUp = 3,    // Ready → Quarantined
 };
 
-// Adds up slabs in the units that users count in.
-struct ProgressAmount {
-    std::uint64_t slabs;
-    std::uint64_t batches;  // counted with the slab that holds a batch's last rows
-    std::uint64_t samples;  // without holes
-    std::uint64_t bytes;    // of payload
-};
-
 struct ProgressRecord {
     std::uint64_t sequence;    // counts the records from 1; its lowest bit chooses the copy
     std::uint64_t step;        // CountedStep: the one that this record counts first
@@ -41,9 +35,9 @@ struct ProgressRecord {
     // the high-water mark: every item before this one was published, could not be read, or was done before the run
     std::uint64_t items_through;
     std::uint64_t holes;  // of them: items that could not be read
-    ProgressAmount published;
-    ProgressAmount completed;
-    ProgressAmount dead_letters;
+    SlabTotals published;
+    SlabTotals completed;
+    SlabTotals dead_letters;
     std::uint64_t dropped;  // samples before the high-water mark that were dropped, since no slab was free
     std::array<std::uint64_t, 1> reserved;
 };

@@ -67,7 +67,7 @@ BrokerReport Broker::report() const {
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabState state = state_.ledger.word(slab).state;
         if (state == SlabState::Ready || state == SlabState::Leased)
-            report.in_flight.add(state_.fillings[slab].published);
+            report.in_flight += state_.fillings[slab].published.totals();
     }
     shortage_.describe(report);
     std::sort(report.consumers.begin(), report.consumers.end(),

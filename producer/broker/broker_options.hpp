@@ -13,7 +13,7 @@
 #include "producer/broker/dead_letter_writer.hpp"
 #include "producer/broker/progress_log.hpp"
 #include "producer/broker/spill_store.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 

@@ -7,31 +7,10 @@
 #include <vector>
 
 #include "common/wire/ledger_layout.hpp"
+#include "common/wire/slab_totals.hpp"
 #include "producer/ledger/slab_ledger.hpp"
-#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
-
-// Adds up slabs in the units that users count in.
-struct Amount {
-    std::uint64_t slabs = 0;
-    std::uint64_t batches = 0;  // counted with the slab that holds a batch's last rows
-    std::uint64_t samples = 0;  // without holes
-    std::uint64_t bytes = 0;    // of payload
-
-    void add(const PublishedSlab& slab) {
-        ++slabs;
-        batches += slab.batches_ended;
-        samples += slab.samples;
-        bytes += slab.bytes;
-    }
-    void take_away(const PublishedSlab& slab) {
-        --slabs;
-        batches -= slab.batches_ended;
-        samples -= slab.samples;
-        bytes -= slab.bytes;
-    }
-};
 
 // Why no slab is free, in a word.
 inline constexpr const char* kShortageNoConsumers = "no-consumers";
@@ -47,7 +26,7 @@ struct ConsumerReport {
     std::uint64_t session = 0;
     std::uint32_t consumer_index = 0;
     std::uint32_t holding = 0;
-    Amount completed;
+    SlabTotals completed;
     double busy_seconds = 0;         // its own word
     std::string end;                 // empty while it lives; "goodbye" or "died"
     double oldest_hold_seconds = 0;  // how long it has held the slab that it has held longest
@@ -65,11 +44,11 @@ struct DeadLetter {
 
 // The broker's totals. A copy of one moment: the counters agree with one another.
 struct BrokerReport {
-    Amount published, completed, quarantined, in_flight;
-    Amount spilled;  // on the disk now
-    Amount ever_spilled;
+    SlabTotals published, completed, quarantined, in_flight;
+    SlabTotals spilled;  // on the disk now
+    SlabTotals ever_spilled;
     std::string spill_error;  // why the last slab could not be spilled; empty: it could
-    Amount redelivered;       // by delivery, beyond the first of a filling
+    SlabTotals redelivered;   // by delivery, beyond the first of a filling
     std::uint64_t deliveries = 0;
     std::array<std::uint64_t, kReleaseOutcomes> releases{};
     std::uint64_t repeated_releases = 0;           // seen before: acknowledged again, nothing else
@@ -80,7 +59,7 @@ struct BrokerReport {
     std::uint64_t first_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint64_t last_release_ns = 0;
     std::uint64_t steady_since_ns = 0;  // when the warm-up batches had been released
-    Amount before_steady;               // completed until then
+    SlabTotals before_steady;           // completed until then
     std::string shortage_reason;        // one of kShortage...; empty when a slab is free
     std::string shortage;               // the same with who holds what, for people
     std::uint64_t payloads_lost = 0;    // of given-up slabs: could not be written
@@ -89,8 +68,8 @@ struct BrokerReport {
     bool ended = false;                 // nothing is in flight, and every consumer has been told
 
     // One more is done at this time. The steady state begins when `warmup_batches` are.
-    void complete(const PublishedSlab& slab, std::uint64_t done_at_ns, std::uint64_t warmup_batches) {
-        completed.add(slab);
+    void complete(const SlabTotals& slab, std::uint64_t done_at_ns, std::uint64_t warmup_batches) {
+        completed += slab;
         last_release_ns = done_at_ns;
         if (first_release_ns == 0) first_release_ns = done_at_ns;
         if (steady_since_ns == 0 && completed.batches >= warmup_batches) {

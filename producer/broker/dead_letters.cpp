@@ -14,7 +14,7 @@ void DeadLetters::give_up(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
     state_.count_step(CountedStep::GiveUp, filling.published);
     state_.ledger.quarantine(slab);
-    state_.totals.quarantined.add(filling.published);
+    state_.totals.quarantined += filling.published.totals();
     spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
                   state_.ledger.charges(slab), filling.published.samples);
     see_to(slab);

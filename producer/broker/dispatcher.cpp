@@ -90,9 +90,9 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
         state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = state_.fillings[slab].published;
-        state_.totals.complete(published, to_ns(state_.clock.now()), state_.options.warmup_batches);
+        state_.totals.complete(published.totals(), to_ns(state_.clock.now()), state_.options.warmup_batches);
         if (state_.options.on_completed) state_.options.on_completed(published);
-        peer.completed.add(published);
+        peer.completed += published.totals();
     } else if (outcome == ReleaseOutcome::Returned) {
         state_.ready.put_ahead(slab, return_delay(++state_.fillings[slab].returns, peer.draining));
     }
@@ -188,7 +188,7 @@ void Dispatcher::send_tickets() {
             state_.totals.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send)
                 if (state_.fillings[ticket.slab].deliveries++ > 0)
-                    state_.totals.redelivered.add(state_.fillings[ticket.slab].published);
+                    state_.totals.redelivered += state_.fillings[ticket.slab].published.totals();
         } else {
             // Nothing was sent: the hold that was recorded ahead of the ticket goes again.
             for (const SlabTicket& ticket : peer->to_send) {

@@ -15,7 +15,7 @@ void Intake::take_published() {
         state_.count_step(CountedStep::Publish, published);
         state_.ledger.publish(published.slab);
         state_.fillings[published.slab] = {.published = published};
-        state_.totals.published.add(published);
+        state_.totals.published += published.totals();
         state_.ready.append(published.slab);
     }
     if (taken.finished) run_end_.egress_finished();

@@ -7,7 +7,7 @@
 #include "common/base/clock.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/slab_ticket.hpp"
-#include "producer/broker/broker_report.hpp"
+#include "common/wire/slab_totals.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 
@@ -43,7 +43,7 @@ struct Peer {
     TimePoint alive_at{};
     bool hung = false;  // its visibility timeouts ran out; it gets nothing until it moves again
 
-    Amount completed;
+    SlabTotals completed;
 };
 
 }  // namespace offramp

@@ -11,15 +11,6 @@ namespace {
 
 constexpr ProgressRecord kNothing{};
 
-Amount to_amount(const ProgressAmount& amount) { return {amount.slabs, amount.batches, amount.samples, amount.bytes}; }
-
-void add(ProgressAmount& amount, const PublishedSlab& slab) {
-    ++amount.slabs;
-    amount.batches += slab.batches_ended;
-    amount.samples += slab.samples;
-    amount.bytes += slab.bytes;
-}
-
 }  // namespace
 
 ProgressLog::ProgressLog(RunProgress& memory) : memory_(memory) {
@@ -40,16 +31,16 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
     next.generation = generation;
     switch (step) {
         case CountedStep::Publish:
-            add(next.published, slab);
+            next.published += slab.totals();
             next.holes += slab.holes;
             next.dropped += slab.dropped;
             next.items_through = std::max(next.items_through, slab.items_through);
             break;
         case CountedStep::Complete:
-            add(next.completed, slab);
+            next.completed += slab.totals();
             break;
         case CountedStep::GiveUp:
-            add(next.dead_letters, slab);
+            next.dead_letters += slab.totals();
             break;
         case CountedStep::None:
             break;
@@ -60,9 +51,9 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
 
 ProgressLog::Totals ProgressLog::totals() const {
     const ProgressRecord& record = current();
-    return {.published = to_amount(record.published),
-            .completed = to_amount(record.completed),
-            .dead_letters = to_amount(record.dead_letters),
+    return {.published = record.published,
+            .completed = record.completed,
+            .dead_letters = record.dead_letters,
             .items_through = record.items_through,
             .holes = record.holes,
             .dropped = record.dropped};

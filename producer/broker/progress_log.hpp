@@ -5,7 +5,7 @@
 #include "common/wire/run_progress.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/ledger/slab_ledger.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 
@@ -16,7 +16,7 @@ namespace offramp {
 class ProgressLog {
   public:
     struct Totals {
-        Amount published, completed, dead_letters;
+        SlabTotals published, completed, dead_letters;
         std::uint64_t items_through = 0;  // the high-water mark: where the next producer goes on
         std::uint64_t holes = 0;          // before it: items that could not be read
         std::uint64_t dropped = 0;        // before it: samples that were dropped

@@ -6,7 +6,7 @@
 #include "producer/broker/broker_state.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/ledger/slab_ledger.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 

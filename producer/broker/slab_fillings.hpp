@@ -6,7 +6,7 @@
 #include "common/base/clock.hpp"
 #include "producer/broker/delivery_record.hpp"
 #include "producer/broker/peer.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 

@@ -19,7 +19,7 @@ constexpr std::chrono::nanoseconds kAfterFailure = std::chrono::seconds(5);
 void Spill::adopt(std::span<const SpilledSlab> spilled) {
     for (const SpilledSlab& slab : spilled) {
         spilled_.push_back(slab);
-        state_.totals.spilled.add(slab.published);
+        state_.totals.spilled += slab.published.totals();
     }
 }
 
@@ -59,8 +59,8 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
     if (state_.totals.ever_spilled.slabs == 0)
         spdlog::warn("consumers are slower than the producer: slabs wait in {}", state_.options.spill->folder());
     spilled_.push_back({outcome.file, published});
-    state_.totals.spilled.add(published);
-    state_.totals.ever_spilled.add(published);
+    state_.totals.spilled += published.totals();
+    state_.totals.ever_spilled += published.totals();
     state_.ledger.spill(outcome.slab);
 }
 
@@ -80,7 +80,7 @@ void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     state_.ledger.publish(outcome.slab);
     failpoint("spill.read_back");
     SpillStore::remove(outcome.file);
-    state_.totals.spilled.take_away(published);
+    state_.totals.spilled -= published.totals();
     state_.fillings[outcome.slab] = {.published = published};
     state_.ready.put_ahead(outcome.slab);
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "producer/egress/egress_path.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 

@@ -5,8 +5,8 @@ namespace offramp {
 void LocalDelivery::add(const PublishedSlab& slab, std::uint64_t done_at_ns) {
     if (on_completed_) on_completed_(slab);
     const std::lock_guard lock(mutex_);
-    totals_.published.add(slab);
-    totals_.complete(slab, done_at_ns, warmup_batches_);
+    totals_.published += slab.totals();
+    totals_.complete(slab.totals(), done_at_ns, warmup_batches_);
 }
 
 BrokerReport LocalDelivery::report() const {

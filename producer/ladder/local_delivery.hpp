@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "producer/broker/delivery.hpp"
+#include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 

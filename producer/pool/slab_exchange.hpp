@@ -13,25 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/item_ranges.hpp"
 #include "common/base/unique_fd.hpp"
+#include "producer/pool/published_slab.hpp"
 #include "producer/pool/write_loan.hpp"
 
 namespace offramp {
-
-// What a published slab holds, for the broker's totals.
-struct PublishedSlab {
-    std::uint32_t slab = 0;
-    std::uint64_t first_batch = 0;
-    std::uint32_t samples = 0;        // without holes
-    std::uint32_t batches_ended = 0;  // batches whose last rows are in this slab
-    std::uint64_t bytes = 0;          // of the payload
-    std::uint64_t filled_at_ns = 0;
-    std::uint64_t items_through = 0;  // the number of the last item in it, plus one
-    std::uint32_t holes = 0;          // items that could not be read, those of batches left out just before it included
-    std::uint32_t dropped = 0;        // samples that were dropped just before it, since no slab was free
-    std::vector<ItemRange> items;     // without holes, in the order of the slab's rows
-};
 
 // Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some
 // slabs granted ahead, so that the egress seldom waits for its thread. A broker that is awake is not notified: it says

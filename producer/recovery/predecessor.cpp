@@ -113,16 +113,16 @@ Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals
 
 void require_conserved(const Predecessor& predecessor) {
     const ProgressLog::Totals& totals = predecessor.totals;
-    Amount there;
+    SlabTotals there;
     std::uint64_t through = 0;
     const auto count = [&](const PublishedSlab& slab) {
-        there.add(slab);
+        there += slab.totals();
         through = std::max(through, slab.items_through);
     };
     for (const PublishedSlab& slab : predecessor.in_flight) count(slab);
     for (const SpilledSlab& slab : predecessor.spilled) count(slab.published);
     const bool adds_up = [&] {
-        for (const auto unit : {&Amount::slabs, &Amount::batches, &Amount::samples, &Amount::bytes})
+        for (const auto unit : {&SlabTotals::slabs, &SlabTotals::batches, &SlabTotals::samples, &SlabTotals::bytes})
             if (totals.published.*unit != totals.completed.*unit + totals.dead_letters.*unit + there.*unit)
                 return false;
         return through <= totals.items_through;

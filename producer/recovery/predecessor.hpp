@@ -9,7 +9,7 @@
 #include "producer/broker/progress_log.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 

@@ -47,10 +47,10 @@ struct MeasuredFigures {
 struct RunFigures {
     std::string state = "starting";  // starting, running, draining, ended, failed
     BrokerReport broker;
-    std::uint64_t sourced = 0;  // items taken from the source
-    std::uint64_t skipped = 0;  // of them: unreadable
-    Amount dropped;             // read, but never published: the run was stopped, or drops what finds no slab
-    Amount dropped_when_full;   // of them: the latter
+    std::uint64_t sourced = 0;     // items taken from the source
+    std::uint64_t skipped = 0;     // of them: unreadable
+    SlabTotals dropped;            // read, but never published: the run was stopped, or drops what finds no slab
+    SlabTotals dropped_when_full;  // of them: the latter
     std::vector<SkippedItem> skipped_items;     // the first of them
     std::vector<SkippedItem> unreadable_ahead;  // not among them: their batches are left to do
     double compute_busy_seconds = 0;            // of the device

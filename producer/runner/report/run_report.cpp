@@ -19,12 +19,12 @@ using nlohmann::json;
 constexpr std::uint64_t kRateNs = 10'000'000'000;
 constexpr std::uint64_t kMomentsKept = 40;
 
-json of_amount(const Amount& amount) {
-    return {{"slabs", amount.slabs}, {"batches", amount.batches}, {"samples", amount.samples}, {"bytes", amount.bytes}};
+json totals_json(const SlabTotals& totals) {
+    return {{"slabs", totals.slabs}, {"batches", totals.batches}, {"samples", totals.samples}, {"bytes", totals.bytes}};
 }
 
 // {published, released, ...} in one unit.
-json in_unit(const RunFigures& figures, std::uint64_t Amount::*unit) {
+json in_unit(const RunFigures& figures, std::uint64_t SlabTotals::*unit) {
     return {{"published", figures.broker.published.*unit},
             {"released", figures.broker.completed.*unit},
             {"quarantined", figures.broker.quarantined.*unit},
@@ -71,7 +71,7 @@ struct Rate {
 Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
     const BrokerReport& broker = figures.broker;
     const bool is_steady = broker.steady_since_ns != 0 && broker.last_release_ns > broker.steady_since_ns;
-    const Amount from = is_steady ? broker.before_steady : Amount{};
+    const SlabTotals from = is_steady ? broker.before_steady : SlabTotals{};
     const std::uint64_t since = figures.measured_from.at_ns != 0 ? figures.measured_from.at_ns : broker.steady_since_ns;
     Rate rate{.is_steady = is_steady,
               .seconds = is_steady ? seconds_between(since, broker.last_release_ns)
@@ -197,11 +197,11 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
 std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit) {
     const BrokerReport& broker = figures.broker;
     const Rate rate = rate_of(facts, figures);
-    json samples = in_unit(figures, &Amount::samples);
+    json samples = in_unit(figures, &SlabTotals::samples);
     samples["sourced"] = figures.sourced;
     samples["skipped"] = figures.skipped;
     samples["done_before"] = facts.done_before;
-    json batches = in_unit(figures, &Amount::batches);
+    json batches = in_unit(figures, &SlabTotals::batches);
     json dead_letters = json::array();
     for (const DeadLetter& slab : broker.dead_letters)
         dead_letters.push_back({{"batch", slab.first_batch},
@@ -242,7 +242,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"measured", of_measured(figures)},
         {"samples", samples},
         {"batches", batches},
-        {"slabs", {{"published", of_amount(broker.published)}, {"released", of_amount(broker.completed)}}},
+        {"slabs", {{"published", totals_json(broker.published)}, {"released", totals_json(broker.completed)}}},
         {"bytes", broker.completed.bytes},
         {"seconds", total_seconds},
         {"steady", rate.is_steady},
