@@ -12,6 +12,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/exception_text.hpp"
 #include "common/base/utf8.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/wire/slab_header.hpp"
@@ -83,7 +84,7 @@ struct EgressDoor::Parts {
     EgressRunOptions run_options() const;
     EgressRunHooks run_hooks();
     RunStatusFigures figures_now() const;
-    void tell_how_it_failed() noexcept;
+    void tell_how_it_failed() noexcept { status->end("failed", exception_text(failure)); }
     std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
 
     const EgressDoorOptions options;
@@ -290,16 +291,6 @@ RunStatusFigures EgressDoor::Parts::figures_now() const {
             .samples_dropped = output.samples_dropped,
             .slab_wait_seconds = run->slab_wait_seconds(),
             .broker = run->delivery().report()};
-}
-
-void EgressDoor::Parts::tell_how_it_failed() noexcept {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& problem) {
-        status->end("failed", problem.what());
-    } catch (...) {
-        status->end("failed", "an exception of an unknown kind");
-    }
 }
 
 EgressDoor::EgressDoor(EgressDoorOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}

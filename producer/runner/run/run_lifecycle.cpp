@@ -3,23 +3,11 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/exception_text.hpp"
 #include "common/base/log.hpp"
 #include "common/base/scarcity.hpp"
 
 namespace offramp {
-namespace {
-
-std::string text_of(const std::exception_ptr& error) {
-    try {
-        std::rethrow_exception(error);
-    } catch (const std::exception& problem) {
-        return problem.what();
-    } catch (...) {
-        return "an exception of an unknown kind";
-    }
-}
-
-}  // namespace
 
 void RunLifecycle::require_not_stopped() const {
     const std::lock_guard lock(mutex_);
@@ -88,7 +76,7 @@ void RunLifecycle::note(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (error_) return;
     error_ = with_limits_named(std::move(error));
-    failure_ = text_of(error_);
+    failure_ = exception_text(error_);
 }
 
 RunState RunLifecycle::state() const {

@@ -1,0 +1,23 @@
+#include "common/base/exception_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+TEST(ExceptionText, IsTheExceptionsOwn) {
+    EXPECT_EQ(exception_text(std::make_exception_ptr(std::runtime_error("no such place"))), "no such place");
+    const Error refusal(ExitCode::Internal, "the pool is gone", "Start the run again");
+    EXPECT_EQ(exception_text(std::make_exception_ptr(refusal)), refusal.what());
+}
+
+TEST(ExceptionText, SaysSoWhereThereIsNone) {
+    EXPECT_EQ(exception_text(std::make_exception_ptr(7)), "an exception of an unknown kind");
+}
+
+}  // namespace
+}  // namespace offramp
