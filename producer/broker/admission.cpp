@@ -151,14 +151,14 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
         return;
     }
     if (peer.previous_session != 0) {
-        if (recovery_.rejoin(peer)) return;
+        if (continued_.rejoin(peer)) return;
         state_.count("hello with a session that is not its own");
         refuse(peer.routing_id, RefusalReason::Nonce,
                "session " + std::to_string(peer.previous_session) + " is not this process's: start the consumer again");
         peer.gone = true;
         return;
     }
-    recovery_.forget_previous_self(peer);
+    continued_.forget_previous_self(peer);
     const auto ref = state_.ledger.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
                                          peer.credentials.uid);
     if (!ref) {

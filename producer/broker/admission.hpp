@@ -6,7 +6,7 @@
 #include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
 #include "producer/broker/broker_state.hpp"
-#include "producer/broker/recovery.hpp"
+#include "producer/broker/continued_run.hpp"
 #include "producer/broker/run_end.hpp"
 
 namespace offramp {
@@ -14,13 +14,13 @@ namespace offramp {
 // Lets consumers in, hears what they say on the work channel, and lets them go. Nobody is let in who is not of this
 // run, of an allowed user, watched by a pidfd, and the very process that answered the challenge.
 //
-// Owns: the source of secrets. Borrows: the state, recovery (for those who come back), the run's end; of the state:
-// port, watch, ledger, clock, peers, totals. Thread: the broker's. Blocks: never. Errors: none; who is refused is told
-// why, and counted.
+// Owns: the source of secrets. Borrows: the state, the continued run (for those who come back), the run's end; of the
+// state: port, watch, ledger, clock, peers, totals. Thread: the broker's. Blocks: never. Errors: none; who is refused
+// is told why, and counted.
 class Admission {
   public:
-    Admission(BrokerState& state, Recovery& recovery, const RunEnd& run_end)
-        : state_(state), recovery_(recovery), run_end_(run_end) {}
+    Admission(BrokerState& state, ContinuedRun& continued, const RunEnd& run_end)
+        : state_(state), continued_(continued), run_end_(run_end) {}
 
     // So many at once that a flood from one consumer does not starve the rest of the step.
     void take_messages();
@@ -32,7 +32,7 @@ class Admission {
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
 
     BrokerState& state_;
-    Recovery& recovery_;
+    ContinuedRun& continued_;
     const RunEnd& run_end_;
     std::random_device entropy_;
 };

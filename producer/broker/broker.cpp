@@ -14,16 +14,16 @@ Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, Pee
       spill_(state_, run_end_),
       dead_letters_(state_),
       liveness_(state_, run_end_),
-      recovery_(state_, run_end_),
-      admission_(state_, recovery_, run_end_),
+      continued_(state_, run_end_),
+      admission_(state_, continued_, run_end_),
       dispatcher_(state_, dead_letters_, spill_, run_end_) {}
 
 void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                    std::span<const SpilledSlab> spilled) {
-    recovery_.adopt(in_flight, dead_letters);
+    continued_.adopt(in_flight, dead_letters);
     for (const PublishedSlab& slab : dead_letters) dead_letters_.see_to(slab.slab);
     spill_.adopt(spilled);
-    recovery_.expect_consumers_back();
+    continued_.expect_consumers_back();
 }
 
 void Broker::step() {

@@ -11,12 +11,12 @@
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/broker_state.hpp"
+#include "producer/broker/continued_run.hpp"
 #include "producer/broker/dead_letters.hpp"
 #include "producer/broker/dispatcher.hpp"
 #include "producer/broker/intake.hpp"
 #include "producer/broker/liveness_monitor.hpp"
 #include "producer/broker/peer_watch.hpp"
-#include "producer/broker/recovery.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/broker/shortage_report.hpp"
 #include "producer/broker/spill.hpp"
@@ -68,7 +68,7 @@ class Broker {
     Spill spill_;
     DeadLetters dead_letters_;
     LivenessMonitor liveness_;
-    Recovery recovery_;
+    ContinuedRun continued_;
     Admission admission_;
     Dispatcher dispatcher_;
 };

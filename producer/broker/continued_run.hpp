@@ -10,19 +10,19 @@
 
 namespace offramp {
 
-// After a previous producer's death: the broker goes on with that one's account and slabs, and its consumers come back.
-// Until they do they are peers that are away: without a connection, but with a pidfd.
+// The broker's part in a recovery (producer/recovery/): it goes on with the dead producer's totals and slabs, and that
+// one's consumers come back. Until they do they are peers that are away: without a connection, but with a pidfd.
 //
-// Owns: nothing; what it finds goes to the state. Borrows: the state, the run's end; of the state: account, ledger,
-// watch, port, clock, peers, fillings, queue, totals. Thread: the broker's. Blocks: never. Errors: whoever takes over
-// has an account (expect); SystemError when the system will not watch a process.
-class Recovery {
+// Owns: nothing; what it finds goes to the state. Borrows: the state, the run's end; of the state: progress record,
+// ledger, watch, port, clock, peers, fillings, queue, totals. Thread: the broker's. Blocks: never. Errors: whoever goes
+// on has a progress record (expect); SystemError when the system will not watch a process.
+class ContinuedRun {
   public:
-    Recovery(BrokerState& state, const RunEnd& run_end) : state_(state), run_end_(run_end) {}
+    ContinuedRun(BrokerState& state, const RunEnd& run_end) : state_(state), run_end_(run_end) {}
 
     // --- before the first step ---
-    // Goes on with the account, with what is in flight, Ready slabs in this order, and with the incident reports of
-    // what was given up.
+    // Goes on with the progress record, with what is in flight, Ready slabs in this order, and with the incident
+    // reports of what was given up.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters);
     // Each keeps its place and what it holds until it comes back, or is proven dead; its visibility timeouts run
     // meanwhile. The dead are let go.

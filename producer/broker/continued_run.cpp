@@ -1,4 +1,4 @@
-#include "producer/broker/recovery.hpp"
+#include "producer/broker/continued_run.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-void Recovery::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters) {
+void ContinuedRun::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters) {
     expect(state_.options.progress != nullptr, "whoever takes over has an account to go on with");
     const ProgressLog::Totals totals = state_.options.progress->totals();
     state_.totals.published = totals.published;
@@ -28,16 +28,16 @@ void Recovery::adopt(std::span<const PublishedSlab> in_flight, std::span<const P
     for (const PublishedSlab& slab : dead_letters) adopt_filling(slab);
 }
 
-void Recovery::adopt_filling(const PublishedSlab& slab) {
+void ContinuedRun::adopt_filling(const PublishedSlab& slab) {
     state_.fillings[slab.slab].published = slab;
     state_.fillings[slab.slab].deliveries = state_.ledger.word(slab.slab).attempt;
 }
 
-void Recovery::expect_consumers_back() {
+void ContinuedRun::expect_consumers_back() {
     for (const SlabLedger::Admitted& previous : state_.ledger.admitted()) expect_back(previous);
 }
 
-void Recovery::expect_back(const SlabLedger::Admitted& previous) {
+void ContinuedRun::expect_back(const SlabLedger::Admitted& previous) {
     auto peer = std::make_unique<Peer>();
     peer->routing_id = "session " + std::to_string(previous.ref.session) + " of the former producer";
     peer->credentials = {.pid = static_cast<pid_t>(previous.pid), .uid = static_cast<uid_t>(previous.uid)};
@@ -57,7 +57,7 @@ void Recovery::expect_back(const SlabLedger::Admitted& previous) {
     state_.peers.add(std::move(peer));
 }
 
-bool Recovery::rejoin(Peer& peer) {
+bool ContinuedRun::rejoin(Peer& peer) {
     Peer* const previous = state_.peers.find_session(peer.previous_session);
     if (previous == nullptr || !previous->away || previous->credentials.pid != peer.credentials.pid ||
         previous->credentials.uid != peer.credentials.uid || previous->watched.start_time != peer.watched.start_time)
@@ -77,7 +77,7 @@ bool Recovery::rejoin(Peer& peer) {
 }
 
 // A delivery that it neither holds nor has released was lost on its way with the previous producer's socket.
-void Recovery::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
+void ContinuedRun::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     peer.held = 0;
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabWord before = state_.ledger.word(slab);
@@ -100,7 +100,7 @@ void Recovery::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     }
 }
 
-void Recovery::forget_previous_self(const Peer& peer) {
+void ContinuedRun::forget_previous_self(const Peer& peer) {
     for (auto& [id, previous] : state_.peers) {
         if (!previous->away || previous->gone || previous->credentials.pid != peer.credentials.pid) continue;
         state_.take_holds_back(*previous, 0, "began anew");
