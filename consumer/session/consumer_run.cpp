@@ -15,6 +15,7 @@
 #include "common/transport/ports.hpp"
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/run_connection.hpp"
+#include "consumer/session/slab_mappings.hpp"
 
 namespace offramp {
 namespace {
@@ -36,14 +37,16 @@ std::uint32_t fitting_credits(const LedgerHeader& ledger) {
 }
 
 ConsumerLoop::Succession succession_of(const ConsumerOptions& options, RunConnection& connection) {
-    if (!options.survives_producer || options.producer_wait <= std::chrono::nanoseconds{}) return {};
+    if (options.memory_per_slab || options.producer_wait <= std::chrono::nanoseconds{}) return {};
     return {.search = &connection, .patience = options.producer_wait};
 }
 
 // What of a run is there as long as a process of it lives.
 struct Joined {
     Joined(const ConsumerOptions& options, const RunNames& names)
-        : lock(RunLock::hold(names, false)), mappings(SlabMappings::attach(names, options.keeping)) {}
+        : lock(RunLock::hold(names, false)),
+          mappings(SlabMappings::attach(
+              names, options.memory_per_slab ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun)) {}
 
     RunLock lock;
     SlabMappings mappings;

@@ -6,7 +6,6 @@
 
 #include "common/transport/endpoint.hpp"
 #include "consumer/session/consumer_loop.hpp"
-#include "consumer/session/slab_mappings.hpp"
 #include "consumer/session/watched_fds.hpp"
 
 namespace offramp {
@@ -17,9 +16,9 @@ struct ConsumerOptions {
     std::uint64_t work = 0;    // what it will do with slabs, as the run names it (Hello's `work`)
     // for the next producer where one died; 0: its death is the end
     std::chrono::nanoseconds producer_wait = std::chrono::seconds(10);
-    SlabMappings::Keeping keeping = SlabMappings::Keeping::AllRun;
-    bool survives_producer = true;  // false: nothing of a slab outlives the producer that filled it
-    WatchedFds fds{};               // `producer` is filled in
+    // made anew for every filling: it is mapped with each, and nothing of it outlives the producer that filled it
+    bool memory_per_slab = false;
+    WatchedFds fds{};  // `producer` is filled in
 };
 
 // Attaches one consumer to a run and serves it to the end. The processor is made when the run has let this consumer in:

@@ -18,7 +18,6 @@
 #include "common/shm/run_objects.hpp"
 #include "consumer/session/consumer_run.hpp"
 #include "consumer/session/run_search.hpp"
-#include "consumer/session/slab_mappings.hpp"
 
 namespace offramp {
 namespace {
@@ -33,14 +32,11 @@ void check_lifeline(int fd) {
                           "The launcher sets it; leave it out when starting a consumer by hand");
 }
 
-// Where memory is made anew for every slab, nothing is left to take over.
 ConsumerOptions options_of(const RunConfig& config, std::uint64_t work, const EndSignals& signals) {
-    const bool made_anew = makes_memory_per_slab(config.catalogue);
     return {.window = config.credits,
             .work = work,
             .producer_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9)),
-            .keeping = made_anew ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun,
-            .survives_producer = !made_anew,
+            .memory_per_slab = makes_memory_per_slab(config.catalogue),
             .fds = {.lifeline = config.lifeline_fd, .signals = signals.fd()}};
 }
 

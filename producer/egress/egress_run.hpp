@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "common/base/clock.hpp"
 #include "common/wire/run_progress.hpp"
@@ -21,6 +22,7 @@
 #include "producer/pool/heartbeats_copy.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/pool/slab_pool.hpp"
+#include "producer/pool/write_loan.hpp"
 #include "producer/recovery/predecessor.hpp"
 
 namespace offramp {
@@ -50,6 +52,9 @@ class EgressRun {
     const EgressPath& sink() const { return *sink_; }
     Delivery& delivery() { return *delivery_; }
     const Delivery& delivery() const { return *delivery_; }
+    // A free slab for measurements: nothing is published of it, and it goes back when it is forgotten. None after
+    // stop(). Blocks: until there is one. Thread: the one that submits.
+    std::optional<WriteLoan> borrow_slab() { return exchange_->wait_for_slab(); }
     // Nobody waits for a slab any more; what is not being copied yet is abandoned. Thread: any.
     void stop();
     // Return at once where there is no pool. Errors: what a worker of the pool met.
@@ -61,7 +66,6 @@ class EgressRun {
     const SlabLayout& layout() const { return options_.layout; }
     const SpanPlan& spans() const { return options_.spans; }
     bool has_pool() const { return pool_ != nullptr; }
-    SlabExchange& exchange() { return *exchange_; }
     // Of a run that begins: nothing.
     const Predecessor& predecessor() const { return predecessor_; }
     // Null without consumers.

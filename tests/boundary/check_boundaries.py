@@ -37,6 +37,13 @@ LIBRARIES = {
     "producer/egress/": ("device", "pool", "ledger", "broker", "recovery"),
     "consumer/session/": (),
 }
+# What the programs see of the libraries. offramp-producer's doors are device/ and egress/; of the libraries behind them it may know what
+# the egress hands out and takes. offramp-consumer's are the run, its loop's end, the search for it, and the interface that processors
+# implement. offramp-ladder fills slabs by itself, to compare: it meets the broker at the exchange.
+BEHIND_THE_EGRESS = "pool|ledger|broker|recovery"
+SHOWN_BY_THE_EGRESS = ("broker/broker_report", "broker/delivery", "broker/report_pages", "recovery/predecessor")
+SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "pool/published_slab", "pool/slab_exchange")
+SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_processor")
 # Of common/ what is for programs alone.
 FOR_PROGRAMS = r"common/(settings|images)/"
 # The rooms of common/, and which others of it each may know.
@@ -70,6 +77,14 @@ def room_rules():
         yield room, None, rf"common/(?!({known})/)", f"{room} may know {known.replace('|', ', ')} of common/"
 
 
+def door_rules():
+    for program, files, shown in (("offramp-producer", r"producer/(runner/|main\.)", SHOWN_BY_THE_EGRESS), ("offramp-ladder", r"producer/ladder/", SHOWN_TO_THE_LADDER)):
+        yield (files, None, rf"producer/(?!({'|'.join(shown)})\.hpp)({BEHIND_THE_EGRESS})/",
+               f"{program} uses the libraries through producer/device/ and producer/egress/; behind them it may know {', '.join(shown)}")
+    yield (r"consumer/(?!session/)|producer/ladder/", None, rf"consumer/session/(?!({'|'.join(SHOWN_BY_THE_SESSION)})\.hpp)",
+           f"programs use consumer/session/ through its doors: {', '.join(SHOWN_BY_THE_SESSION)}")
+
+
 # (files it speaks of, files excepted, what they may not include, why)
 INCLUDE_RULES = [
     (r"common/", None, r"(producer|consumer|tests)/", "common/ knows no one else of the project"),
@@ -94,6 +109,7 @@ INCLUDE_RULES = [
      "what every processor includes knows no database"),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
     (r"producer/ladder/", r"producer/ladder/(main|rung_egress)\.", r"producer/runner/", "of producer/ladder/ only main and rung_egress know the runner"),
+    *door_rules(),
     *library_rules(),
     *room_rules(),
 ]

@@ -174,14 +174,14 @@ std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSour
 // Whoever has a slab may replace files of single items by its own, before any completion is noted, and a kill may come
 // in between. So of each item that is handed out it is written first that its file may be another's, until the
 // checkpoint is this run's: then that promises nothing that is not there.
-void RunCheckpoint::begin(const PublishedSlab& slab) {
-    if (writer_->begun() || slab.items.empty()) return;
+void RunCheckpoint::begin(const std::vector<ItemRange>& items) {
+    if (writer_->begun() || items.empty()) return;
     failpoint("run.first_result");
     if (!replaced_) {
         writer_->begin();
     } else {
         std::vector<std::uint64_t> names;
-        for (const ItemRange& range : slab.items)
+        for (const ItemRange& range : items)
             for (std::uint64_t item = range.begin; item < range.end && replacing_; ++item)
                 names.push_back(hash_of_result_name(replacing_->key(item), item));
         replaced_->add(names);

@@ -9,7 +9,6 @@
 
 #include "common/base/item_ranges.hpp"
 #include "common/settings/run_config.hpp"
-#include "producer/pool/slab_exchange.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "producer/runner/checkpoint/earlier_work.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"
@@ -36,10 +35,10 @@ class RunCheckpoint {
     const ItemRanges& done() const { return done_; }
     // How many items were done when this run began.
     std::uint64_t items_before() const { return items_before_; }
-    // Before a slab goes to anybody who might put its results in the place of a previous run's.
-    void begin(const PublishedSlab& slab);
-    // Its completion was accepted. From the first one on, the folder's checkpoint is this run's.
-    void completed(const PublishedSlab& slab) { writer_->note(slab.items); }
+    // Before a slab's items go to anybody who might put their results in the place of a previous run's.
+    void begin(const std::vector<ItemRange>& items);
+    // Their completion was accepted. From the first one on, the folder's checkpoint is this run's.
+    void completed(const std::vector<ItemRange>& items) { writer_->note(items); }
     void close();
     // After close(): nothing is left that this run could do.
     void end();

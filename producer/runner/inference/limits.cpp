@@ -37,13 +37,13 @@ double measure_compute_alone(Model& model, OutputTransformer& transformer, Devic
 }
 
 double measure_copy_ceiling(Model& model, OutputTransformer& transformer, Device& device, Stream& compute,
-                            const void* input, const SlabLayout& layout, SlabExchange& exchange,
-                            std::uint32_t slab_count, std::uint64_t batches) {
+                            const void* input, EgressRun& egress, std::uint64_t batches) {
+    const SlabLayout& layout = egress.layout();
     const std::vector<DeviceTensor> outputs = outputs_of(model, transformer, compute, input);
     compute.synchronize();
     std::vector<WriteLoan> loans;
-    for (std::uint32_t i = 0; i < std::clamp(slab_count / 2, 1U, 4U); ++i) {
-        auto loan = exchange.wait_for_slab();
+    for (std::uint32_t i = 0; i < std::clamp(egress.spans().slab_count / 2, 1U, 4U); ++i) {
+        auto loan = egress.borrow_slab();
         if (!loan) return 0;
         loans.push_back(std::move(*loan));
     }

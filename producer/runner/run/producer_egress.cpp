@@ -78,10 +78,10 @@ EgressRunOptions ProducerRun::egress_options(const EgressPlan& plan) const {
 
 EgressRunHooks ProducerRun::egress_hooks() {
     const auto note_begun = [this](const PublishedSlab& slab) {
-        if (checkpoint_) checkpoint_->begin(slab);
+        if (checkpoint_) checkpoint_->begin(slab.items);
     };
     const auto note_completed = [this](const PublishedSlab& slab) {
-        if (checkpoint_) checkpoint_->completed(slab);
+        if (checkpoint_) checkpoint_->completed(slab.items);
     };
     return {
         .on_begin = [this](RunProgress& progress) { describe_run(progress); },

@@ -59,13 +59,13 @@ std::uint64_t sourced_by(const Predecessor& predecessor, const RunCheckpoint* ch
 void note_completed_by(const Predecessor& predecessor, RunCheckpoint& checkpoint) {
     const ItemRanges waiting = predecessor.waiting();
     if (sourced_by(predecessor, &checkpoint) != predecessor.totals.completed.samples + waiting.items()) return;
-    PublishedSlab completed;
+    std::vector<ItemRange> completed;
     std::uint64_t from = 0;
     for (const ItemRange& range : waiting.list()) {
-        if (range.begin > from) completed.items.push_back({from, range.begin});
+        if (range.begin > from) completed.push_back({from, range.begin});
         from = range.end;
     }
-    if (from < predecessor.totals.items_through) completed.items.push_back({from, predecessor.totals.items_through});
+    if (from < predecessor.totals.items_through) completed.push_back({from, predecessor.totals.items_through});
     checkpoint.completed(completed);
 }
 

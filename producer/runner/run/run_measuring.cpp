@@ -103,9 +103,9 @@ void RunMeasuring::measure_limits_before() {
     const auto input = resident_input();
     Limits limits{.compute_batches_per_second = compute_alone(input.get())};
     if (egress.has_pool())
-        limits.copy_bytes_per_second = measure_copy_ceiling(
-            parts_.model, parts_.transformer, parts_.device, parts_.compute, input ? input->data() : nullptr,
-            egress.layout(), egress.exchange(), egress.spans().slab_count, parts_.config.measure_limits);
+        limits.copy_bytes_per_second =
+            measure_copy_ceiling(parts_.model, parts_.transformer, parts_.device, parts_.compute,
+                                 input ? input->data() : nullptr, egress, parts_.config.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_ = limits;
 }

@@ -64,11 +64,9 @@ class FilesOfOthers : public ::testing::Test {
     }
     void left(const RunConfig& config, const Keys& keys, ItemRange done) const { left(config, Items(keys), done); }
     static void left(const RunConfig& config, const Items& items, ItemRange done) {
-        PublishedSlab slab;
-        slab.items = {done};
         RunCheckpoint(config, items, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
-        }).completed(slab);
+        }).completed({done});
     }
 
     test::ScratchFolder folder;
@@ -160,11 +158,9 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
     left("mask-png", {"bag"}, {0, 1});
     {
         const Items items({"ball", "cat"});
-        PublishedSlab slab;
-        slab.items = {{0, 1}};
         RunCheckpoint(config_of("mask-png"), items, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
-        }).begin(slab);
+        }).begin({{0, 1}});
     }
     lay("ball.png");
     EXPECT_EQ(refused("mask-png", {"ball", "cat"}), "");
@@ -175,11 +171,9 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
 // Of a run whose items were numbers nothing is known by its name.
 TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
     const Numbered ten(10), twenty(20);
-    PublishedSlab slab;
-    slab.items = {{0, 4}};
     RunCheckpoint(config_of("npy"), ten, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
         ADD_FAILURE();
-    }).completed(slab);
+    }).completed({{0, 4}});
     lay("3.scores.npy");
     EXPECT_NO_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1)) << "that run may have made it";
     lay("12.scores.npy");
@@ -228,11 +222,9 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
     lay("mine/ball.scores.bin");
     const auto broken_off = [&](const std::string& where, ItemRange items) {
         config.catalogue.put("write-path", folder.path() + where);
-        PublishedSlab slab;
-        slab.items = {items};
         RunCheckpoint(config, Items({"bag", "ball"}), EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
-        }).begin(slab);
+        }).begin({items});
     };
     config.catalogue.put("write-path", folder.path() + "/first");
     left(config, {"bag"}, {0, 1});
@@ -272,11 +264,9 @@ TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
     lay("bag.scores.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "");
     {
-        PublishedSlab slab;
-        slab.items = {{0, 1}};
         RunCheckpoint(config_of("checksum,overlay"), Items({"cat"}), EarlierWork::DoneAgain,
                       [](const std::exception_ptr&) { ADD_FAILURE(); })
-            .begin(slab);
+            .begin({{0, 1}});
     }
     EXPECT_EQ(refused("npy", {"bag"}), "") << "nor when others add to it";
 }
@@ -289,11 +279,9 @@ TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
         lay("files/bag.scores.bin");
         left(config, {"bag", "ball"}, {0, 1});
         const Items items({"bag", "ball"});
-        PublishedSlab slab;
-        slab.items = {{0, 1}};
         RunCheckpoint(config, items, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
             ADD_FAILURE();
-        }).begin(slab);
+        }).begin({{0, 1}});
         const RunCheckpoint continued(config, items, EarlierWork::Resumed,
                                       [](const std::exception_ptr&) { ADD_FAILURE(); });
         EXPECT_EQ(continued.items_before(), path == "/dev/null" ? 1U : 0U) << path;

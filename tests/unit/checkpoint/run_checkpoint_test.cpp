@@ -29,12 +29,7 @@ class RunCheckpointTest : public ::testing::Test {
     RunCheckpoint run(const std::string& run_id, EarlierWork earlier) {
         return {config_of(run_id), source, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); }};
     }
-    static PublishedSlab slab_of(ItemRange items) {
-        PublishedSlab slab;
-        slab.items = {items};
-        return slab;
-    }
-    static void complete(RunCheckpoint& checkpoint, ItemRange items) { checkpoint.completed(slab_of(items)); }
+    static void complete(RunCheckpoint& checkpoint, ItemRange items) { checkpoint.completed({items}); }
 
     std::string processor = "checksum";
     test::ScratchFolder folder;
@@ -85,14 +80,14 @@ TEST_F(RunCheckpointTest, WithoutContinuingARunStartsOver) {
         EXPECT_TRUE(second.done().empty());
         EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->done.items(), 20U)
             << "it has no result yet";
-        second.begin(slab_of({0, 4}));
+        second.begin({{0, 4}});
         EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a")
             << "nothing of it is done yet";
     }
     EXPECT_EQ(run("c", EarlierWork::Resumed).done().items(), 20U) << "what it appended to lies elsewhere";
     {
         RunCheckpoint fourth = run("d", EarlierWork::DoneAgain);
-        fourth.begin(slab_of({0, 4}));
+        fourth.begin({{0, 4}});
         complete(fourth, {0, 4});
     }
     EXPECT_EQ(run("e", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
@@ -105,18 +100,18 @@ TEST_F(RunCheckpointTest, OfARunThatNotedNothingDoneThePreviousOneMakesAgainWhat
         RunCheckpoint first = run("a", EarlierWork::DoneAgain);
         complete(first, {0, 20});
     }
-    { run("b", EarlierWork::DoneAgain).begin(slab_of({4, 8})); }
+    { run("b", EarlierWork::DoneAgain).begin({{4, 8}}); }
     EXPECT_EQ(run("a", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
     {
         RunCheckpoint taken_over = run("b", EarlierWork::Recovered);
         EXPECT_TRUE(taken_over.done().empty()) << "what is done is the former's";
         EXPECT_EQ(taken_over.items_before(), 0U);
-        taken_over.begin(slab_of({12, 16}));
+        taken_over.begin({{12, 16}});
     }
     {
         RunCheckpoint continued = run("c", EarlierWork::Resumed);
         EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}, {16, 20}}));
-        continued.begin(slab_of({4, 8}));
+        continued.begin({{4, 8}});
         complete(continued, {4, 8});
     }
     {
@@ -126,7 +121,7 @@ TEST_F(RunCheckpointTest, OfARunThatNotedNothingDoneThePreviousOneMakesAgainWhat
     }
     {
         RunCheckpoint last = run("d", EarlierWork::DoneAgain);
-        last.begin(slab_of({0, 20}));
+        last.begin({{0, 20}});
         complete(last, {0, 4});
         last.close();
     }
@@ -149,7 +144,7 @@ TEST(ReplacedItems, TheirBytesAreFrozen) {
 }
 
 TEST_F(RunCheckpointTest, OtherNamesOfItemsAreOtherWork) {
-    { run("a", EarlierWork::DoneAgain).begin(slab_of({0, 4})); }
+    { run("a", EarlierWork::DoneAgain).begin({{0, 4}}); }
     class Renamed final : public BatchSource {
       public:
         std::string description() const override { return "renamed"; }
@@ -182,7 +177,7 @@ class GrowingInput : public RunCheckpointTest {
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
         RunCheckpoint checkpoint(config_of("b"), *ordered, EarlierWork::Resumed,
                                  [](const std::exception_ptr&) { ADD_FAILURE(); });
-        checkpoint.begin(slab_of({0, 1}));
+        checkpoint.begin({{0, 1}});
         std::vector<std::string> done;
         for (const ItemRange& range : checkpoint.done().list())
             for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));
@@ -235,7 +230,7 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
             in_order_of_previous_runs(std::make_unique<Items>(keys), config_of("b").output);
         RunCheckpoint checkpoint(config_of("b"), *ordered, EarlierWork::Resumed,
                                  [](const std::exception_ptr&) { ADD_FAILURE(); });
-        checkpoint.begin(slab_of({0, 1}));
+        checkpoint.begin({{0, 1}});
         complete(checkpoint, {ordered->items() - 1, ordered->items()});
     };
     {

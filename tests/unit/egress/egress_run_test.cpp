@@ -179,7 +179,7 @@ TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
         EXPECT_EQ(testing::objects_of(world.place.names()).size(), 1U) << "the run's lock alone";
         world.egress->stop();
         EXPECT_TRUE(sink->stopped);
-        EXPECT_FALSE(world.egress->exchange().wait_for_slab()) << "nobody waits for a slab any more";
+        EXPECT_FALSE(world.egress->borrow_slab()) << "nobody waits for a slab any more";
     }
 }
 
