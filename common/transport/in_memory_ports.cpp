@@ -17,14 +17,14 @@
 namespace offramp {
 namespace {
 
-// Wakes one port's wait(). The queues are the truth: a port looks at them before it sleeps, and a ring that
+// Wakes one port's wait(). The queues are the truth: a port looks at them before it sleeps, and a notice that
 // is heard late or twice only makes wait() return early.
 class Doorbell {
   public:
     Doorbell() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
         if (!fd_) throw SystemError("making an eventfd", errno);
     }
-    void ring() const noexcept {
+    void notify() const noexcept {
         const std::uint64_t one = 1;
         // A full counter (EAGAIN) is ringing already.
         [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof one);
@@ -80,7 +80,7 @@ struct InMemoryHub::State {
             messages.pop_front();
             inbound.credentials = from.credentials;
             inbound.peer = from.id;
-            if (std::exchange(from.wants_room, false)) from.doorbell.ring();
+            if (std::exchange(from.wants_room, false)) from.doorbell.notify();
             if (!from.open && from.work.empty() && from.releases.empty())
                 connections.erase(at);
             else
@@ -98,7 +98,7 @@ struct InMemoryHub::State {
             return false;
         }
         messages.emplace_back(bytes.begin(), bytes.end());
-        broker_doorbell.ring();
+        broker_doorbell.notify();
         return true;
     }
 
@@ -126,7 +126,7 @@ class InMemoryBrokerPort final : public BrokerPort {
             connection->work.clear();
             connection->releases.clear();
             connection->id.clear();
-            if (std::exchange(connection->wants_room, false)) connection->doorbell.ring();
+            if (std::exchange(connection->wants_room, false)) connection->doorbell.notify();
         }
     }
 
@@ -137,7 +137,7 @@ class InMemoryBrokerPort final : public BrokerPort {
             if (bytes.size() > kMaxMessageBytes) return SendOutcome::Sent;
             if (connection->to_consumer.size() >= state_->capacity) return SendOutcome::QueueFull;
             connection->to_consumer.emplace_back(bytes.begin(), bytes.end());
-            connection->doorbell.ring();
+            connection->doorbell.notify();
             return SendOutcome::Sent;
         }
         return SendOutcome::PeerGone;

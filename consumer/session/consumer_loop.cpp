@@ -17,7 +17,7 @@ namespace offramp {
 
 ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
                            const MakeOnEntry& make, const Clock& clock, const WatchedFds& fds,
-                           const Succession& succession)
+                           const NextProducer& next_producer)
     : port_(&port),
       session_(&session),
       mappings_(&mappings),
@@ -29,7 +29,7 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
           told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
           return !told_overtaken_;
       }),
-      loss_(session, clock, succession, fds.lifeline >= 0) {}
+      loss_(session, clock, next_producer, fds.lifeline >= 0) {}
 
 ConsumerLoop::End ConsumerLoop::run() {
     while (true) {

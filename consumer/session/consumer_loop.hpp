@@ -44,13 +44,13 @@ class ConsumerLoop {
         bool launcher_gone = false;  // perhaps nobody else is left to clean up
     };
 
-    using Succession = ProducerLoss::Succession;  // what follows a producer's death
+    using NextProducer = ProducerLoss::NextProducer;  // how it is found where one dies
 
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
                  const Clock& clock, const WatchedFds& fds)
-        : ConsumerLoop(port, session, mappings, make, clock, fds, Succession{}) {}
+        : ConsumerLoop(port, session, mappings, make, clock, fds, NextProducer{}) {}
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
-                 const Clock& clock, const WatchedFds& fds, const Succession& succession);
+                 const Clock& clock, const WatchedFds& fds, const NextProducer& next_producer);
     ConsumerLoop(const ConsumerLoop&) = delete;
     ConsumerLoop& operator=(const ConsumerLoop&) = delete;
 

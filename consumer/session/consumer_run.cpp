@@ -36,7 +36,7 @@ std::uint32_t fitting_credits(const LedgerHeader& ledger) {
                                                 : std::clamp(ledger.slab_count / 4, kCreditsOfLargeSlabs, kMostCredits);
 }
 
-ConsumerLoop::Succession succession_of(const ConsumerOptions& options, RunConnection& connection) {
+ConsumerLoop::NextProducer next_producer_of(const ConsumerOptions& options, RunConnection& connection) {
     if (options.memory_per_slab || options.producer_wait <= std::chrono::nanoseconds{}) return {};
     return {.search = &connection, .patience = options.producer_wait};
 }
@@ -104,7 +104,8 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
         let_in = true;
         return make(place);
     };
-    return ConsumerLoop(*found->port, session, mappings, make_when_in, clock, fds, succession_of(options, connection))
+    return ConsumerLoop(*found->port, session, mappings, make_when_in, clock, fds,
+                        next_producer_of(options, connection))
         .run();
 }
 

@@ -18,8 +18,8 @@ ProducerLoss::Verdict ProducerLoss::verdict(const Wishes& wishes) const {
     const bool over = (draining || wishes.asked_to_end) && session_.settled();
     const bool leaving = draining || wishes.asked_to_end || wishes.launcher_gone;
     const bool patience_is_over =
-        succession_.search == nullptr || (!has_launcher_ && clock_.now() - *died_at_ >= succession_.patience);
-    const bool at_work = session_.has_pending() && succession_.search != nullptr;
+        next_producer_.search == nullptr || (!has_launcher_ && clock_.now() - *died_at_ >= next_producer_.patience);
+    const bool at_work = session_.has_pending() && next_producer_.search != nullptr;
     if (!leaving && (!patience_is_over || at_work)) return Verdict::GoOn;
     if (over)
         spdlog::info("the producer has ended, and nothing of it is held: ending");
@@ -36,7 +36,7 @@ void ProducerLoss::let_go() {
         spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
     session_.lose_producer();
     let_go_ = true;
-    succession_.search->forget();
+    next_producer_.search->forget();
     failpoint("consumer.producer_lost");
 }
 
@@ -45,7 +45,7 @@ std::optional<ProducerSearch::Found> ProducerLoss::look_for_next() {
     const TimePoint now = clock_.now();
     if (now - searched_at_ < kSearchEvery) return std::nullopt;
     searched_at_ = now;
-    const auto found = succession_.search->look();
+    const auto found = next_producer_.search->look();
     if (!found) return std::nullopt;
     spdlog::info("another producer has taken over");
     died_at_.reset();

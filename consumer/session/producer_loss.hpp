@@ -30,7 +30,7 @@ class ProducerLoss {
 
     // Without a search a producer's death is the end. `patience`: how long it is waited for another producer where no
     // launcher is there that would start it.
-    struct Succession {
+    struct NextProducer {
         ProducerSearch* search = nullptr;
         std::chrono::nanoseconds patience{};
     };
@@ -45,8 +45,8 @@ class ProducerLoss {
     };
 
     // `has_launcher`: when the consumer began.
-    ProducerLoss(ConsumerSession& session, const Clock& clock, const Succession& succession, bool has_launcher)
-        : session_(session), clock_(clock), succession_(succession), has_launcher_(has_launcher) {}
+    ProducerLoss(ConsumerSession& session, const Clock& clock, const NextProducer& next_producer, bool has_launcher)
+        : session_(session), clock_(clock), next_producer_(next_producer), has_launcher_(has_launcher) {}
 
     void see_death();
     // From its death to the next producer's coming.
@@ -60,7 +60,7 @@ class ProducerLoss {
   private:
     ConsumerSession& session_;
     const Clock& clock_;
-    const Succession succession_;
+    const NextProducer next_producer_;
     const bool has_launcher_;
     std::optional<TimePoint> died_at_;
     bool let_go_ = false;

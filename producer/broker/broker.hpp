@@ -42,7 +42,7 @@ class Broker {
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
 
-    // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight,
+    // Before the first step, over an adopted ledger: goes on with the record in `progress` and with what is in flight,
     // Ready slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for
     // the previous producer's consumers to come back, and takes back what the dead of them held, uncharged.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,

@@ -14,7 +14,7 @@
 namespace offramp {
 
 void ContinuedRun::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters) {
-    expect(state_.options.progress != nullptr, "whoever takes over has an account to go on with");
+    expect(state_.options.progress != nullptr, "whoever goes on with a run has its progress record");
     const ProgressLog::Totals totals = state_.options.progress->totals();
     state_.totals.published = totals.published;
     state_.totals.completed = totals.completed;

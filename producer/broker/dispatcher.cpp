@@ -155,7 +155,7 @@ void Dispatcher::list_serving() {
     serving_.clear();
     room_ = 0;
     for (auto& [id, peer] : state_.peers) {
-        if (!peer->admitted || peer->gone || peer->draining || peer->hung || peer->held >= peer->window) continue;
+        if (!peer->admitted || peer->gone || peer->draining || peer->stalled || peer->held >= peer->window) continue;
         serving_.push_back(peer.get());
         room_ += peer->window - peer->held;
     }

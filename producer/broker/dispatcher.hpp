@@ -21,8 +21,8 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::mi
 //
 // Owns: whose turn it is. Borrows: the state, dead letters (for what may not be handed out again), the spill (for what
 // is on its way to the disk), the run's end; of the state: port, ledger, clock, peers, fillings, queue, totals, and the
-// account. Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is counted,
-// and changes nothing.
+// progress record. Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is
+// counted, and changes nothing.
 class Dispatcher {
   public:
     Dispatcher(BrokerState& state, DeadLetters& dead_letters, const Spill& spill, const RunEnd& run_end)

@@ -11,8 +11,8 @@ namespace offramp {
 // The egress's side: filled slabs in, free ones out.
 //
 // Owns: nothing that outlives a call. Borrows: the state, the run's end (which wants to know when nothing more will
-// come); of the state: exchange, ledger, the slabs' memory, fillings, queue, totals, and the account. Thread: the
-// broker's. Blocks: never. Errors: none.
+// come); of the state: exchange, ledger, the slabs' memory, fillings, queue, totals, and the progress record. Thread:
+// the broker's. Blocks: never. Errors: none.
 class Intake {
   public:
     Intake(BrokerState& state, RunEnd& run_end) : state_(state), run_end_(run_end) {}

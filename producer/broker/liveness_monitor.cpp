@@ -92,10 +92,10 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
             peer->seen_work = work;
             peer->seen_progress = progress;
             peer->alive_at = now;
-            peer->hung = false;
+            peer->stalled = false;
         }
-        if (peer->hung || now - peer->alive_at < state_.options.visibility_timeout) continue;
-        peer->hung = true;
+        if (peer->stalled || now - peer->alive_at < state_.options.visibility_timeout) continue;
+        peer->stalled = true;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
                      peer->ref.session, peer->credentials.pid,
                      std::chrono::duration<double>(state_.options.visibility_timeout).count());

@@ -41,7 +41,7 @@ struct Peer {
     std::uint64_t seen_work = 0;
     std::uint64_t seen_progress = 0;
     TimePoint alive_at{};
-    bool hung = false;  // its visibility timeouts ran out; it gets nothing until it moves again
+    bool stalled = false;  // its visibility timeouts ran out; it gets nothing until it moves again
 
     SlabTotals completed;
 };

@@ -16,7 +16,8 @@ constexpr ProgressRecord kNothing{};
 ProgressLog::ProgressLog(RunProgress& memory) : memory_(memory) {
     const std::uint64_t sequence = load_word(memory_.current);
     if (sequence != 0 && memory_.records[sequence & 1].sequence != sequence)
-        throw ProtocolError("the run's account is broken: its record " + std::to_string(sequence) + " is number " +
+        throw ProtocolError("the run's progress record is broken: it says that copy " + std::to_string(sequence) +
+                                " counts, and that copy has the number " +
                                 std::to_string(memory_.records[sequence & 1].sequence),
                             "Somebody else wrote to the ledger: start the run again");
 }

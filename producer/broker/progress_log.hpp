@@ -9,8 +9,8 @@
 
 namespace offramp {
 
-// Keeps a run's account in shared memory, where it outlives the producer (common/wire/run_progress.hpp says how). Each
-// call counts one step and comes immediately before it is taken.
+// Keeps a run's progress record in shared memory, where it outlives the producer (common/wire/run_progress.hpp says
+// how). Each call counts one step and comes immediately before it is taken.
 //
 // Borrows: the record's memory, which it alone writes while it lives. Thread: the broker's. Blocks: never.
 class ProgressLog {

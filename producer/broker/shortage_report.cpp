@@ -36,7 +36,7 @@ void ShortageReport::describe_holds(BrokerReport& report) const {
         const auto peer = std::find_if(state_.peers.begin(), state_.peers.end(), [&](const auto& entry) {
             return entry.second->admitted && entry.second->ref.session == consumer.session;
         });
-        consumer.overdue = peer != state_.peers.end() && peer->second->hung;
+        consumer.overdue = peer != state_.peers.end() && peer->second->stalled;
     }
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabWord word = state_.ledger.word(slab);

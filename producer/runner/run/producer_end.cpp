@@ -31,9 +31,9 @@ void ProducerRun::fail(std::exception_ptr error) {
     lifecycle_.stop(StopMode::Abandon, "a part failed");
 }
 
-// A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next
-// producer. So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that never
-// answers.
+// A device that is lost takes this process with it, and nothing else: consumers, slabs and progress record stay for the
+// next producer. So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that
+// never answers.
 void ProducerRun::leave_to_successor(std::exception_ptr error) {
     ExitCode code = ExitCode::Ok;
     try {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kClasses = 2;
 constexpr std::int64_t kCoarsest = 32;  // pixels of the image between two of the deepest layer's
-constexpr std::int64_t kEnlargement = 2;
+constexpr std::int64_t kUpsampleFactor = 2;
 
 struct Layer {
     std::int64_t in, out, kernel, stride;
@@ -45,7 +45,8 @@ std::vector<ConvolutionPlan> plan_network() {
 }
 
 at::Tensor enlarged(const at::Tensor& x) {
-    return at::upsample_bilinear2d(x, {kEnlargement * x.size(2), kEnlargement * x.size(3)}, /*align_corners=*/false);
+    return at::upsample_bilinear2d(x, {kUpsampleFactor * x.size(2), kUpsampleFactor * x.size(3)},
+                                   /*align_corners=*/false);
 }
 
 class Cutout final : public Model {
@@ -74,7 +75,7 @@ class Cutout final : public Model {
     }
     std::uint64_t parameters() const override { return parameters_; }
     bool random_weights() const override { return execution_.options().weights.empty(); }
-    std::uint32_t upsample_factor() const override { return stays_small() ? std::uint32_t{kEnlargement} : 1U; }
+    std::uint32_t upsample_factor() const override { return stays_small() ? std::uint32_t{kUpsampleFactor} : 1U; }
 
     ModelInput input() const override {
         const std::int64_t shape[] = {execution_.options().batch, 3, image_side(), image_side()};
@@ -82,7 +83,7 @@ class Cutout final : public Model {
     }
 
     std::vector<TensorSpec> outputs() const override {
-        const std::int64_t side = stays_small() ? image_side() / kEnlargement : image_side();
+        const std::int64_t side = stays_small() ? image_side() / kUpsampleFactor : image_side();
         const std::int64_t shape[] = {execution_.options().batch, kClasses, side, side};
         return {TensorSpec::contiguous("logits", kFloat32, shape)};
     }
