@@ -1,9 +1,11 @@
 #include "producer/broker/report_pages.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/base/log.hpp"
 #include "common/base/whole_file.hpp"
@@ -12,6 +14,24 @@
 namespace offramp {
 
 using nlohmann::json;
+
+namespace {
+
+double busy_seconds(const BrokerReport& broker) {
+    double busy = 0;
+    for (const ConsumerReport& consumer : broker.consumers) busy += consumer.busy_seconds;
+    return busy;
+}
+
+std::size_t consumers_between(const BrokerReport& before, const BrokerReport& now) {
+    std::set<std::uint64_t> gone;
+    for (const ConsumerReport& consumer : before.consumers)
+        if (!consumer.end.empty()) gone.insert(consumer.session);
+    return static_cast<std::size_t>(std::ranges::count_if(
+        now.consumers, [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
+}
+
+}  // namespace
 
 json releases_json(const BrokerReport& broker) {
     json releases = json::object();
@@ -39,6 +59,13 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
                         {"end", consumer.end}});
     }
     return list;
+}
+
+json consumer_share(const BrokerReport& before, const BrokerReport& now, double seconds) {
+    const double busy = busy_seconds(now) - busy_seconds(before);
+    if (busy <= 0 && now.in_flight.samples > 0) return nullptr;
+    const double all = seconds * static_cast<double>(std::max<std::size_t>(1, consumers_between(before, now)));
+    return std::clamp(all > 0 ? busy / all : 0, 0.0, 1.0);
 }
 
 json slabs_json(const BrokerReport& broker) {

@@ -285,10 +285,8 @@ bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
 }
 
 RunStatusFigures EgressDoor::Parts::figures_now() const {
-    const OutputFigures output = stream->figures();
     return {.at_ns = now_ns(),
-            .samples_submitted = output.samples_submitted,
-            .samples_dropped = output.samples_dropped,
+            .output = stream->figures(),
             .slab_wait_seconds = run->slab_wait_seconds(),
             .broker = run->delivery().report()};
 }

@@ -2,10 +2,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "common/base/clock.hpp"
@@ -23,29 +21,6 @@ constexpr std::uint64_t kRateNs = 10'000'000'000;  // rates and shares are those
 constexpr double kNoticed = 0.2;                   // a wait of such a share holds a run back
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
-
-double busy_seconds(const BrokerReport& broker) {
-    double busy = 0;
-    for (const ConsumerReport& consumer : broker.consumers) busy += consumer.busy_seconds;
-    return busy;
-}
-
-// That were there at any time between the two.
-std::size_t consumers_at_work(const RunStatusFigures& before, const RunStatusFigures& now) {
-    std::set<std::uint64_t> gone;
-    for (const ConsumerReport& consumer : before.broker.consumers)
-        if (!consumer.end.empty()) gone.insert(consumer.session);
-    return static_cast<std::size_t>(std::ranges::count_if(
-        now.broker.consumers, [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
-}
-
-// Work counts when it is finished: where none was, while some goes on, the share is not known.
-json consumer_share(const RunStatusFigures& before, const RunStatusFigures& now, double seconds) {
-    const double busy = busy_seconds(now.broker) - busy_seconds(before.broker);
-    if (busy <= 0 && now.broker.in_flight.samples > 0) return nullptr;
-    const auto consumers = static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now)));
-    return std::clamp(per_second(busy, seconds * consumers), 0.0, 1.0);
-}
 
 // Then all consumers have left, and what each of them did is told.
 bool is_over(const std::string& state) { return state == "ended" || state == "abandoned" || state == "failed"; }
@@ -119,7 +94,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"time", utc_time()},
         {"done_samples", broker.completed.samples},
         {"total_samples", nullptr},
-        {"submitted_samples", now.samples_submitted},
+        {"submitted_samples", now.output.samples_submitted},
         {"batches", broker.completed.batches},
         {"released_samples", broker.completed.samples},
         {"released_batches", broker.completed.batches},
@@ -128,7 +103,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"now_ns", now.at_ns},
         {"samples_per_second", per_second(released, seconds)},
         {"gpu_share", nullptr},
-        {"consumer_share", consumer_share(before, now, seconds)},
+        {"consumer_share", consumer_share(before.broker, broker, seconds)},
         {"limiting_stage", limiting_stage(state, before, now, seconds)},
         {"slabs", slabs_json(broker)},
         {"consumers", consumers_json(broker, is_over(state) ? WhichConsumers::All : WhichConsumers::Living)},
@@ -136,7 +111,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"skipped", 0},
         {"redelivered", broker.redelivered.slabs},
         {"quarantined_samples", broker.quarantined.samples},
-        {"dropped_samples", now.samples_dropped},
+        {"dropped_samples", now.output.samples_dropped},
         {"spilled_samples", broker.spilled.samples},
         {"releases", releases_json(broker)},
         {"refused", broker.refused},

@@ -9,13 +9,14 @@
 #include <thread>
 
 #include "producer/broker/broker_report.hpp"
+#include "producer/egress/egress_path.hpp"
 
 namespace offramp {
 
 // What a run of a program of one's own tells of itself at one moment.
 struct RunStatusFigures {
     std::uint64_t at_ns = 0;
-    std::uint64_t samples_submitted = 0, samples_dropped = 0;
+    OutputFigures output;
     double slab_wait_seconds = 0;
     BrokerReport broker;
 };

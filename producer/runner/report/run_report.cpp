@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "common/base/clock.hpp"
 #include "producer/broker/report_pages.hpp"
@@ -82,16 +81,6 @@ Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
     return rate;
 }
 
-// That were there at any time between the two.
-std::size_t consumers_at_work(const RunFigures& before, const RunFigures& now) {
-    std::set<std::uint64_t> gone;
-    for (const ConsumerReport& consumer : before.broker.consumers)
-        if (!consumer.end.empty()) gone.insert(consumer.session);
-    return static_cast<std::size_t>(
-        std::count_if(now.broker.consumers.begin(), now.broker.consumers.end(),
-                      [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
-}
-
 // Of the run's input nothing is on its way to a slab any more.
 bool everything_is_published(const RunFacts& facts, const RunFigures& now) {
     const bool all_is_read =
@@ -145,10 +134,6 @@ std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& b
 
 std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    double busy = 0;
-    double busy_before = 0;
-    for (const ConsumerReport& consumer : now.broker.consumers) busy += consumer.busy_seconds;
-    for (const ConsumerReport& consumer : before.broker.consumers) busy_before += consumer.busy_seconds;
     const json status = {
         {"state", now.state},
         {"run_id", facts.config.run_id},
@@ -170,10 +155,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"compute_busy_batches", now.compute_busy_batches},
         {"gpu_share", share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds,
                                !everything_is_published(facts, now))},
-        {"consumer_share",
-         share_of(busy - busy_before,
-                  seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now))),
-                  now.broker.in_flight.samples > 0)},
+        {"consumer_share", consumer_share(before.broker, now.broker, seconds)},
         {"limiting_stage", limiting_stage(facts, before, now)},
         {"slabs", slabs_json(now.broker)},
         {"consumers", consumers_json(now.broker, WhichConsumers::Living)},
