@@ -1,5 +1,6 @@
 #include "common/base/process_own_fd.hpp"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -14,9 +15,16 @@
 namespace offramp {
 namespace {
 
+// A number stands here for as long as its object has it open: both change under the mutex, which is held through a
+// fork. So a child never closes a number that was given to something else meanwhile. There, the number may then be
+// given to something else while the object's copy still bears it: it stays here, as a copy's, until that copy is gone.
 struct OwnFds {
-    std::mutex mutex;  // held through a fork, so that the child finds the list whole
-    std::vector<int> fds;
+    struct Entry {
+        int fd = -1;
+        bool is_a_copys = false;
+    };
+    std::mutex mutex;
+    std::vector<Entry> entries;
 };
 
 // Never destroyed: objects of static life may outlive it.
@@ -27,11 +35,29 @@ OwnFds& own_fds() {
 
 void lock_before_fork() { own_fds().mutex.lock(); }
 void unlock_behind_fork() { own_fds().mutex.unlock(); }
-// No memory is freed here: another thread may have held the allocator's locks.
+// No memory is taken or freed here: another thread may have held the allocator's locks.
 void close_in_the_child() {
-    for (const int fd : own_fds().fds) ::close(fd);
-    own_fds().fds.clear();
+    for (OwnFds::Entry& entry : own_fds().entries) {
+        if (!entry.is_a_copys) ::close(entry.fd);
+        entry.is_a_copys = true;
+    }
     own_fds().mutex.unlock();
+}
+
+// A number that no copy bears. What is locked stays so: the lock is the open file's, whichever number it has. Under the
+// mutex.
+UniqueFd apart_from_copies(UniqueFd fd) {
+    int highest = -1;
+    bool is_borne = false;
+    for (const OwnFds::Entry& entry : own_fds().entries) {
+        if (!entry.is_a_copys) continue;
+        highest = std::max(highest, entry.fd);
+        is_borne = is_borne || entry.fd == fd.get();
+    }
+    if (!is_borne) return fd;
+    UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, highest + 1));
+    if (!moved) throw SystemError("giving a lock another descriptor", errno);
+    return moved;
 }
 
 }  // namespace
@@ -41,18 +67,21 @@ ProcessOwnFd::ProcessOwnFd(UniqueFd fd) : fd_(std::move(fd)) {
     static const int problem = ::pthread_atfork(lock_before_fork, unlock_behind_fork, close_in_the_child);
     if (problem != 0) throw SystemError("minding forks of this process", problem);
     const std::lock_guard guard(own_fds().mutex);
-    own_fds().fds.push_back(fd_.get());
+    fd_ = apart_from_copies(std::move(fd_));
+    own_fds().entries.push_back({.fd = fd_.get()});
 }
 
 void ProcessOwnFd::reset() noexcept {
     if (!fd_) return;
     const std::lock_guard guard(own_fds().mutex);
-    const auto found = std::ranges::find(own_fds().fds, fd_.get());
-    if (found == own_fds().fds.end()) {
+    auto& entries = own_fds().entries;
+    const auto found = std::ranges::find(entries, fd_.get(), &OwnFds::Entry::fd);
+    const bool is_a_copy = found == entries.end() || found->is_a_copys;
+    if (found != entries.end()) entries.erase(found);
+    if (is_a_copy) {
         static_cast<void>(fd_.release());  // in a child: closed, and its number may be another's
         return;
     }
-    own_fds().fds.erase(found);
     ::flock(fd_.get(), LOCK_UN);  // a child that is just being made has its copy still
     fd_.reset();
 }

@@ -82,6 +82,36 @@ TEST_F(ProcessOwnFdTest, AChildsCopyOwnsNothing) {
     EXPECT_NE(::fcntl(number, F_GETFD), -1) << "the parent's is open still";
 }
 
+// The child's own lock would get the number that was closed there, and the copy's end would give it back.
+TEST_F(ProcessOwnFdTest, AChildsCopyLeavesALockOfTheChildsOwnAlone) {
+    auto held = std::make_unique<ProcessOwnFd>(opened());
+    auto another = std::make_unique<ProcessOwnFd>(opened());
+    Child child([&] {
+        UniqueFd file = opened();
+        if (file.get() != held->get()) return 1;  // the lowest that is free
+        if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return 2;
+        const ProcessOwnFd own(std::move(file));
+        held.reset();
+        another.reset();
+        if (::fcntl(own.get(), F_GETFD) != FD_CLOEXEC) return 3;
+        return ::flock(opened().get(), LOCK_EX | LOCK_NB) != 0 ? 0 : 4;  // locked still, through another open file
+    });
+    EXPECT_EQ(child.end(), 0);
+}
+
+TEST_F(ProcessOwnFdTest, AGrandchildHoldsNothingOfEither) {
+    const ProcessOwnFd held(opened());
+    Child child([&] {
+        ProcessOwnFd own(opened());
+        if (::flock(own.get(), LOCK_EX | LOCK_NB) != 0) return 1;
+        Child grandchild([] { return 0; });
+        own = ProcessOwnFd();
+        const bool is_free = ::flock(opened().get(), LOCK_EX | LOCK_NB) == 0;
+        return grandchild.end() == 0 && is_free ? 0 : 2;
+    });
+    EXPECT_EQ(child.end(), 0);
+}
+
 TEST_F(ProcessOwnFdTest, MovedFromItIsTheOthers) {
     ProcessOwnFd first(opened());
     const int number = first.get();
