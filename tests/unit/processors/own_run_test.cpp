@@ -1,0 +1,212 @@
+#include "consumer/processors/results/own_run.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/results/previous_run.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using test::ScratchFolder;
+using test::Tree;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// An output folder, and runs of a program of one's own whose consumers come to it, one after the other.
+class OwnRun : public ::testing::Test {
+  protected:
+    enum class Wish { Nothing, Resume, StartOver };
+
+    RunConfig config(const std::string& run, Wish wish = Wish::Nothing) const {
+        RunConfig config = test::config_for(processor_, folder_.path());
+        config.run_id = run;
+        config.resume = wish == Wish::Resume;
+        config.start_over = wish == Wish::StartOver;
+        return config;
+    }
+    void prepare(const std::string& run, Wish wish = Wish::Nothing) const {
+        prepare_own_run(config(run, wish), run + "-00aa");
+    }
+    std::string refusal(const std::string& run, Wish wish = Wish::Nothing) const {
+        try {
+            prepare(run, wish);
+        } catch (const ConfigError& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            return error.what();
+        }
+        return "none";
+    }
+    // Consumers of `run` make results of two items, and are gone.
+    void serve(const std::string& run, std::uint64_t first_item) const {
+        std::vector<test::MemorySlab> slabs;
+        slabs.push_back(test::make_slab(first_item, 2));
+        test::process_all(config(run), slabs);
+    }
+    void finish(const std::string& run, OwnRunEnd end) const { finish_own_run(config(run), end); }
+    void whole_run(const std::string& run, std::uint64_t first_item, Wish wish = Wish::Nothing) const {
+        prepare(run, wish);
+        serve(run, first_item);
+        finish(run, OwnRunEnd::Ended);
+    }
+    Tree results() const { return test::results_in(folder_.path()); }
+    // What runs of these first items leave in a folder of their own.
+    Tree results_of(const std::vector<std::uint64_t>& first_items) const {
+        const ScratchFolder another(ScratchFolder::On::Memory);
+        std::vector<test::MemorySlab> slabs;
+        for (const std::uint64_t first : first_items) slabs.push_back(test::make_slab(first, 2));
+        test::run_over(test::config_for(processor_, another.path()), another.path(), slabs);
+        return test::results_in(another.path());
+    }
+    bool is_noted() const { return std::filesystem::exists(folder_.path() + "/.offramp-own-run"); }
+
+    std::string processor_ = "checksum";
+    const ScratchFolder folder_{ScratchFolder::On::Memory};
+};
+
+TEST_F(OwnRun, ItsEndIsToldByACheckpointWithItsName) {
+    prepare("first");
+    EXPECT_TRUE(is_noted());
+    serve("first", 0);
+    EXPECT_FALSE(read_previous_run(folder_.path())) << "what is done only the program knows";
+    finish("first", OwnRunEnd::Ended);
+    EXPECT_EQ(results(), results_of({0}));
+    const auto told = read_previous_run(folder_.path());
+    ASSERT_TRUE(told);
+    EXPECT_TRUE(told->of_own_program && told->ended && told->finished);
+    EXPECT_EQ(told->run_id, "first");
+    EXPECT_EQ(told->processors, std::vector<std::string>{"checksum"});
+    EXPECT_EQ(told->next_place, "");
+    EXPECT_FALSE(is_noted()) << "it names a run that is over";
+}
+
+TEST_F(OwnRun, WithoutAnOutputNothingIsWritten) {
+    RunConfig config;
+    config.processor = "checksum";
+    EXPECT_NO_THROW(prepare_own_run(config, "first-00aa"));
+    EXPECT_NO_THROW(finish_own_run(config, OwnRunEnd::Ended));
+}
+
+TEST_F(OwnRun, ConsumersThatComeBackToTheSameRunGoOn) {
+    prepare("first");
+    serve("first", 0);
+    finish("first", OwnRunEnd::Unfinished);
+    EXPECT_FALSE(read_previous_run(folder_.path())->finished);
+    prepare("first");
+    serve("first", 6);
+    finish("first", OwnRunEnd::Ended);
+    EXPECT_EQ(results(), results_of({0, 6}));
+}
+
+TEST_F(OwnRun, ARunOfTheSameNameThatBeganLaterIsAnother) {
+    prepare("first");
+    serve("first", 0);
+    finish("first", OwnRunEnd::Unfinished);
+    const Tree before = test::read_tree(folder_.path());
+    EXPECT_THROW(prepare_own_run(config("first"), "first-00bb"), ConfigError);
+    EXPECT_EQ(test::read_tree(folder_.path()), before);
+}
+
+TEST_F(OwnRun, ARunThatIsForgottenIsAnotherToo) {
+    prepare("first");
+    serve("first", 0);
+    finish("first", OwnRunEnd::Unfinished);
+    forget_own_run(folder_.path());
+    EXPECT_THAT(refusal("first"), HasSubstr("of which nothing says that it came to its end"));
+}
+
+TEST_F(OwnRun, ALinkIsNotTakenForItsNote) {
+    prepare("first");
+    serve("first", 0);
+    finish("first", OwnRunEnd::Unfinished);
+    const std::string note = folder_.path() + "/.offramp-own-run";
+    std::filesystem::rename(note, folder_.path() + "/moved");
+    std::filesystem::create_symlink("moved", note);
+    EXPECT_THAT(refusal("first"), HasSubstr("--start-over"));
+}
+
+TEST_F(OwnRun, WhatNobodyMadeLeavesNoCheckpoint) {
+    prepare("first");
+    finish("first", OwnRunEnd::Nothing);
+    EXPECT_FALSE(has_checkpoint(folder_.path()));
+    EXPECT_TRUE(is_noted()) << "consumers may come back to it";
+    EXPECT_THAT(results(), IsEmpty());
+    whole_run("second", 0);
+    EXPECT_EQ(results(), results_of({0}));
+}
+
+TEST_F(OwnRun, AFinishedRunsResultsAreNotTouchedUnasked) {
+    whole_run("first", 0);
+    const Tree before = test::read_tree(folder_.path());
+    EXPECT_THAT(refusal("second"), AllOf(HasSubstr("results of run first, which came to its end"),
+                                         HasSubstr("--start-over"), Not(HasSubstr("--resume"))));
+    EXPECT_THAT(refusal("second", Wish::Resume), AllOf(HasSubstr("checksums.tsv cannot be added to"),
+                                                       HasSubstr("by the items' numbers"), HasSubstr("--start-over")));
+    EXPECT_EQ(test::read_tree(folder_.path()), before);
+}
+
+TEST_F(OwnRun, ResultsThatAreKeptByKeyAreAddedToWhenThatIsAskedFor) {
+    processor_ = "embeddings-sqlite";
+    whole_run("first", 0);
+    EXPECT_THAT(refusal("second"), AllOf(HasSubstr("--resume to add"), HasSubstr("--start-over")));
+    whole_run("second", 6, Wish::Resume);
+    EXPECT_EQ(results(), results_of({0, 6}));
+    EXPECT_EQ(read_previous_run(folder_.path())->run_id, "second");
+}
+
+TEST_F(OwnRun, WhatIsStartedOverReplacesTheEarlierResultsAtItsEndAndNotBefore) {
+    whole_run("first", 0);
+    prepare("second", Wish::StartOver);
+    serve("second", 6);
+    EXPECT_EQ(results(), results_of({0}));
+    finish("second", OwnRunEnd::Unfinished);
+    EXPECT_EQ(results(), results_of({0})) << "it was stopped: they stay";
+    const auto told = read_previous_run(folder_.path());
+    EXPECT_NE(told->next_place, "");
+    EXPECT_TRUE(told->finished && !told->ended) << "what lies in place is a finished run's";
+    prepare("second", Wish::StartOver);  // consumers come back
+    serve("second", 9);
+    finish("second", OwnRunEnd::Ended);
+    EXPECT_EQ(results(), results_of({6, 9}));
+}
+
+TEST_F(OwnRun, TheRestOfAnEndThatWasKilledIsDoneBeforeTheNextRun) {
+    whole_run("first", 0);
+    prepare("second", Wish::StartOver);
+    serve("second", 6);
+    finish("second", OwnRunEnd::Unfinished);
+    // As far as an end comes that is killed when its checkpoint is written.
+    std::ofstream(folder_.path() + "/.offramp-manifest", std::ios::app) << "{\"ended\":true}\n";
+    EXPECT_THAT(refusal("third"), HasSubstr("results of run second, which came to its end"));
+    EXPECT_EQ(results(), results_of({6}));
+}
+
+TEST_F(OwnRun, WhatARunOfTheLaunchersOwnMadeIsNotAddedTo) {
+    std::vector<test::MemorySlab> slabs;
+    slabs.push_back(test::make_slab(0, 2));
+    test::note_run(config("before"), test::Came::ToAResult);
+    test::process_all(config("before"), slabs);
+    const Tree before = test::read_tree(folder_.path());
+    for (const Wish wish : {Wish::Nothing, Wish::Resume})
+        EXPECT_THAT(refusal("first", wish),
+                    AllOf(HasSubstr("whose program was no program of one's own"), HasSubstr("another --output")));
+    EXPECT_EQ(test::read_tree(folder_.path()), before);
+}
+
+TEST_F(OwnRun, AddingAndReplacingContradictEachOther) {
+    RunConfig both = config("first", Wish::Resume);
+    both.start_over = true;
+    EXPECT_THROW(prepare_own_run(both, "first-00aa"), ConfigError);
+    EXPECT_FALSE(is_noted());
+}
+
+}  // namespace
+}  // namespace offramp
