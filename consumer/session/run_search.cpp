@@ -19,14 +19,30 @@ void wait_for_any(const WatchedFds& fds) {
     ::poll(entries.data(), entries.size(), kLookEveryMs);
 }
 
+// A producer that recovers its predecessor's run publishes it under the same nonce, in the place of the former one's
+// endpoint; only the end of a run takes that away.
+bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint, std::uint64_t nonce) {
+    if (!endpoint) {
+        spdlog::info("the run in '{}' that this consumer was started for is over", run_dir);
+        return true;
+    }
+    if (endpoint->names.nonce == nonce) return false;
+    throw Error(ExitCode::NoSuchRun,
+                fmt::format("the run in '{}' that this consumer was started for, nonce {:016x}, is over: the run there "
+                            "now is '{}', nonce {:016x}",
+                            run_dir, nonce, endpoint->names.run_id, endpoint->names.nonce),
+                "Start consumers for that one");
+}
+
 }  // namespace
 
 std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& fds, const Clock& clock,
-                                 std::chrono::nanoseconds patience) {
+                                 std::chrono::nanoseconds patience, std::optional<std::uint64_t> nonce) {
     const TimePoint give_up_at = clock.now() + patience;
     for (bool first = true;; first = false) {
         if (has_input(fds.signals)) return std::nullopt;
         const auto endpoint = Endpoint::read(run_dir);
+        if (nonce && is_over(run_dir, endpoint, *nonce)) return std::nullopt;
         if (endpoint && process_exists(endpoint->producer_pid)) return endpoint;
 
         const std::string found =

@@ -1,10 +1,15 @@
 #include "consumer/worker/run_consumer.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "common/base/end_signals.hpp"
@@ -67,10 +72,20 @@ void require_same_work(const RunConfig& config, const RunConfig& run) {
         "Leave these out: it takes the run's own settings, which stand in " + kept_settings_path(config.run_dir));
 }
 
+// As a run's endpoint has it. Errors: ConfigError.
+std::uint64_t nonce_of(std::string_view text) {
+    std::uint64_t nonce = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), nonce, 16);
+    if (problem != std::errc{} || end != text.data() + text.size() || text.size() != 16)
+        throw ConfigError("--only-run is '" + std::string(text) + "'",
+                          "Give the 16 hexadecimal digits behind nonce= in the run's file 'endpoint'");
+    return nonce;
+}
+
 // The processor may be made of what the run settled, and is made when the run has let this consumer in.
-int serve(int argc, const char* const* argv, const RunConfig& told, const EndSignals& signals,
-          const ProcessorMaking& making) {
-    const auto endpoint = wait_for_run(told, signals);
+int serve(int argc, const char* const* argv, const RunConfig& told, std::optional<std::uint64_t> nonce,
+          const EndSignals& signals, const ProcessorMaking& making) {
+    const auto endpoint = wait_for_run(told, nonce, signals);
     if (!endpoint) return to_int(ExitCode::Ok);
     // A run of a program of one's own has no settings: what to do is what this consumer was told.
     const bool has_settings = keeps_settings(told.run_dir);
@@ -96,6 +111,13 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
     if (argc > 2 && word == "--prepare-own-run")
         return prepare(argc - 2, argv + 2, [&](const RunConfig& config) { prepare_own_run(config, argv[2]); });
     if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
+    // Whoever met the run starts this consumer for it alone, and not for the next one in the same directory.
+    std::optional<std::uint64_t> nonce;
+    if (argc > 2 && word == "--only-run") {
+        nonce = nonce_of(argv[2]);
+        argc -= 2;
+        argv += 2;
+    }
     const EndSignals signals;
     const auto told = parse_run_config(argc, argv, kProgram);
     if (!told) return to_int(ExitCode::Ok);
@@ -108,7 +130,7 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
         finish_run(*told);
         return to_int(ExitCode::Ok);
     }
-    if (told->retry.empty()) return serve(argc, argv, *told, signals, making);
+    if (told->retry.empty()) return serve(argc, argv, *told, nonce, signals, making);
     const auto processor = making.make(*told);
     return retry_payload(told->retry, *processor);
 }

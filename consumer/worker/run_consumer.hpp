@@ -20,8 +20,9 @@ struct ProcessorMaking {
 };
 
 // offramp-consumer from its command line to its exit code: serves a run, or does what --prepare, --list, --finish or
-// --retry ask for. What it was not told of a run that it serves it takes from there (common/settings/kept_settings);
-// what it was told and is not the run's is refused.
+// --retry ask for. Behind `--only-run NONCE`, its first words, it serves that run and no other. What it was not told of
+// a run that it serves it takes from there (common/settings/kept_settings); what it was told and is not the run's is
+// refused.
 //
 // Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit
 // code says them.

@@ -38,6 +38,14 @@ class Attendance(Watch):
         self._selector.register(self._program, selectors.EVENT_READ, self._on_program_end)
         self._begin_consumers()
 
+    def _consumer_command(self):
+        """
+        For this run alone: between a look at the endpoint here and the consumer's own, the program's next run may take the directory. Not so in a run
+        of the launcher's own: its consumers start before it has a nonce, and a producer that follows one that died too early for a recovery draws a new one.
+        """
+        program, *flags = self._plan.consumer
+        return [program, "--only-run", self._endpoint["nonce"], *flags]
+
     def _goes_on(self):
         return bool(self._alive()) or self._takes_consumers() and not (self._draining or self.failure)
 

@@ -177,7 +177,7 @@ def lines_of(whole, output):
     lines = [f"Run {whole['run_id']} " + (("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}") if whole["run_is_over"]
                                           else "goes on without consumers of this command"),
              f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were here for {whole['seconds']:.2f} s"]
-    if again := sum(1 for one in whole["consumers"] if one.get("exit")):
+    if again := sum(1 for one in whole["consumers"] if one.get("exit") not in (None, ExitCode.OK, ExitCode.NO_SUCH_RUN)):
         lines.append(f"  consumers  {again} ended early and were followed by others")
     if samples["quarantined"]:
         lines.append(f"  look       ./launch/offramp quarantine list --run-dir {whole['run_dir']}")

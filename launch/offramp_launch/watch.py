@@ -45,7 +45,7 @@ class Watch:
     Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
     lifeline, and the children read that as the order to end.
     Who watches says what is to be watched beside consumers: _begin(), _goes_on(), _code(), _takes_consumers(), _ask_to_drain(),
-    _ask_to_abandon(), fail(), and where there is more of it _others(), _look() and _facts().
+    _ask_to_abandon(), fail(), and where there is more of it _others(), _look(), _facts() and _consumer_command().
     """
 
     def __init__(self, plan, display):
@@ -60,7 +60,7 @@ class Watch:
         self._abandoned = False
         self._stories = IncidentReporter(plan.run_dir.path)
         identity = plan.account.of_consumers() if plan.account else {}
-        self._seats = Seats(self, lambda name: self._spawn(name, plan.consumer, identity), plan.run_dir.log, self._selector,
+        self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
                             self._timers, display, self._stories)
         self.failure = None     # LaunchError: why the launcher itself ended it
 
@@ -96,6 +96,9 @@ class Watch:
         for _ in range(self._plan.consumers):
             self._seats.add()
         self._tick()
+
+    def _consumer_command(self):
+        return self._plan.consumer
 
     def _spawn(self, name, argv, identity):
         return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),

@@ -152,6 +152,37 @@ class Ends(unittest.TestCase):
             run.finish_outputs()
             self.assertEqual(items_of_checksums(run.output), set(range(run.summary()["samples"]["released"])))
 
+    def test_a_consumer_of_one_run_does_not_join_the_next_in_its_directory(self):
+        with RealRun(*LONG) as run:
+            nonces = []
+            for _ in range(2):
+                run.start_producer()
+                run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full, and nobody to take one")
+                said = dict(line.split("=") for line in (run.run_dir / "endpoint").read_text().splitlines())
+                nonces.append(said["nonce"])
+                if len(nonces) == 1:
+                    self.abandon(run)
+            for_run = {nonce: run.start_consumer_by_hand("--only-run", nonce, "--run-dir", str(run.run_dir)) for nonce in nonces}
+            self.assertEqual(run.wait(for_run[nonces[0]]), 69, run.logs())
+            log = (run.folder / "consumer-1.log").read_text()
+            self.assertNotIn(" in place ", log, "it was let in")
+            for nonce in nonces:
+                self.assertIn(nonce, log)
+            run.until(lambda: run.status().get("done_samples", 0) > 0, "the one that was started for this run serves it")
+            self.assertEqual([run.consumers[1].pid], [consumer["pid"] for consumer in run.status()["consumers"]])
+            kill(run.producer, signal.SIGTERM)
+            self.assertEqual(run.wait(run.producer), 130, run.logs())
+            self.assertEqual(run.wait(run.consumers[1]), 0, run.logs())
+            unfit = run.start_consumer_by_hand("--only-run", "xyz", "--run-dir", str(run.run_dir))
+            self.assertEqual(run.wait(unfit), 64, run.logs())
+        self.assert_nothing_left()
+
+    def abandon(self, run):
+        kill(run.producer, signal.SIGTERM)
+        run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+        kill(run.producer, signal.SIGTERM)
+        self.assertEqual(run.wait(run.producer), 130, run.logs())
+
     def test_a_second_producer_is_refused_by_name(self):
         with RealRun(*LONG) as run:
             self.start(run)

@@ -15,7 +15,7 @@ import socket
 import sys
 
 KNOWN = ("run-dir", "run-id", "consumers", "output", "input", "processor", "model", "source", "batches", "lifeline-fd", "log-level",
-         "consumer-user", "producer-restarts", "rung", "log-format")
+         "consumer-user", "producer-restarts", "rung", "log-format", "only-run")
 
 
 def parse(argv):

@@ -10,6 +10,7 @@ import unittest
 from stage import WATCHDOG_SECONDS, Stage, kill
 
 NONCE = "00000000000000aa"
+NEXT_NONCE = "00000000000000bb"
 
 
 class OwnProgram:
@@ -17,16 +18,21 @@ class OwnProgram:
 
     def __init__(self, run_dir):
         self.run_dir = run_dir
+        self.nonce = NONCE
         self.process = subprocess.Popen(["sleep", "1000"])
 
     def begin(self):
         self.run_dir.mkdir(mode=0o700, exist_ok=True)
         (self.run_dir / "producer.lock").touch(0o600)
         self.tell(state="running")
-        self._put("endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={NONCE}\nproducer_pid={self.process.pid}\nepoch=1\n")
+        self._put("endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.process.pid}\nepoch=1\n")
+
+    def begin_the_next_run(self):
+        self.nonce = NEXT_NONCE
+        self.begin()
 
     def tell(self, **status):
-        self._put("status.json", json.dumps({"run_id": "loop", "nonce": NONCE, "pid": self.process.pid, "released_samples": 0, "name": "mine", **status}))
+        self._put("status.json", json.dumps({"run_id": "loop", "nonce": self.nonce, "pid": self.process.pid, "released_samples": 0, "name": "mine", **status}))
 
     def die(self):
         self.process.kill()
@@ -78,6 +84,7 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual([str(self.run_dir)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
         self.assertEqual([str(self.stage.folder / "results")] * 2, [consumer.flag("--output") for consumer in consumers])
         self.assertEqual(["npy"] * 2, [consumer.flag("--processor") for consumer in consumers])
+        self.assertEqual([["--only-run", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "its first words, by which it joins no other run")
         self.program.tell(state="ended", released_samples=80, released_batches=10)
         for consumer in consumers:
             consumer.order(exit=0)
@@ -95,6 +102,19 @@ class ConsumeTest(unittest.TestCase):
         self.program.tell(state="ended", released_samples=1)
         follower.order(exit=0)
         self.assertIn("starting it again", self.end(launcher, 0))
+
+    def test_a_consumer_that_comes_when_the_next_run_is_there_is_neither_a_failure_nor_started_again(self):
+        launcher, consumers = self.start(2)
+        self.program.begin_the_next_run()
+        for consumer in consumers:
+            consumer.order(log="offramp-consumer: the run that this consumer was started for is over", exit=69)
+        said = self.end(launcher, 130)
+        self.assertIn("the run is over", said.splitlines()[-1])
+        self.assertNotIn("starting it again", said)
+        self.assertNotIn("ended early", said)
+        self.assertTrue(self.stage.nobody_enters_before(launcher))
+        self.assertEqual(("running", NEXT_NONCE), (self.status()["state"], self.status()["nonce"]), "the next run's, which it was not to touch")
+        self.assertNotIn("exit", self.status())
 
     def test_scale_status_and_stop_work_on_it_and_the_run_goes_on(self):
         launcher, consumers = self.start(2)

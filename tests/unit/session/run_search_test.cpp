@@ -35,9 +35,9 @@ class RunSearchTest : public ::testing::Test {
     }
     ~RunSearchTest() override { std::filesystem::remove_all(run_dir_); }
 
-    void publish(std::uint64_t producer_pid) const {
+    void publish(std::uint64_t producer_pid, std::uint64_t nonce = 99) const {
         Endpoint{.run_dir = run_dir_,
-                 .names = {.run_id = "search-test", .nonce = 99},
+                 .names = {.run_id = "search-test", .nonce = nonce},
                  .producer_pid = producer_pid,
                  .epoch = 1}
             .publish();
@@ -48,12 +48,13 @@ class RunSearchTest : public ::testing::Test {
         ::waitpid(child, nullptr, 0);
         return static_cast<std::uint64_t>(child);
     }
-    std::optional<Endpoint> search(std::chrono::nanoseconds patience) const {
-        return find_run(run_dir_, fds_, clock_, patience);
+    std::optional<Endpoint> search(std::chrono::nanoseconds patience,
+                                   std::optional<std::uint64_t> nonce = std::nullopt) const {
+        return find_run(run_dir_, fds_, clock_, patience, nonce);
     }
-    std::string failure(std::chrono::nanoseconds patience) const {
+    std::string failure(std::chrono::nanoseconds patience, std::optional<std::uint64_t> nonce = std::nullopt) const {
         try {
-            search(patience);
+            search(patience, nonce);
         } catch (const Error& problem) {
             EXPECT_EQ(problem.exit_code(), ExitCode::NoSuchRun);
             return problem.what();
@@ -102,6 +103,35 @@ TEST_F(RunSearchTest, TheLaunchersEndEndsTheWaiting) {
 TEST_F(RunSearchTest, ASignalEndsTheWaiting) {
     ASSERT_EQ(::write(signaller_.get(), "x", 1), 1);
     EXPECT_FALSE(search(kForEver));
+}
+
+TEST_F(RunSearchTest, TheRunThatIsWantedIsFound) {
+    publish(static_cast<std::uint64_t>(::getpid()));
+    EXPECT_TRUE(search({}, 99));
+}
+
+TEST_F(RunSearchTest, AnotherRunThanTheWantedOneIsNotJoinedAndBothAreNamed) {
+    publish(static_cast<std::uint64_t>(::getpid()), 0xbb);
+    const std::string text = failure(kForEver, 0xaa);
+    EXPECT_NE(text.find("nonce 00000000000000aa, is over"), std::string::npos) << text;
+    EXPECT_NE(text.find("'search-test', nonce 00000000000000bb"), std::string::npos) << text;
+}
+
+TEST_F(RunSearchTest, AnotherRunIsNotWaitedForEitherWhenItsProducerIsDead) {
+    publish(dead_pid(), 0xbb);
+    EXPECT_NE(failure(kForEver, 0xaa).find("is over"), std::string::npos);
+}
+
+TEST_F(RunSearchTest, TheWantedRunIsOverWhenItsEndpointIsGone) { EXPECT_FALSE(search(kForEver, 99)); }
+
+TEST_F(RunSearchTest, TheWantedRunIsWaitedForWhenItsProducerIsDeadForAnotherMayRecoverIt) {
+    publish(dead_pid());
+    const std::string text = failure({}, 99);
+    EXPECT_NE(text.find("is dead"), std::string::npos) << text;
+    std::thread successor([&] { publish(static_cast<std::uint64_t>(::getpid())); });
+    const auto found = search(kForEver, 99);
+    successor.join();
+    EXPECT_TRUE(found);
 }
 
 }  // namespace
