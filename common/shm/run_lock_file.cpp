@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 namespace {
@@ -38,7 +39,7 @@ std::optional<RunLockFile> RunLockFile::open(const RunNames& names, int access) 
     if (!fd) {
         if (errno == ENOENT) return std::nullopt;
         throw SystemError("opening the run's lock " + path, errno,
-                          errno == EACCES ? "It is another user's: start the run with --consumer-user" : "",
+                          errno == EACCES ? "It is another user's. " + remedy(Remedy::OpenToAnotherUser) : "",
                           errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
     }
     return RunLockFile(std::move(fd), path);

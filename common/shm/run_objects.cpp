@@ -15,6 +15,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/remedy.hpp"
 #include "common/shm/run_lock_file.hpp"
 
 namespace offramp {
@@ -158,7 +159,7 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         const bool for_the_group = (file->mode() & 0040) != 0 && (file->mode() & 0007) == 0;
         if (file->owner() != ::geteuid() && !for_the_group)
             throw SystemError("joining run '" + names.run_id + "' of user id " + std::to_string(file->owner()), EACCES,
-                              "Start the run with --consumer-user", ExitCode::NotPermitted);
+                              remedy(Remedy::OpenToAnotherUser), ExitCode::NotPermitted);
         // Its producer holds the shared lock: an exclusive one means that a sweep found nobody alive.
         if (!file->try_lock_shared() || !file->still_named()) throw_no_such_run(names, "The run is being removed");
         return RunLock(std::move(*file).take_fd());

@@ -16,6 +16,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/shm/memory_room.hpp"
 #include "common/shm/page_faulting.hpp"
@@ -50,8 +51,7 @@ std::string in_gib(std::uint64_t bytes) {
               "Memory} at /dev/shm; on a host mount -o remount,size=SIZE /dev/shm"
             : "Shared memory counts against the memory limit: raise docker run --memory=SIZE, Kubernetes "
               "resources.limits.memory (an emptyDir {medium: Memory} counts too) or systemd MemoryMax=SIZE";
-    throw SystemError(tried, ENOSPC, more + "; or use fewer or smaller slabs (--slabs, --samples-per-slab, --batch)",
-                      ExitCode::SharedMemoryFull);
+    throw SystemError(tried, ENOSPC, more + "; or " + remedy(Remedy::FewerSlabs), ExitCode::SharedMemoryFull);
 }
 
 // An object of shared memory is a file to a limit on the size of files.
@@ -114,7 +114,7 @@ bip::shared_memory_object create_object(const std::string& name, std::size_t byt
         const int reason = problem.get_native_error();
         if (reason == ENOSPC) throw_full(bytes, shared_memory_room(), name);  // no inode left
         throw SystemError("creating shared memory " + name, reason,
-                          reason == EEXIST ? "Objects are never taken over: --sweep removes what dead runs left" : "");
+                          reason == EEXIST ? "Objects are never taken over: " + remedy(Remedy::SweepMemory) : "");
     }
 }
 
@@ -127,7 +127,7 @@ bip::shared_memory_object open_object(const std::string& name, bip::mode_t mode)
         if (reason == ENOENT)
             throw SystemError(tried, reason, "The run has ended, or was never there", ExitCode::NoSuchRun);
         if (reason == EACCES)
-            throw SystemError(tried, reason, "It is another user's: start the run with --consumer-user",
+            throw SystemError(tried, reason, "It is another user's. " + remedy(Remedy::OpenToAnotherUser),
                               ExitCode::NotPermitted);
         throw SystemError(tried, reason);
     }

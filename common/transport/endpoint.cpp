@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/base/whole_file.hpp"
 
@@ -143,7 +144,7 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     if (!fd) {
         if (errno == ENOENT) return std::nullopt;
         throw SystemError("opening the run's endpoint " + file, errno,
-                          errno == EACCES ? "It is another user's: start the run with --consumer-user" : "",
+                          errno == EACCES ? "It is another user's. " + remedy(Remedy::OpenToAnotherUser) : "",
                           errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
     }
     EndpointText text(file, read_all(fd.get(), file));
@@ -177,14 +178,14 @@ void Endpoint::remove_previous_sockets() const {
 void Endpoint::check_run_dir(const std::string& run_dir) {
     constexpr std::size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
     if (run_dir.empty() || run_dir[0] != '/')
-        throw ConfigError("run directory '" + run_dir + "' is not an absolute path", "Give --run-dir from / on");
+        throw ConfigError("run directory '" + run_dir + "' is not an absolute path", "Give it from / on");
     if (std::any_of(run_dir.begin(), run_dir.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-        throw ConfigError("run directory '" + run_dir + "' holds a control character", "Choose another --run-dir");
+        throw ConfigError("run directory '" + run_dir + "' holds a control character", "Choose another");
     const std::size_t longest = run_dir.size() + kLongestSocket.size();
     if (longest > kMostBytes)
         throw ConfigError("run directory '" + run_dir + "' makes socket paths of " + std::to_string(longest) +
                               " bytes, a socket address holds " + std::to_string(kMostBytes),
-                          "Choose a shorter --run-dir, such as one under /tmp or $XDG_RUNTIME_DIR");
+                          "Choose a shorter one, such as one under /tmp or $XDG_RUNTIME_DIR");
 }
 
 }  // namespace offramp

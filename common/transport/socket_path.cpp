@@ -15,7 +15,8 @@
 namespace offramp {
 namespace {
 
-constexpr const char* kOneProducer = "A run directory has one producer: stop the other, or give another --run-dir";
+constexpr const char* kOneProducer =
+    "A run directory has one producer: stop the other, or give this run another directory";
 
 }  // namespace
 
@@ -39,7 +40,7 @@ void require_free_socket_path(const std::string& path) {
     }
     if (!S_ISSOCK(found.st_mode))
         throw SystemError("binding a socket to " + path + ", where another kind of file is", EEXIST,
-                          "Remove it, or give another --run-dir");
+                          "Remove it, or give the run another directory");
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     expect(path.size() < sizeof address.sun_path, "check_run_dir() was asked before a socket's path is used");
@@ -50,7 +51,8 @@ void require_free_socket_path(const std::string& path) {
         throw SystemError("binding a socket to " + path + ", where a live process listens", EADDRINUSE, kOneProducer,
                           ExitCode::RunInUse);
     if (errno == ECONNREFUSED || errno == ENOENT) return;  // its process is dead
-    throw SystemError("asking who listens at " + path, errno, "It may be another user's: give another --run-dir",
+    throw SystemError("asking who listens at " + path, errno,
+                      "It may be another user's: give the run another directory",
                       errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
 }
 

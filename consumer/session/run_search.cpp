@@ -53,7 +53,7 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
                         "waiting for a run in '" + run_dir + "': " + found + ", and the launcher is gone");
         if (clock.now() >= give_up_at)
             throw Error(ExitCode::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found,
-                        "Start the producer with the same --run-dir, or check the path");
+                        "Start the producer with the same run directory, or check the path");
         if (first) spdlog::info("waiting for a run in '{}': {}", run_dir, found);
         wait_for_any(fds);
     }

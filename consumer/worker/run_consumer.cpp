@@ -17,6 +17,7 @@
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "common/settings/flag_remedies.hpp"
 #include "common/settings/kept_settings.hpp"
 #include "common/settings/slab_work.hpp"
 #include "consumer/processors/processor_names.hpp"
@@ -138,6 +139,7 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
 }  // namespace
 
 int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
+    put_remedies(flag_remedy);
     return exit_code_of([&] { return do_what_is_asked(argc, argv, making); });
 }
 

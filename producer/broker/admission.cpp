@@ -10,6 +10,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/readiness.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 namespace {
@@ -109,8 +110,9 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
                       "the process is in another pid namespace and cannot be watched: share the pid namespace");
     if (std::find(state_.options.allowed_uids.begin(), state_.options.allowed_uids.end(), who.uid) ==
         state_.options.allowed_uids.end())
-        return refuse(inbound.peer, RefusalReason::User,
-                      "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
+        return refuse(
+            inbound.peer, RefusalReason::User,
+            "user " + std::to_string(who.uid) + " may not read this run. " + remedy(Remedy::OpenToAnotherUser));
     // Whoever comes back has been let in before, and is known by its process.
     if (hello.previous_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,

@@ -13,6 +13,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/base/way_to_write.hpp"
@@ -29,7 +30,7 @@ constexpr std::string_view kSuffix = ".spill";
 
 SystemError broken(const std::string& tried, int problem) {
     return SystemError(tried, problem,
-                       way_to_write(problem, "Make room there") + ", or give the run another --spill-dir",
+                       way_to_write(problem, "Make room there") + ", or " + remedy(Remedy::AnotherSpillFolder),
                        ExitCode::CannotWrite);
 }
 
@@ -45,12 +46,13 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
 void read_file(const std::string& path, std::span<std::byte> bytes) {
     const std::string tried = "reading " + path + " back, " + std::to_string(bytes.size()) + " bytes";
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) throw SystemError(tried, errno, "Somebody removed it: run again with --resume");
+    if (!file) throw SystemError(tried, errno, "Somebody removed it. " + remedy(Remedy::RunAgain));
     while (!bytes.empty()) {
         const ssize_t got = ::read(file.get(), bytes.data(), std::min(bytes.size(), kMostAtOnce));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw SystemError(tried, errno, "Run again with --resume");
-        if (got == 0) throw SystemError(tried + ": it ends too soon", EIO, "Somebody cut it: run again with --resume");
+        if (got < 0) throw SystemError(tried, errno, remedy(Remedy::RunAgain));
+        if (got == 0)
+            throw SystemError(tried + ": it ends too soon", EIO, "Somebody cut it. " + remedy(Remedy::RunAgain));
         bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
 }

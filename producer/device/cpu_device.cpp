@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/remedy.hpp"
 #include "producer/device/cpu_event.hpp"
 #include "producer/device/cpu_stream.hpp"
 #include "producer/device/cpu_stream_view.hpp"
@@ -27,7 +28,7 @@ class CpuBuffer final : public DeviceBuffer {
             throw CudaError(ExitCode::DeviceOutOfMemory,
                             "Out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
                                 byte_count(free_host_memory()) + " of " + byte_count(total),
-                            "Use a smaller --batch or --image-size");
+                            remedy(Remedy::SmallerBatches));
         }
     }
     std::byte* data() const override { return static_cast<std::byte*>(memory_.get()); }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/remedy.hpp"
 #include "producer/device/cuda_numbers.hpp"
 
 namespace offramp {
@@ -15,7 +16,7 @@ std::string hint_for(int error_number) {
         case ExitCode::DeviceOutOfMemory:
             return "Use a smaller batch, or free the memory that other processes hold (nvidia-smi lists them)";
         case ExitCode::DeviceUnsupported:
-            return "Check the driver with nvidia-smi, or run on the CPU (--device cpu)";
+            return remedy(Remedy::RunOnCpu) + ", or check the driver with nvidia-smi";
         default:
             return {};
     }

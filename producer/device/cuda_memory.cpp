@@ -1,5 +1,6 @@
 #include "producer/device/cuda_memory.hpp"
 
+#include "common/base/remedy.hpp"
 #include "producer/device/check.hpp"
 #include "producer/device/context_guard.hpp"
 #include "producer/device/host_memory.hpp"
@@ -15,12 +16,11 @@ CudaDeviceBuffer::CudaDeviceBuffer(driver::Context context, std::size_t bytes, c
         std::size_t free = 0;
         std::size_t total = 0;
         check(driver::api().memory_info(&free, &total), "cuMemGetInfo");
-        throw CudaError(
-            ExitCode::DeviceOutOfMemory,
-            "GPU out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " + byte_count(free) +
-                " of " + byte_count(total),
-            "Use a smaller --batch or --image-size, or free the memory that other processes hold (nvidia-smi)",
-            cause_of(result, "cuMemAlloc"));
+        throw CudaError(ExitCode::DeviceOutOfMemory,
+                        "GPU out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
+                            byte_count(free) + " of " + byte_count(total),
+                        remedy(Remedy::SmallerBatches) + ", or free the memory that other processes hold (nvidia-smi)",
+                        cause_of(result, "cuMemAlloc"));
     }
     check(result, "cuMemAlloc");
     data_ = reinterpret_cast<std::byte*>(memory);  // NOLINT(performance-no-int-to-ptr): an address as CUDA gives it
@@ -41,7 +41,7 @@ CudaHostBuffer::CudaHostBuffer(driver::Context context, std::size_t bytes, const
         throw CudaError(ExitCode::DeviceOutOfMemory,
                         "No page-locked host memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
                             byte_count(free_host_memory()) + " of " + byte_count(total_host_memory()),
-                        "Use a smaller --batch or --prefetch, or give the machine or its cgroup more memory",
+                        remedy(Remedy::SmallerHostBuffers) + ", or give the machine or its cgroup more memory",
                         cause_of(result, "cuMemHostAlloc"));
     }
     check(result, "cuMemHostAlloc");
@@ -63,9 +63,7 @@ CudaPinnedRegistration::CudaPinnedRegistration(driver::Context context, std::spa
     if (is_sticky(result) || exit_code_of(result) == ExitCode::Internal) check(result, "cuMemHostRegister");
     throw CudaError(ExitCode::DeviceUnsupported,
                     "Cannot page-lock " + byte_count(range.size()) + " of host memory: " + describe(result),
-                    "Check the memory limit of the cgroup (memory.max); confidential-computing machines forbid it. "
-                    "Without page-locking copies run at a quarter of the speed: --allow-unpinned accepts that",
-                    cause_of(result, "cuMemHostRegister"));
+                    remedy(Remedy::PageLocking), cause_of(result, "cuMemHostRegister"));
 }
 
 CudaPinnedRegistration::~CudaPinnedRegistration() {

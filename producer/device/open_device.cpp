@@ -1,6 +1,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "common/base/remedy.hpp"
 #include "producer/device/cuda_device.hpp"
 #include "producer/device/cuda_error.hpp"
 #include "producer/device/device.hpp"
@@ -35,7 +36,7 @@ std::unique_ptr<Device> open_device(const std::string& which, int runtime_versio
     const GpuSearch search = find_gpus(runtime_version);
     if (search.count == 0)
         throw CudaError(ExitCode::DeviceUnsupported, "Device '" + which + "' cannot be used: " + search.obstacle,
-                        "Run on the CPU with --device cpu, or mend what is missing");
+                        remedy(Remedy::RunOnCpu) + ", or mend what is missing");
     if (index >= search.count) {
         const std::string known = search.count == 1 ? "1 GPU: cuda:0"
                                                     : std::to_string(search.count) +

@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 namespace {
@@ -31,7 +32,7 @@ void Pinning::prove(std::span<std::byte> range) {
     if (device_.is_gpu() && !proof_.registered && options_.wanted)
         throw Error(ExitCode::DeviceUnsupported,
                     "the slabs could not be page-locked: CUDA does not know them as host memory",
-                    "Run offramp doctor; or accept slow copies with --allow-unpinned");
+                    remedy(Remedy::PageLocking));
     spdlog::info("slabs are {}: {:.1f} GB/s into them", proof_.registered ? "page-locked" : "ordinary memory",
                  proof_.gigabytes_per_second);
     is_proved_ = true;

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/utf8.hpp"
 #include "common/transport/endpoint.hpp"
 
@@ -29,7 +30,7 @@ void require_a_runs_own(const std::string& folder) {
     if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ExitCode::CannotWrite);
     if (first != std::filesystem::directory_iterator())
         throw ConfigError(
-            "--run-dir " + folder + " is not a run's directory: it holds other things, such as '" +
+            folder + " is not a run's directory: it holds other things, such as '" +
                 printable(first->path().filename().string()) + "'",
             "Give a folder that is not there yet, such as " + folder + "/run, an empty one, or one of an earlier run");
 }
@@ -44,11 +45,11 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     struct stat found {};
     if (problem || ::stat(path_.c_str(), &found) != 0)
         throw SystemError("making the run directory " + path_, problem ? problem.value() : errno,
-                          "Give --run-dir a folder that can be written", ExitCode::CannotWrite);
+                          "Give the run a directory that can be written", ExitCode::CannotWrite);
     if (found.st_uid != ::geteuid())
         throw Error(ExitCode::NotPermitted,
                     "the run directory " + path_ + " belongs to user " + std::to_string(found.st_uid),
-                    "Give --run-dir a folder of your own");
+                    "Give the run a directory of your own");
     require_a_runs_own(path_);
     const mode_t mode = made ? 0700 : found.st_mode & 07777;
     if ((made || group_may_enter) && ::chmod(path_.c_str(), group_may_enter ? mode | 0010 : mode) != 0)
@@ -57,8 +58,7 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     lock_ = ProcessOwnFd(UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
     if (!lock_) throw SystemError("opening " + lock_path, errno, "", ExitCode::CannotWrite);
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
-        throw Error(ExitCode::RunInUse, "a producer is running in " + path_,
-                    "Stop it (offramp stop), or give this run another --run-dir");
+        throw Error(ExitCode::RunInUse, "a producer is running in " + path_, remedy(Remedy::OneProducer));
     if (start == RunStart::Recovered) return;
     // Of no use to anybody when the producer that they speak of is dead.
     for (const char* name : {"endpoint", "producer-settings.toml"})

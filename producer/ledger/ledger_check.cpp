@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 namespace {
@@ -15,7 +16,7 @@ void require(bool holds, const char* of, std::size_t index, const char* field, s
     if (!holds)
         throw ProtocolError("ledger: " + std::string(of) + " " + std::to_string(index) + ": " + field + " is " +
                                 std::to_string(found) + ", wanted " + wanted,
-                            "Its memory was written to by somebody else. Start the run again with --resume");
+                            "Its memory was written to by somebody else. " + remedy(Remedy::RunAgain));
 }
 
 void check_entry(std::size_t slab, const SlabEntry& entry, std::size_t consumer_capacity) {

@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 
@@ -11,11 +12,11 @@ Endpoint RunRecovery::find(const std::string& run_dir, const std::string& run_id
     auto endpoint = Endpoint::read(run_dir);
     if (!endpoint)
         throw Error(ExitCode::NoSuchRun, "there is no run to take over in " + run_dir + ": it has no file 'endpoint'",
-                    "Start without --adopt, or check --run-dir");
+                    remedy(Remedy::BeginRun));
     if (endpoint->names.run_id != run_id)
         throw ConfigError(
-            "--run-id '" + run_id + "' is not that of the run to take over, '" + endpoint->names.run_id + "'",
-            "Give --run-id " + endpoint->names.run_id);
+            "the run to take over in " + run_dir + " is '" + endpoint->names.run_id + "', not '" + run_id + "'",
+            "Give its own id, " + endpoint->names.run_id);
     return *endpoint;
 }
 

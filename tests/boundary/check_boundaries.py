@@ -118,6 +118,9 @@ INCLUDE_RULES = [
 CALL_RULES = [
     (r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
      "a dead producer's run is recovered in producer/recovery/ only"),
+    # Flags of docker are what its users know, too.
+    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(abi|wire|shm|transport)/))", r"(?!)",
+     "a library knows no program's flags: its errors say remedy(), which programs put in their words (common/base/remedy.hpp)"),
 ]
 
 

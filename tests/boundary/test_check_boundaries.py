@@ -169,6 +169,17 @@ class Includes(Project):
                 self.assert_crossed(["includes"], "producer/runner/run/producer_run.cpp:2", "in producer/recovery/ only")
                 path.unlink()
 
+    def test_a_librarys_words_name_no_flag(self):
+        self.write("common/settings/flag_remedies.cpp", 'return "Run on the CPU with --device cpu";\n')
+        self.write("producer/runner/run/defaults.cpp", 'throw ConfigError("--batch is 0");\n')
+        self.write("common/shm/shared_region.cpp", '"Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host)"\n--left; // and --batch, in a comment\n')
+        self.assert_clean("includes")
+        for library in ("producer/egress/run_directory.cpp", "consumer/session/run_search.cpp", "common/transport/endpoint.cpp"):
+            with self.subTest(library=library):
+                path = self.write(library, '// says\nthrow Error("no run", "Give another --run-dir");\n')
+                self.assert_crossed(["includes"], f"{library}:2", "a library knows no program's flags")
+                path.unlink()
+
     def test_a_tree_without_sources_is_no_success(self):
         self.assert_crossed(["includes"], "no source files")
 

@@ -14,6 +14,7 @@
 #include "common/base/scarcity.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/safetensors/safetensors_file.hpp"
+#include "common/settings/flag_remedies.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/connection_limit.hpp"
@@ -99,6 +100,7 @@ void say(const ProducerProgram& program, const std::string& text) {
 }  // namespace
 
 int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept {
+    put_remedies(flag_remedy);
     try {
         try {
             return run(argc, argv, program);

@@ -73,6 +73,7 @@ class Arguments : public AbiWorld {
         auto* opened = reinterpret_cast<offramp_egress*>(&error_);
         EXPECT_EQ(offramp_egress_open(&options_, &opened, &error_), code);
         EXPECT_THAT(error_.text, HasSubstr(text));
+        EXPECT_THAT(error_.text, Not(HasSubstr("--"))) << "who calls the library has no flags";
         EXPECT_EQ(opened, nullptr);
     }
 
@@ -104,6 +105,10 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with([&] { options_.slabs = 0xffffffff; }, "4294967295 slabs");
     with([&] { options_.run_dir = nullptr; }, "no run directory");
     with([&] { options_.run_dir = ""; }, "no run directory");
+    const std::string too_long = other + "/" + std::string(100, 'l'), somebodys = folder_ + "/somebodys";
+    std::filesystem::create_directories(somebodys + "/thing");
+    with([&] { options_.run_dir = too_long.c_str(); }, "Choose a shorter one");
+    with([&] { options_.run_dir = somebodys.c_str(); }, "holds other things, such as 'thing'");
     with([&] { options_.tensors = nullptr; }, "0 tensors");
     with([&] { options_.tensor_count = 0; }, "0 tensors");
     with([&] { options_.tensor_count = 17; }, "17 tensors");

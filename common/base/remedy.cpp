@@ -1,0 +1,43 @@
+#include "common/base/remedy.hpp"
+
+#include <atomic>
+
+namespace offramp {
+namespace {
+
+std::atomic<RemedyText> text_of_process{library_remedy};
+
+}  // namespace
+
+std::string remedy(Remedy which) { return text_of_process.load()(which); }
+
+void put_remedies(RemedyText text_of) noexcept { text_of_process = text_of; }
+
+const char* library_remedy(Remedy which) noexcept {
+    switch (which) {
+        case Remedy::RunOnCpu:
+            return "Run on the CPU (device \"cpu\")";
+        case Remedy::SmallerBatches:
+        case Remedy::SmallerHostBuffers:
+            return "Use smaller batches";
+        case Remedy::PageLocking:
+            return "Check the memory limit of the cgroup (memory.max); confidential-computing machines forbid it";
+        case Remedy::FewerSlabs:
+            return "use fewer or smaller slabs";
+        case Remedy::AnotherSpillFolder:
+            return "spill to another folder";
+        case Remedy::SweepMemory:
+            return "the next run that begins removes what dead runs left";
+        case Remedy::OpenToAnotherUser:
+            return "Read the run as the user that it belongs to";
+        case Remedy::OneProducer:
+            return "Stop it, or give this run another directory";
+        case Remedy::BeginRun:
+            return "Begin a run there, or check the path";
+        case Remedy::RunAgain:
+            return "Start the run again";
+    }
+    return "";
+}
+
+}  // namespace offramp
