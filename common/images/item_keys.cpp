@@ -71,7 +71,8 @@ void for_each_name_in_the_way(std::string_view key, const Take& take) {
     std::size_t begin = 0;
     for (std::size_t end = key.find('/'); end != std::string_view::npos; begin = end + 1, end = key.find('/', begin)) {
         const std::string_view folder = key.substr(0, end);
-        if (std::ranges::none_of(endings_of_items(), [&](std::string_view result) { return folder.ends_with(result); }))
+        if (std::ranges::none_of(endings_of_items(),
+                                 [&](const std::string& result) { return folder.ends_with(result); }))
             continue;
         for (std::size_t dot = folder.find('.', begin + 1); dot != std::string_view::npos;
              dot = folder.find('.', dot + 1))

@@ -10,10 +10,10 @@
 
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
+#include "common/settings/declarations.hpp"
 #include "common/settings/effects.hpp"
 #include "common/settings/setting_checks.hpp"
 #include "common/settings/setting_group.hpp"
-#include "common/settings/toml.hpp"
 
 namespace offramp {
 namespace {
@@ -25,18 +25,6 @@ const std::map<std::string, Kind, std::less<>>& kinds() {
         {"whole", Kind::Whole}, {"decimal", Kind::Decimal}, {"on-off", Kind::OnOff}, {"word", Kind::Word},
         {"text", Kind::Text},   {"path", Kind::Path},       {"url", Kind::Url},      {"header", Kind::Header}};
     return known;
-}
-
-std::vector<std::string> names_in(std::string_view text) {
-    std::vector<std::string> names;
-    while (!text.empty()) {
-        const std::size_t comma = std::min(text.find(','), text.size());
-        std::string_view name = text.substr(0, comma);
-        text.remove_prefix(std::min(comma + 1, text.size()));
-        while (name.starts_with(' ')) name.remove_prefix(1);
-        names.emplace_back(name);
-    }
-    return names;
 }
 
 std::optional<double> number_in(const std::string& text) {
@@ -109,11 +97,8 @@ std::optional<SettingValue> preset_of(Kind kind, const std::string& text) {
     return kind == Kind::Decimal ? SettingValue(*number) : SettingValue(static_cast<std::int64_t>(*number));
 }
 
-DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source, const std::string& name) {
-    const auto fail = [&](std::size_t line, const std::string& problem) {
-        throw ConfigError(name + ":" + std::to_string(line) + ": " + problem,
-                          "common/settings/catalogue.md says how a setting is declared", ExitCode::Config);
-    };
+DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) {
+    const auto fail = [&](std::size_t line, const std::string& problem) { refuse_declaration(source, line, problem); };
     DeclaredSetting setting;
     const TomlEntry* preset = nullptr;
     for (const TomlEntry& entry : table.entries) {
@@ -185,14 +170,9 @@ void describe_text(const DeclaredSetting& declared, SettingGroup& group) {
 }  // namespace
 
 std::vector<DeclaredSetting> read_declarations(const CatalogueSource& source) {
-    const std::string name = "the settings in " + std::string(source.file);
-    const TomlDocument document = read_toml_of_tables(source.text, name, "setting");
-    if (!document.top.empty())
-        throw ConfigError(name + ":" + std::to_string(document.top.front().line) + ": '" + document.top.front().key +
-                              "' stands above the first [[setting]]",
-                          "Begin each setting with [[setting]]", ExitCode::Config);
     std::vector<DeclaredSetting> settings;
-    for (const TomlTable& table : document.tables) settings.push_back(read_one(table, source, name));
+    const TomlDocument document = declarations_of(source);
+    for (const TomlTable& table : document.tables) settings.push_back(read_one(table, source));
     return settings;
 }
 

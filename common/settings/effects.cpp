@@ -38,6 +38,10 @@ bool tells_foregrounds(const RunConfig& config) {
     });
 }
 
+bool tells_of_items(const RunConfig& config) {
+    return has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Items; });
+}
+
 bool reads_pictures(const RunConfig& config) {
     return has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Pictures; }) ||
            std::ranges::any_of(DeclaredSetting::all(), [&](const DeclaredSetting& setting) {
@@ -46,10 +50,7 @@ bool reads_pictures(const RunConfig& config) {
            });
 }
 bool reads_cut_pictures(const RunConfig& config) { return config.resize_size > 0 && reads_pictures(config); }
-bool reads_input(const RunConfig& config) {
-    return reads_pictures(config) ||
-           has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Items; });
-}
+bool reads_input(const RunConfig& config) { return reads_pictures(config) || tells_of_items(config); }
 
 Effect::When has_one_of(std::vector<std::string> processors) {
     return [processors = std::move(processors)](const RunConfig& config) {

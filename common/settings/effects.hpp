@@ -35,7 +35,10 @@ bool cuts_pictures(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);
 // Elsewhere a batch is but how many items go through the model at once.
 bool shows_its_batches(const RunConfig& config);
+// A processor takes an output of one channel for the foreground's.
 bool tells_foregrounds(const RunConfig& config);
+// A processor makes a row of each item, of skipped ones as well.
+bool tells_of_items(const RunConfig& config);
 // A processor looks at the pictures themselves, or at how they were cut for the model.
 bool reads_pictures(const RunConfig& config);
 bool reads_cut_pictures(const RunConfig& config);

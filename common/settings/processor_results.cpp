@@ -1,52 +1,166 @@
 #include "common/settings/processor_results.hpp"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/settings/catalogue_values.hpp"
+#include "common/settings/declarations.hpp"
+#include "common/settings/declared_setting.hpp"
 
 namespace offramp {
 namespace {
 
-// .jpeg is none of ours, and looks like one.
-constexpr std::array<std::string_view, 7> kEndings{".png", ".jpg", ".webp", ".npy", ".bin", ".safetensors", ".jpeg"};
-constexpr std::array<std::string_view, 1> kPng{".png"}, kJpeg{".jpg"}, kNpy{".npy"}, kBytes{".bin"},
-    kSafetensors{".safetensors"};
-constexpr std::array<std::string_view, 3> kPictures{".png", ".jpg", ".webp"};
-constexpr std::array<std::string_view, 2> kOfAuto{".png", ".npy"};
+using Take = bool (*)(ProcessorResults& results, const std::string& text);
 
-constexpr ProcessorResults kAll[] = {
-    {.processor = "auto", .endings = kOfAuto},
-    {.processor = "mask-png", .reads = Reads::Masks, .endings = kPng},
-    {.processor = "cut-out", .reads = Reads::Masks, .looks_at = LooksAt::Pictures, .endings = kPng},
-    {.processor = "overlay", .reads = Reads::Masks, .looks_at = LooksAt::Pictures, .endings = kJpeg},
-    {.processor = "image", .reads = Reads::Pictures, .endings = kPictures, .ending_from = "image-format"},
-    {.processor = "npy", .endings = kNpy, .output_in_name = true},
-    {.processor = "safetensors", .endings = kSafetensors, .one_for_all_outputs = true},
-    {.processor = "checksum", .whole = "checksums.tsv"},
-    {.processor = "mask-rle", .reads = Reads::Masks, .whole = "masks.jsonl"},
-    {.processor = "records", .looks_at = LooksAt::Items, .whole = "records.sqlite"},
-    {.processor = "records-postgres", .looks_at = LooksAt::Items},
-    {.processor = "embeddings-sqlite", .reads = Reads::Vectors, .whole = "embeddings.sqlite"},
-    {.processor = "embeddings-parquet", .reads = Reads::Vectors, .whole = "embeddings.parquet"},
-    {.processor = "embeddings-postgres", .reads = Reads::Vectors},
-    {.processor = "write", .endings = kBytes, .output_in_name = true, .in_output = false, .in_write_path = true},
-    {.processor = "http", .in_output = false},
-    {.processor = "none", .in_output = false}};
+template <auto kMember, class Value>
+bool take_word(ProcessorResults& results, const std::string& text,
+               std::initializer_list<std::pair<std::string_view, Value>> words) {
+    for (const auto& [word, value] : words)
+        if (text == word) {
+            results.*kMember = value;
+            return true;
+        }
+    return false;
+}
+
+template <std::string ProcessorResults::*kMember>
+bool take_text(ProcessorResults& results, const std::string& text) {
+    results.*kMember = text;
+    return !text.empty();
+}
+
+// They stand in one folder, behind a key and within a name.
+bool is_file_name(std::string_view text) {
+    return !text.empty() && text != "." && text.find('/') == std::string_view::npos;
+}
+
+bool take_endings(ProcessorResults& results, const std::string& text) {
+    results.endings = names_in(text);
+    return !text.empty() && std::ranges::all_of(results.endings, [](const std::string& ending) {
+        return ending.starts_with('.') && is_file_name(ending) && ending.find(' ') == std::string::npos;
+    });
+}
+
+bool take_whole(ProcessorResults& results, const std::string& text) {
+    results.whole = text;
+    return is_file_name(text);
+}
+
+bool take_reads(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::reads, Reads>(
+        results, text, {{"masks", Reads::Masks}, {"pictures", Reads::Pictures}, {"vectors", Reads::Vectors}});
+}
+
+bool take_looks_at(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::looks_at, LooksAt>(
+        results, text, {{"pictures", LooksAt::Pictures}, {"items", LooksAt::Items}});
+}
+
+bool take_names(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::names, FileNames>(
+        results, text, {{"key", FileNames::Key}, {"key-output", FileNames::KeyAndOutput}});
+}
+
+bool take_place(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::place, ResultPlace>(results, text,
+                                                            {{"output", ResultPlace::Output},
+                                                             {"write-path", ResultPlace::WritePath},
+                                                             {"elsewhere", ResultPlace::Elsewhere}});
+}
+
+const std::map<std::string, Take, std::less<>>& keys() {
+    static const std::map<std::string, Take, std::less<>> known{
+        {"of", take_text<&ProcessorResults::processor>},
+        {"reads", take_reads},
+        {"looks-at", take_looks_at},
+        {"endings", take_endings},
+        {"names", take_names},
+        {"ending-from", take_text<&ProcessorResults::ending_from>},
+        {"whole", take_whole},
+        {"place", take_place}};
+    return known;
+}
+
+void check_ending_from(const ProcessorResults& results, const CatalogueSource& source, std::size_t line) {
+    const auto& settings = DeclaredSetting::all();
+    const auto found = std::ranges::find(settings, results.ending_from, &DeclaredSetting::flag);
+    if (found == settings.end() || found->words.size() != results.endings.size())
+        refuse_declaration(source, line,
+                           "ending-from is '" + results.ending_from + "', which is no setting of " +
+                               std::to_string(results.endings.size()) + " words, one for each of endings");
+}
+
+ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source) {
+    ProcessorResults results{.processor = std::string(source.plug_in)};
+    for (const TomlEntry& entry : table.entries) {
+        const auto key = keys().find(entry.key);
+        if (key == keys().end())
+            refuse_declaration(source, entry.line, "'" + entry.key + "' says nothing about results");
+        if (entry.type != TomlType::String || !key->second(results, entry.text))
+            refuse_declaration(source, entry.line, entry.key + " is '" + entry.text + "'");
+        if ((entry.key == "names" || entry.key == "ending-from") &&
+            std::ranges::find(table.entries, "endings", &TomlEntry::key) == table.entries.end())
+            refuse_declaration(source, entry.line, entry.key + " needs endings, those of the files of an item");
+    }
+    if (results.processor.empty()) refuse_declaration(source, table.line, "[results] needs of, the processor's name");
+    const auto from = std::ranges::find(table.entries, "ending-from", &TomlEntry::key);
+    if (from != table.entries.end()) check_ending_from(results, source, from->line);
+    return results;
+}
+
+std::vector<ProcessorResults> read_all() {
+    std::vector<ProcessorResults> all;
+    for (const CatalogueSource& source : CatalogueSource::all()) {
+        std::optional<ProcessorResults> results = read_results(source);
+        if (!results) continue;
+        if (std::ranges::find(all, results->processor, &ProcessorResults::processor) != all.end())
+            throw ConfigError("the results of " + results->processor + " are declared twice, in " +
+                                  std::string(source.file) + " once more",
+                              "Leave one of them out", ExitCode::Config);
+        all.push_back(std::move(*results));
+    }
+    return all;
+}
 
 }  // namespace
 
-std::span<const ProcessorResults> ProcessorResults::all() { return kAll; }
+std::optional<ProcessorResults> read_results(const CatalogueSource& source) {
+    const TomlDocument document = declarations_of(source);
+    return document.single ? std::optional(read_one(*document.single, source)) : std::nullopt;
+}
+
+std::span<const ProcessorResults> ProcessorResults::all() {
+    static const std::vector<ProcessorResults> results = read_all();
+    return results;
+}
 
 const ProcessorResults* ProcessorResults::of(std::string_view processor) {
-    const auto* const found = std::ranges::find(kAll, processor, &ProcessorResults::processor);
-    return found == std::end(kAll) ? nullptr : found;
+    const std::span<const ProcessorResults> known = all();
+    const auto found = std::ranges::find(known, processor, &ProcessorResults::processor);
+    return found == known.end() ? nullptr : &*found;
+}
+
+const std::string& ProcessorResults::ending(const CatalogueValues& values) const {
+    expect(has_files_of_items(), "a processor with files of items is asked for their ending");
+    if (ending_from.empty()) return endings.front();
+    const auto& settings = DeclaredSetting::all();
+    const auto& words = std::ranges::find(settings, ending_from, &DeclaredSetting::flag)->words;
+    const auto word = std::ranges::find(words, values.text(ending_from));
+    expect(word != words.end(), "a setting has one of its words");
+    return endings.at(static_cast<std::size_t>(std::distance(words.begin(), word)));
 }
 
 bool has_results_in_folder(std::string_view processor, const std::string& write_path) {
     const ProcessorResults* const known = ProcessorResults::of(processor);
     std::error_code unknown;
-    return known == nullptr || known->in_output ||
-           (known->in_write_path && std::filesystem::is_directory(write_path, unknown));
+    return known == nullptr || known->place == ResultPlace::Output ||
+           (known->place == ResultPlace::WritePath && std::filesystem::is_directory(write_path, unknown));
 }
 
 bool makes_files_of_items(std::string_view processor, const std::string& write_path) {
@@ -57,9 +171,18 @@ bool makes_files_of_items(std::string_view processor, const std::string& write_p
 bool may_end_result(std::string_view processor, std::string_view file) {
     const ProcessorResults* const known = ProcessorResults::of(processor);
     return known == nullptr ||
-           std::ranges::any_of(known->endings, [&](std::string_view ending) { return file.ends_with(ending); });
+           std::ranges::any_of(known->endings, [&](const std::string& ending) { return file.ends_with(ending); });
 }
 
-std::span<const std::string_view> endings_of_items() { return kEndings; }
+std::span<const std::string> endings_of_items() {
+    static const std::vector<std::string> endings = [] {
+        std::vector<std::string> known{".jpeg"};  // none of ours, and looks like one
+        for (const ProcessorResults& results : ProcessorResults::all())
+            for (const std::string& ending : results.endings)
+                if (std::ranges::find(known, ending) == known.end()) known.push_back(ending);
+        return known;
+    }();
+    return endings;
+}
 
 }  // namespace offramp

@@ -1,39 +1,57 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "common/settings/catalogue_source.hpp"
 
 namespace offramp {
+
+class CatalogueValues;
 
 // What a processor reads of a model's outputs.
 enum class Reads { Anything, Masks, Pictures, Vectors };
 
-// What of a run's input a processor looks at again.
+// What of a run's input a processor looks at again. Items: the columns of each, and whether it was skipped.
 enum class LooksAt { Nothing, Pictures, Items };
 
+// How the files of an item are called. Shortest: KEY.ENDING where one output alone fits, else KEY.OUTPUT.ENDING.
+enum class FileNames { Shortest, Key, KeyAndOutput };
+
+// Where results lie that another run could replace. WritePath: where that is a folder; a device or a FIFO keeps
+// nothing.
+enum class ResultPlace { Output, WritePath, Elsewhere };
+
 // What a processor leaves, for whoever must know it without making one: the producer, which refuses what would come to
-// nothing, or replace what is not its run's, before anything is computed. The one table of that;
-// consumer/processors/plugins are held to it by a test.
+// nothing, or replace what is not its run's, before anything is computed. Each processor declares it in its own file,
+// as text that every program has (catalogue.md has the keys); consumer/processors/plugins are held to it by a test.
 struct ProcessorResults {
-    std::string_view processor;
+    std::string processor;
     Reads reads = Reads::Anything;
     LooksAt looks_at = LooksAt::Nothing;  // whatever its settings are; DeclaredSetting::reads_pictures: with one value
-    // of the files of an item, KEY.ENDING or KEY.OUTPUT.ENDING; none: it makes no such files
-    std::span<const std::string_view> endings{};
-    std::string_view whole{};          // the one file of the run
-    std::string_view ending_from{};    // the setting that says which of `endings` it is; none: the first
-    bool one_for_all_outputs = false;  // of an item a single file, KEY.ENDING
-    bool output_in_name = false;       // KEY.OUTPUT.ENDING also where one output alone fits
-    bool in_output = true;             // false: its results are elsewhere than in --output, or nowhere
-    bool in_write_path = false;        // they are files there, where that is a folder; a device or a FIFO keeps nothing
+    std::vector<std::string> endings;     // of the files of an item; none: it makes no such files
+    FileNames names = FileNames::Shortest;
+    std::string ending_from;  // the setting whose words say which of `endings` it is, by their order; empty: the first
+    std::string whole;        // the one file of the run; empty: none
+    ResultPlace place = ResultPlace::Output;
 
+    // In the order of the sources. Errors: of read_results(); ConfigError for two of one processor.
     static std::span<const ProcessorResults> all();
-    // Null: a processor of the user's own, of which nothing is known. "auto" is what it becomes: masks, or arrays.
+    // Null: a processor of the user's own that declares nothing, and of which nothing is known. "auto" is what it
+    // becomes: masks, or arrays.
     static const ProcessorResults* of(std::string_view processor);
 
     bool has_files_of_items() const { return !endings.empty(); }
+    // Of its files of items, with these settings; there are some.
+    const std::string& ending(const CatalogueValues& values) const;
 };
+
+// What the source says of its processor's results, if anything. Errors: ConfigError names file, line and key, for what
+// says nothing that can be used.
+std::optional<ProcessorResults> read_results(const CatalogueSource& source);
 
 // Whether its results lie in a folder of the run's, where another run could replace them. `write_path`: of that run;
 // one that is not there yet holds nothing. Of one that is not known, anything may be.
@@ -42,6 +60,6 @@ bool has_results_in_folder(std::string_view processor, const std::string& write_
 bool makes_files_of_items(std::string_view processor, const std::string& write_path);
 bool may_end_result(std::string_view processor, std::string_view file);
 // What a name of an item's file ends with, whatever the processor.
-std::span<const std::string_view> endings_of_items();
+std::span<const std::string> endings_of_items();
 
 }  // namespace offramp

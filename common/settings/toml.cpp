@@ -95,14 +95,16 @@ std::vector<Member> in_order(const toml::table& table) {
     return members;
 }
 
-std::vector<TomlTable> tables_of(const toml::array& array, const std::string& name) {
-    std::vector<TomlTable> tables;
-    for (const toml::node& node : array) {
-        TomlTable& table = tables.emplace_back(TomlTable{.line = line_of(node.source()), .entries = {}});
-        for (const auto& [key, value] : in_order(*node.as_table()))
-            table.entries.push_back(entry_of(*key, *value, name));
-    }
-    return tables;
+TomlTable table_of(const toml::table& from, std::size_t line, const std::string& name) {
+    TomlTable table{.line = line, .entries = {}};
+    for (const auto& [key, value] : in_order(from)) table.entries.push_back(entry_of(*key, *value, name));
+    return table;
+}
+
+std::string known_tables(std::string_view table, std::string_view single) {
+    if (table.empty()) return "All settings stand at the top level: key = value";
+    const std::string many = "Known: [[" + std::string(table) + "]]";
+    return single.empty() ? many : many + " and [" + std::string(single) + "]";
 }
 
 }  // namespace
@@ -125,7 +127,8 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name)
     return read_toml_of_tables(text, name, {}).top;
 }
 
-TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table) {
+TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table,
+                                 std::string_view single) {
     if (text.size() > kMostBytes)
         throw ConfigError(name + " has " + std::to_string(text.size()) + " bytes, which is too much for settings",
                           "Accepted: at most " + std::to_string(kMostBytes), ExitCode::Config);
@@ -137,11 +140,13 @@ TomlDocument read_toml_of_tables(std::string_view text, const std::string& name,
     TomlDocument document;
     for (const auto& [key, node] : in_order(parsed.table())) {
         if (!table.empty() && key->str() == table && node->is_array_of_tables())
-            document.tables = tables_of(*node->as_array(), name);
+            for (const toml::node& one : *node->as_array())
+                document.tables.push_back(table_of(*one.as_table(), line_of(one.source()), name));
+        else if (!single.empty() && key->str() == single && node->is_table())
+            document.single = table_of(*node->as_table(), line_of(key->source()), name);
         else if (node->is_table() || node->is_array_of_tables())
             fail(name, line_of(key->source()), "'" + std::string(key->str()) + "' is a table that is not known",
-                 table.empty() ? "All settings stand at the top level: key = value"
-                               : "Known: [[" + std::string(table) + "]]");
+                 known_tables(table, single));
         else
             document.top.push_back(entry_of(*key, *node, name));
     }

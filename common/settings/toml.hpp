@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@ struct TomlEntry {
     std::size_t line = 0;
 };
 
-// The entries of one `[[name]]`.
+// The entries of one `[[name]]` or `[name]`.
 struct TomlTable {
     std::size_t line = 0;
     std::vector<TomlEntry> entries;
@@ -29,6 +30,7 @@ struct TomlTable {
 struct TomlDocument {
     std::vector<TomlEntry> top;
     std::vector<TomlTable> tables;
+    std::optional<TomlTable> single;
 };
 
 // The settings in a text of TOML 1.0: strings, integers, floats and booleans at the top level. `name` is what errors
@@ -36,9 +38,10 @@ struct TomlDocument {
 // dates and dotted keys, which no setting is, and for a text of more than 128 KiB or a key of more than 1,000 parts.
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name);
 
-// The same, and any number of tables `[[table]]` of this one name, flat as well. Errors: also for tables of other
-// names.
-TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table);
+// The same, and any number of tables `[[table]]` of this one name, and at most one table `[single]`, flat as well;
+// empty: no such table is known. Errors: also for tables of other names.
+TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table,
+                                 std::string_view single = {});
 
 // A TOML string, quoted and escaped. `text` is UTF-8.
 std::string quote_toml(std::string_view text);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,14 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kCutOutResults = R"settings(
+[results]
+reads = "masks"
+looks-at = "pictures"
+endings = ".png"
+)settings";
 
 // Takes the background off every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png
 // when several outputs fit. Alpha is the probability of not being background, brought to that size; where it is 0, so

@@ -16,6 +16,13 @@
 namespace offramp {
 namespace {
 
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kEmbeddingsParquetResults = R"settings(
+[results]
+reads = "vectors"
+whole = "embeddings.parquet"
+)settings";
+
 // As parquet_module.cpp says.
 constexpr std::string_view kMaker = "offramp";
 

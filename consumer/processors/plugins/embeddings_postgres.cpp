@@ -30,6 +30,9 @@ words = "none, hnsw"
 preset = "none"
 changes = "place"
 help = "Processor `embeddings-postgres`: hnsw makes an index of its vectors when the run has ended"
+
+[results]
+reads = "vectors"
 )settings";
 
 constexpr const char* kProcessor = "embeddings-postgres";

@@ -1,4 +1,5 @@
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -8,6 +9,13 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kEmbeddingsSqliteResults = R"settings(
+[results]
+reads = "vectors"
+whole = "embeddings.sqlite"
+)settings";
 
 constexpr const char* kSchema =
     "CREATE TABLE outputs (output TEXT PRIMARY KEY, dimensions INTEGER NOT NULL, dtype TEXT NOT NULL, normalized "

@@ -70,6 +70,9 @@ most = 3600
 preset = 20
 changes = "conduct"
 help = "Processor `http`: a consumer tries one result for so long, then gives its slab back and waits (exit code 75)"
+
+[results]
+place = "elsewhere"
 )settings";
 
 // What a key or name is as the value of a header: everything but letters, digits and -._~/ as %XX, as in a URL.

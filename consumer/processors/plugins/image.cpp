@@ -42,6 +42,11 @@ words = "0:1, -1:1, 0:255"
 preset = "0:1"
 changes = "results"
 help = "Processor `image`: what black and white are in the model's output"
+
+[results]
+reads = "pictures"
+endings = ".png, .jpg, .webp"
+ending-from = "image-format"
 )settings";
 
 struct ImageSettings {

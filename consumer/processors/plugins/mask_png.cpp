@@ -1,3 +1,5 @@
+#include <string_view>
+
 #include "common/base/error.hpp"
 #include "consumer/processors/pictures/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
@@ -8,6 +10,13 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kMaskPngResults = R"settings(
+[results]
+reads = "masks"
+endings = ".png"
+)settings";
 
 // Makes a palette PNG of class ids of every sample: OUTPUT/KEY.png, or OUTPUT/KEY.NAME.png when several
 // outputs fit.

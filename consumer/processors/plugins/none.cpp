@@ -1,7 +1,15 @@
+#include <string_view>
+
 #include "consumer/processors/processor.hpp"
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kNoneResults = R"settings(
+[results]
+place = "elsewhere"
+)settings";
 
 // Touches no byte of the payload: what is left is the price of moving and handing over.
 class None final : public Processor {

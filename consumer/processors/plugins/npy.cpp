@@ -1,4 +1,5 @@
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "consumer/processors/processor.hpp"
@@ -10,6 +11,13 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kNpyResults = R"settings(
+[results]
+endings = ".npy"
+names = "key-output"
+)settings";
 
 // Writes each sample of each output as an array: OUTPUT/KEY.NAME.npy. NumPy has no bfloat16: such numbers become the
 // float32 of the same value.

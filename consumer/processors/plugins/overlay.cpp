@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "consumer/processors/pictures/jpeg_encoder.hpp"
@@ -13,6 +14,14 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kOverlayResults = R"settings(
+[results]
+reads = "masks"
+looks-at = "pictures"
+endings = ".jpg"
+)settings";
 
 constexpr int kJpegQuality = 88;
 constexpr std::uint32_t kLongestSide = 65'500;  // of a JPEG

@@ -1,5 +1,6 @@
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/records/record_rows.hpp"
@@ -7,6 +8,13 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kRecordsResults = R"settings(
+[results]
+looks-at = "items"
+whole = "records.sqlite"
+)settings";
 
 constexpr const char* kRecordsSchema =
     "CREATE TABLE records (item INTEGER PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, files TEXT NOT NULL, "

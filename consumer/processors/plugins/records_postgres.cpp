@@ -1,5 +1,6 @@
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/records/record_rows.hpp"
@@ -10,6 +11,12 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kRecordsPostgresResults = R"settings(
+[results]
+looks-at = "items"
+)settings";
 
 constexpr const char* kProcessor = "records-postgres";
 

@@ -1,5 +1,6 @@
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -14,6 +15,13 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kSafetensorsResults = R"settings(
+[results]
+endings = ".safetensors"
+names = "key"
+)settings";
 
 // Errors: ConfigError for an element type that the format does not have.
 std::string dtype_of(const TensorSpec& spec) {

@@ -30,6 +30,11 @@ flag = "write-copy"
 kind = "on-off"
 changes = "conduct"
 help = "`write`: serialise into a copy first"
+
+[results]
+endings = ".bin"
+names = "key-output"
+place = "write-path"
 )settings";
 
 struct WriteSettings {

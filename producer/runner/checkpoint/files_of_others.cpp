@@ -32,18 +32,14 @@ std::string chosen(const std::string& processor, std::span<const TensorSpec> out
     return std::ranges::any_of(outputs, becomes_masks) ? "mask-png" : "npy";
 }
 
-std::string ending_of_format(const std::string& format) { return format == "jpeg" ? ".jpg" : "." + format; }
-
 // What follows an item's key in the names of its files. Of several outputs each has its name in that, unless there is
 // but one that fits.
 std::vector<std::string> suffixes_of(const ProcessorResults& results, const RunConfig& config,
                                      std::span<const TensorSpec> outputs) {
-    const std::string ending = results.ending_from.empty()
-                                   ? std::string(results.endings.front())
-                                   : ending_of_format(config.catalogue.text(results.ending_from));
+    const std::string& ending = results.ending(config.catalogue);
     std::vector<std::string> suffixes;
-    if (!results.output_in_name) suffixes.push_back(ending);
-    if (!results.one_for_all_outputs)
+    if (results.names != FileNames::KeyAndOutput) suffixes.push_back(ending);
+    if (results.names != FileNames::Key)
         for (const TensorSpec& output : outputs) suffixes.push_back("." + output.name + ending);
     return suffixes;
 }
@@ -160,7 +156,8 @@ void require_no_files_of_others(const RunConfig& config, const BatchSource& sour
     for (const std::string& processor : processors) {
         const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, upsample_factor));
         if (results == nullptr || !makes_files_of_items(results->processor, write_path)) continue;
-        const std::string folder = results->in_write_path  ? write_path
+        const bool in_write_path = results->place == ResultPlace::WritePath;
+        const std::string folder = in_write_path           ? write_path
                                    : processors.size() > 1 ? config.output + "/" + processor
                                                            : config.output;
         const std::vector<std::string> suffixes = suffixes_of(*results, config, outputs);
@@ -168,8 +165,7 @@ void require_no_files_of_others(const RunConfig& config, const BatchSource& sour
         const auto refuse_others = [&](std::uint64_t item, const std::string& key, const std::string& suffix) {
             if (!own) own.emplace(config, source);
             if (!own->has(processor, item))
-                refuse(results->in_write_path ? "--write-path" : "--output", folder + "/" + key + suffix, key,
-                       processor);
+                refuse(in_write_path ? "--write-path" : "--output", folder + "/" + key + suffix, key, processor);
         };
         if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
             for (const std::string& file : there.in(""))

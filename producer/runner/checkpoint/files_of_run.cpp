@@ -24,7 +24,7 @@ std::vector<std::string> FilesOfRun::where_they_go(const RunConfig& config) cons
     const bool same_path = std::filesystem::equivalent(write_path, config.catalogue.text("write-path"), unknown);
     std::erase_if(names, [&](const std::string& name) {
         const ProcessorResults* const results = ProcessorResults::of(name);
-        return results != nullptr && results->in_write_path ? !same_path : !same_folders;
+        return results != nullptr && results->place == ResultPlace::WritePath ? !same_path : !same_folders;
     });
     return names;
 }

@@ -1,10 +1,10 @@
 // The parts of a run: each is made when those that it needs are there.
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "common/base/log.hpp"
+#include "common/settings/effects.hpp"
 #include "common/settings/processor_results.hpp"
 #include "common/wire/mask_form.hpp"
 #include "producer/runner/checkpoint/files_of_others.hpp"
@@ -25,20 +25,8 @@ namespace {
 bool makes_a_file_of_each_result(const RunConfig& config) {
     return std::ranges::any_of(config.processors(), [](const std::string& name) {
         const ProcessorResults* const known = ProcessorResults::of(name);
-        return known != nullptr && known->has_files_of_items() && !known->one_for_all_outputs;
+        return known != nullptr && known->has_files_of_items() && known->names != FileNames::Key;
     });
-}
-
-// Takes an output of one channel for the foreground's.
-bool reads_foreground(const RunConfig& config) {
-    constexpr std::array<std::string_view, 7> kSuch{"auto",    "mask-png", "cut-out",         "mask-rle",
-                                                    "overlay", "records",  "records-postgres"};
-    return std::ranges::any_of(kSuch, [&](std::string_view name) { return config.has_processor(name); });
-}
-
-// Each skipped item becomes a row.
-bool tells_of_skipped_items(const RunConfig& config) {
-    return config.has_processor("records") || config.has_processor("records-postgres");
 }
 
 }  // namespace
@@ -140,7 +128,7 @@ void ProducerRun::start_pipeline(Inference::Pace pace) {
     review_ = make_review();
     inference_ = std::make_unique<Inference>(
         *device_, *model_, *transformer_, *compute_, *timeline_, egress_->layout(), pace,
-        tells_of_skipped_items(config_) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut, review_.get());
+        tells_of_items(config_) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut, review_.get());
     measuring_ = std::make_unique<RunMeasuring>(RunMeasuring::Parts{.config = config_,
                                                                     .lifecycle = lifecycle_,
                                                                     .device = *device_,
@@ -153,12 +141,12 @@ void ProducerRun::start_pipeline(Inference::Pace pace) {
 }
 
 std::unique_ptr<ScoreReview> ProducerRun::make_review() {
-    if (!reads_foreground(config_) && transformer_->transform() != OutputTransform::ClassMap) return nullptr;
+    if (!tells_foregrounds(config_) && transformer_->transform() != OutputTransform::ClassMap) return nullptr;
     return std::make_unique<ScoreReview>(
         egress_->layout(),
         ScoreReview::Settings{
             .scale = ForegroundScale::of(config_.scores, config_.threshold),
-            .in_slabs = reads_foreground(config_),
+            .in_slabs = tells_foregrounds(config_),
             .passed_before = done_earlier().items(),
             .skip = [this](std::uint64_t item, const std::string& reason) { return input_->skip(item, reason); },
             .too_many = [this] { input_->end_for_skipped(); }});

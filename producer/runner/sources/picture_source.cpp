@@ -8,6 +8,7 @@
 #include "common/base/error.hpp"
 #include "common/images/image_decode.hpp"
 #include "common/images/open_pictures.hpp"
+#include "common/settings/effects.hpp"
 
 namespace offramp {
 namespace {
@@ -117,9 +118,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
     std::shared_ptr<PictureList> pictures =
         options.pictures ? options.pictures : open_pictures(name, options.config->input, options.still_wanted);
-    return std::make_unique<PictureSource>(
-        name, std::move(pictures), frame_of(*options.config, size),
-        options.config->has_processor("records") || options.config->has_processor("records-postgres"));
+    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.config, size),
+                                           tells_of_items(*options.config));
 }
 
 }  // namespace offramp

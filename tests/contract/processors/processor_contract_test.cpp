@@ -76,10 +76,10 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
     }
 };
 
-// The producer goes by that table, which knows nothing of the plug-ins.
-TEST_P(ProcessorContract, WhatItLeavesIsWhatTheTableOfResultsSays) {
+// The producer goes by that declaration, and knows nothing of the plug-ins.
+TEST_P(ProcessorContract, WhatItLeavesIsWhatItDeclares) {
     const ProcessorResults* const results = ProcessorResults::of(GetParam());
-    ASSERT_NE(results, nullptr) << "a line in common/settings/processor_results.cpp is missing";
+    ASSERT_NE(results, nullptr) << "its file declares no [results]: common/settings/catalogue.md";
     if (posts()) GTEST_SKIP() << "what is posted lies with the receiver";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());

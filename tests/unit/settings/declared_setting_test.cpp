@@ -76,7 +76,7 @@ TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
         std::string text;
         const char* says;
     } cases[] = {
-        {"flag = \"a\"", "the settings in f.cpp:1: 'flag' stands above the first [[setting]]"},
+        {"flag = \"a\"", "the settings in f.cpp:1: 'flag' stands above the first [[setting]] or [results]"},
         {"[[setting]]\nflag = \"a\"", ":1: a setting needs flag, kind, help and changes"},
         {"[[setting]]\nflag = \"a\"\nchanges = \"conduct\"\nhelp = \"h\"", ":1: a setting needs flag, kind, help"},
         {whole, ":1: --a needs a preset"},
@@ -90,7 +90,7 @@ TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
         {"[[setting]]\nflag = \"a\"\nkind = \"decimal\"\npreset = 1\nchanges = \"conduct\"\nhelp = \"h\"",
          ":1: --a needs most"},
         {"[[setting]]\nflag = \"a\"\nkind = \"text\"\nchanges = \"results\"\nhelp = \"h\"", ":1: --a needs of"},
-        {"[settings]", "Known: [[setting]]"},
+        {"[settings]", "Known: [[setting]] and [results]"},
     };
     for (const auto& one : cases) {
         try {

@@ -152,6 +152,20 @@ TEST(Toml, TablesOfOneNameStandBelowTheRest) {
         EXPECT_THROW((void)read_toml_of_tables(text, "f", "input"), ConfigError) << text;
 }
 
+TEST(Toml, OneTableOfItsOwnNameMayStandAmongThem) {
+    const TomlDocument document = read_toml_of_tables(
+        "[[input]]\nname = \"x\"\n[whole]\nb = 1\na = true\n[[input]]\nname = \"y\"", "f", "input", "whole");
+    ASSERT_EQ(document.tables.size(), 2U);
+    ASSERT_TRUE(document.single);
+    EXPECT_EQ(document.single->line, 3U);
+    ASSERT_EQ(document.single->entries.size(), 2U);
+    EXPECT_EQ(document.single->entries[0].key, "b");
+    EXPECT_EQ(document.single->entries[1].line, 5U);
+    EXPECT_FALSE(read_toml_of_tables("[[input]]", "f", "input", "whole").single);
+    for (const char* const text : {"[whole]\n[whole]", "[[whole]]", "[whole.more]", "[whole]\na = []", "[other]"})
+        EXPECT_THROW((void)read_toml_of_tables(text, "f", "input", "whole"), ConfigError) << text;
+}
+
 // Every ASCII character, and one of each longer form.
 std::string any_utf8_character() {
     const int code = *rc::gen::inRange(0, 128 + 3);

@@ -1,0 +1,127 @@
+#include "common/settings/processor_results.hpp"
+
+#include <gmock/gmock.h>
+
+#include "common/base/error.hpp"
+#include "common/settings/catalogue_values.hpp"
+#include "common/settings/declared_setting.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+CatalogueSource results_in(std::string_view text, std::string_view plug_in = "brightest") {
+    return {.file = "f.cpp", .plug_in = plug_in, .text = text};
+}
+
+TEST(DeclaredResults, HaveEachKeyAndThePlugInsName) {
+    const auto results = read_results(results_in(R"(
+[[setting]]
+flag = "a"
+kind = "on-off"
+changes = "results"
+help = "h"
+
+[results]
+reads = "pictures"
+looks-at = "items"
+endings = ".a, .b.gz,.c"
+names = "key"
+ending-from = "image-format"
+whole = "all.tsv"
+place = "write-path"
+)"));
+    ASSERT_TRUE(results);
+    EXPECT_EQ(results->processor, "brightest");
+    EXPECT_EQ(results->reads, Reads::Pictures);
+    EXPECT_EQ(results->looks_at, LooksAt::Items);
+    EXPECT_THAT(results->endings, ElementsAre(".a", ".b.gz", ".c"));
+    EXPECT_EQ(results->names, FileNames::Key);
+    EXPECT_EQ(results->whole, "all.tsv");
+    EXPECT_EQ(results->place, ResultPlace::WritePath);
+    CatalogueValues values;
+    for (const auto& [word, ending] : {std::pair("png", ".a"), std::pair("jpeg", ".b.gz"), std::pair("webp", ".c")}) {
+        values.put("image-format", std::string(word));
+        EXPECT_EQ(results->ending(values), ending);
+    }
+}
+
+TEST(DeclaredResults, SayOfWhomTheyAreWhereTheFileIsNoPlugIns) {
+    const auto results = read_results(results_in("[results]\nof = \"auto\"\nendings = \".a, .b\"", ""));
+    ASSERT_TRUE(results);
+    EXPECT_EQ(results->processor, "auto");
+    EXPECT_EQ(results->names, FileNames::Shortest);
+    EXPECT_EQ(results->place, ResultPlace::Output);
+    EXPECT_EQ(results->ending(CatalogueValues()), ".a");
+}
+
+TEST(DeclaredResults, AreUnknownOfAFileThatDeclaresNone) {
+    const std::string setting = "[[setting]]\nflag = \"a\"\nkind = \"on-off\"\nchanges = \"results\"\nhelp = \"h\"\n";
+    EXPECT_FALSE(read_results(results_in(setting)));
+    EXPECT_EQ(read_declarations(results_in(setting + "[results]")).size(), 1U);
+    EXPECT_TRUE(read_results(results_in("[results]"))) << "none but those that its checkpoint tells of";
+}
+
+TEST(DeclaredResults, AreRefusedWhereTheySayNothingThatCanBeUsed) {
+    const struct {
+        std::string text;
+        const char* says;
+    } cases[] = {
+        {"whole = \"a\"\n[results]",
+         "the settings in f.cpp:1: 'whole' stands above the first [[setting]] or [results]"},
+        {"[results]\ncolour = \"red\"", ":2: 'colour' says nothing about results"},
+        {"[results]\nreads = \"colours\"", ":2: reads is 'colours'"},
+        {"[results]\n\nlooks-at = \"stars\"", ":3: looks-at is 'stars'"},
+        {"[results]\nendings = \"png\"", ":2: endings is 'png'"},
+        {"[results]\nendings = \".png, \"", ":2: endings is '.png, '"},
+        {"[results]\nendings = \".png .jpg\"", ":2: endings is '.png .jpg'"},
+        {"[results]\nendings = \".png, .\"", ":2: endings is '.png, .'"},
+        {"[results]\nendings = \".a/b\"", ":2: endings is '.a/b'"},
+        {"[results]\nendings = \"\"", ":2: endings is ''"},
+        {"[results]\nendings = [\".png\"]", ":2: 'endings' is an array"},
+        {"[results]\nendings = 1", ":2: endings is '1'"},
+        {"[results]\nwhole = \"a/b\"", ":2: whole is 'a/b'"},
+        {"[results]\nwhole = true", ":2: whole is 'true'"},
+        {"[results]\nplace = \"here\"", ":2: place is 'here'"},
+        {"[results]\nendings = \".a\"\nnames = \"item\"", ":3: names is 'item'"},
+        {"[results]\nnames = \"key\"", ":2: names needs endings"},
+        {"[results]\nending-from = \"image-format\"", ":2: ending-from needs endings"},
+        {"[results]\nendings = \".a, .b, .c\"\nending-from = \"colour\"",
+         ":3: ending-from is 'colour', which is no setting of 3 words"},
+        {"[results]\nendings = \".a, .b\"\nending-from = \"image-format\"",
+         ":3: ending-from is 'image-format', which is no setting of 2 words"},
+        {"[results]\n[results]", ":2: this is not TOML"},
+        {"[[results]]", "Known: [[setting]] and [results]"},
+        {"[results.more]", ":1: 'more' is a table"},
+    };
+    for (const auto& one : cases) {
+        try {
+            (void)read_results(results_in(one.text));
+            ADD_FAILURE() << "taken: " << one.text;
+        } catch (const ConfigError& refused) {
+            EXPECT_THAT(refused.what(), HasSubstr(one.says)) << one.text;
+        }
+    }
+    EXPECT_THROW((void)read_results(results_in("[results]\nwhole = \"a\"", "")), ConfigError) << "of nobody";
+}
+
+TEST(DeclaredResults, OfThisBuildAreThereForEachProcessorAndForAuto) {
+    for (const char* const name : {"auto", "mask-png", "records-postgres", "write", "none"})
+        EXPECT_NE(ProcessorResults::of(name), nullptr) << name;
+    EXPECT_EQ(ProcessorResults::of("somebodys"), nullptr);
+    EXPECT_TRUE(makes_files_of_items("somebodys", "")) << "anything may be";
+    EXPECT_TRUE(may_end_result("somebodys", "a"));
+    EXPECT_FALSE(has_results_in_folder("none", ""));
+    EXPECT_FALSE(has_results_in_folder("write", "/dev/null"));
+    EXPECT_TRUE(has_results_in_folder("write", "/"));
+    EXPECT_TRUE(makes_files_of_items("auto", ""));
+    EXPECT_FALSE(makes_files_of_items("records", ""));
+    std::vector<std::string> endings(endings_of_items().begin(), endings_of_items().end());
+    EXPECT_THAT(endings,
+                testing::UnorderedElementsAre(".png", ".jpg", ".webp", ".npy", ".bin", ".safetensors", ".jpeg"));
+}
+
+}  // namespace
+}  // namespace offramp
