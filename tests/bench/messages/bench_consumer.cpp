@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 #include "common/base/clock.hpp"
@@ -131,7 +132,7 @@ int serve_as_bench_consumer(const std::vector<std::string>& arguments) {
         config.run_dir = arguments.at(0);
         config.credits = static_cast<std::uint32_t>(std::stoul(arguments.at(1)));
         Stamping processor(arguments.at(3) == "latency");
-        const auto endpoint = wait_for_run(config, signals);
+        const auto endpoint = wait_for_run(config, std::nullopt, signals);
         if (!endpoint) return to_int(ExitCode::Ok);
         const int code = serve_run(config, SlabWork::of(config).hash(), *endpoint, signals,
                                    [&]() -> Processor& { return processor; });
