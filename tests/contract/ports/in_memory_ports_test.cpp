@@ -6,7 +6,7 @@
 namespace offramp {
 namespace {
 
-using namespace testing;
+using namespace support;
 
 class HubPlace final : public PortsPlace {
   public:

@@ -14,7 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
 
-namespace offramp::testing {
+namespace offramp::support {
 namespace {
 
 using namespace std::chrono_literals;
@@ -376,4 +376,4 @@ TEST_P(PortsContract, ServesManyConsumersAtOnce) {
     for (const auto& peer : peers) EXPECT_EQ(broker->send(peer, bytes_of("taken")), SendOutcome::Sent);
 }
 
-}  // namespace offramp::testing
+}  // namespace offramp::support

@@ -10,7 +10,7 @@
 
 #include "common/transport/ports.hpp"
 
-namespace offramp::testing {
+namespace offramp::support {
 
 // One place in which a broker and its consumers meet: a hub, or a run directory.
 class PortsPlace {
@@ -28,6 +28,7 @@ struct PortsImplementation {
 };
 
 // What a test's name shows; its address and bytes would differ from run to run.
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
 inline void PrintTo(const PortsImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 
 class PortsContract : public ::testing::TestWithParam<PortsImplementation> {
@@ -50,4 +51,4 @@ struct MetConsumer {
 };
 MetConsumer meet(PortsPlace& place, BrokerPort& broker);
 
-}  // namespace offramp::testing
+}  // namespace offramp::support

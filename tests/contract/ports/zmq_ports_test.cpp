@@ -17,7 +17,7 @@
 namespace offramp {
 namespace {
 
-using namespace testing;
+using namespace support;
 using namespace std::chrono_literals;
 
 class RunDirectoryPlace final : public PortsPlace {

@@ -20,7 +20,7 @@
 namespace offramp {
 namespace {
 
-using testing::ChildProcess;
+using support::ChildProcess;
 
 constexpr std::uint32_t kRows = 4;
 constexpr std::uint32_t kSlabsOfRun = 3;
@@ -77,7 +77,7 @@ class EgressRunTest : public ::testing::Test {
         ASSERT_EQ(producer.wait(), 0);
     }
 
-    testing::TemporaryFolder folder_;
+    support::TemporaryFolder folder_;
 };
 
 TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
@@ -176,7 +176,7 @@ TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
         EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
         EXPECT_EQ(world.egress->progress(), nullptr);
         EXPECT_FALSE(world.egress->has_pool());
-        EXPECT_EQ(testing::objects_of(world.place.names()).size(), 1U) << "the run's lock alone";
+        EXPECT_EQ(support::objects_of(world.place.names()).size(), 1U) << "the run's lock alone";
         world.egress->stop();
         EXPECT_TRUE(sink->stopped);
         EXPECT_FALSE(world.egress->borrow_slab()) << "nobody waits for a slab any more";

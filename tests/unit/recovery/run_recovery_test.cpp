@@ -22,9 +22,9 @@
 namespace offramp {
 namespace {
 
-using testing::ChildProcess;
+using support::ChildProcess;
+using support::TemporaryFolder;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 
 constexpr std::uint32_t kBatch = 4;
 constexpr std::uint64_t kItems = 40;
@@ -103,7 +103,7 @@ class RunRecoveryTest : public ::testing::Test {
         return ExitCode::Ok;
     }
 
-    HeldRun run_{testing::own_run("recovery")};
+    HeldRun run_{support::own_run("recovery")};
     RunRecovery::Layout layout_{run_.names(), one_batch_a_slab(), SpanPlan::make(kSlabs, one_batch_a_slab().slab_bytes),
                                 kConsumers};
     const BatchNumbers numbers_{.batch = kBatch, .items = kItems};

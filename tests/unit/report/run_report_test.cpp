@@ -43,7 +43,7 @@ class RunReportTest : public ::testing::Test {
         return figures;
     }
 
-    testing::TemporaryFolder folder_;
+    support::TemporaryFolder folder_;
 };
 
 TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {

@@ -11,9 +11,9 @@
 namespace offramp {
 namespace {
 
+using support::objects_of;
+using support::own_run;
 using ::testing::IsEmpty;
-using testing::objects_of;
-using testing::own_run;
 using ::testing::SizeIs;
 
 SlabProcessor& never_made(std::uint32_t) {

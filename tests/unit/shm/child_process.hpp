@@ -7,7 +7,7 @@
 #include <csignal>
 #include <utility>
 
-namespace offramp::testing {
+namespace offramp::support {
 
 // Owns a forked child that runs a function and then ends with the code it returns. The parent can wait for
 // the child's word that it has come to a point (say()); a child that is not waited for is killed.
@@ -64,4 +64,4 @@ class ChildProcess {
     while (true) ::pause();
 }
 
-}  // namespace offramp::testing
+}  // namespace offramp::support

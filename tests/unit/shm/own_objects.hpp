@@ -11,7 +11,7 @@
 
 #include "common/shm/run_objects.hpp"
 
-namespace offramp::testing {
+namespace offramp::support {
 
 // Names that no other test of this machine uses.
 inline RunNames own_run(const std::string& what) {
@@ -43,4 +43,4 @@ inline std::string smaps_field(const void* address, const std::string& field) {
     return "(no such mapping)";
 }
 
-}  // namespace offramp::testing
+}  // namespace offramp::support

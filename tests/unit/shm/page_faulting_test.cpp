@@ -12,13 +12,13 @@ namespace {
 constexpr std::size_t kBytes = 1 << 20;
 
 void expect_faulted_in(void (*fault_in)(std::span<std::byte>), const char* what) {
-    const auto names = testing::own_run(what);
+    const auto names = support::own_run(what);
     const auto region = SharedRegion::create(names.span(0), kBytes);
     region.bytes()[8192] = std::byte{77};
     const std::string all = std::to_string(kBytes / 1024) + " kB";
-    ASSERT_EQ(testing::smaps_field(region.bytes().data(), "Rss").find(all), std::string::npos);
+    ASSERT_EQ(support::smaps_field(region.bytes().data(), "Rss").find(all), std::string::npos);
     fault_in(region.bytes());
-    EXPECT_NE(testing::smaps_field(region.bytes().data(), "Rss").find(all), std::string::npos);
+    EXPECT_NE(support::smaps_field(region.bytes().data(), "Rss").find(all), std::string::npos);
     EXPECT_EQ(region.bytes()[8192], std::byte{77});
     EXPECT_EQ(region.bytes()[8191], std::byte{0});
 }
@@ -30,7 +30,7 @@ TEST(PageFaulting, TouchesEveryPageWhereTheKernelCannot) {
 }
 
 TEST(PageFaulting, SaysWhenTheKernelHasNoPages) {
-    const auto names = testing::own_run("hole");
+    const auto names = support::own_run("hole");
     const auto region = SharedRegion::create(names.span(0), kBytes);
     // Past the end of the object there is nothing to fault in: where a careless touch would die of SIGBUS.
     ASSERT_EQ(::truncate(("/dev/shm" + names.span(0)).c_str(), 4096), 0);

@@ -23,14 +23,14 @@
 namespace offramp {
 namespace {
 
+using support::ChildProcess;
+using support::objects_of;
+using support::own_run;
 using ::testing::AnyOf;
-using testing::ChildProcess;
 using ::testing::Contains;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
-using testing::objects_of;
-using testing::own_run;
 using ::testing::SizeIs;
 
 constexpr std::chrono::milliseconds kAtOnce{0};
@@ -60,7 +60,7 @@ class Holder {
               make_object(names.span(0));
               make_object(names.span(11));
               ChildProcess::say(words);
-              testing::wait_to_be_killed();
+              support::wait_to_be_killed();
               return 0;
           }) {
         EXPECT_TRUE(child_.heard());

@@ -19,10 +19,10 @@
 namespace offramp {
 namespace {
 
-using testing::ChildProcess;
-using testing::objects_of;
-using testing::own_run;
-using testing::smaps_field;
+using support::ChildProcess;
+using support::objects_of;
+using support::own_run;
+using support::smaps_field;
 using Access = SharedRegionView::Access;
 
 constexpr std::size_t kBytes = 1 << 20;

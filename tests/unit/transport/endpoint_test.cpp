@@ -16,7 +16,7 @@
 namespace offramp {
 namespace {
 
-using testing::TemporaryFolder;
+using support::TemporaryFolder;
 
 constexpr const char* kValid = "offramp-endpoint=1\nrun_id=r\nnonce=00000000000000ff\nproducer_pid=7\nepoch=3\n";
 

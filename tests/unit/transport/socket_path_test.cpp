@@ -16,7 +16,7 @@
 namespace offramp {
 namespace {
 
-using testing::TemporaryFolder;
+using support::TemporaryFolder;
 
 // A bound socket; closing it leaves its file.
 UniqueFd bind_to(const std::string& path, bool listening) {

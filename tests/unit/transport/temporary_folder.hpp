@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace offramp::testing {
+namespace offramp::support {
 
 // Owns a new folder of mode 0700, short enough for sockets, and removes it with all that is in it.
 class TemporaryFolder {
@@ -29,4 +29,4 @@ class TemporaryFolder {
     std::string path_;
 };
 
-}  // namespace offramp::testing
+}  // namespace offramp::support
