@@ -30,6 +30,7 @@ std::unique_ptr<const offramp::FuzzTarget> target;
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     const std::string_view first = *argc > 1 ? (*argv)[1] : "";
     if (first == "--list") list_targets(0);
@@ -46,6 +47,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     return 0;
 }
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
     target->feed({reinterpret_cast<const std::byte*>(data), size});
     return 0;

@@ -22,8 +22,10 @@
 #include <string>
 #include <vector>
 
+// NOLINTBEGIN(readability-identifier-naming): the names are libFuzzer's
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size);
+// NOLINTEND(readability-identifier-naming)
 
 namespace {
 
@@ -212,6 +214,7 @@ std::vector<Input> read_corpus(const Options& options) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): the compiler's name
 extern "C" void __sanitizer_cov_trace_pc() {
     const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
     std::uint8_t& count = reached[(place ^ (place >> 16) ^ last_place) % kPlaces];

@@ -60,7 +60,7 @@ at::Device choose_device(const ModelOptions& options) {
     const std::string wanted =
         "the model '" + options.name + "' is to run on cuda:" + std::to_string(options.device_index);
 #ifdef OFFRAMP_TORCH_HAS_CUDA
-    const int devices = c10::cuda::device_count();
+    const c10::DeviceIndex devices = c10::cuda::device_count();
     if (options.device_index < devices) return {at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index)};
     int driver = 0;
     (void)cudaDriverGetVersion(&driver);

@@ -23,6 +23,7 @@ int nothing() { return 999; }
 }  // namespace
 
 #pragma GCC visibility push(default)
+// NOLINTBEGIN(readability-identifier-naming): the names are libcuda's
 extern "C" {
 
 int cuDriverGetVersion(int* value) { return version(value); }
@@ -45,6 +46,7 @@ int cuGetProcAddress_v2(const char* wanted, void** function, int, unsigned long 
     return 0;
 }
 #endif
+// NOLINTEND(readability-identifier-naming)
 
 }  // extern "C"
 #pragma GCC visibility pop

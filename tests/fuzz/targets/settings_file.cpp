@@ -48,6 +48,7 @@ FuzzTarget make_settings_file() {
          "image-size = \"384x512\"\nmean = \"0.1, 0.2,0.3\"\nstd = \"1,2,3\"\noutputs = \"out, aux\"\n",
          "batch = 4\nimage-size = 520\ncolour-order = \"bgr\"\nrandom-weights = true\ninput-shape = \"128x256\"\n",
          "[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = \"int64\"\n",
+         // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one file, in two lines
          "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"m\"\ntokens = "
          "\"mask\"\nshape = 128\n"}};
 }

@@ -60,7 +60,7 @@ std::vector<Order*> read_orders() {
     return orders;
 }
 
-const std::vector<Order*> orders = read_orders();
+const std::vector<Order*> kOrders = read_orders();
 
 bool may_act(const char* name) {
     const char* const folder = std::getenv("OFFRAMP_FAILPOINT_ONCE");
@@ -101,6 +101,6 @@ void note_seen(const char* name) {
 
 extern "C" void offramp_failpoint_reached(const char* name) {
     note_seen(name);
-    for (Order* const order : orders)
+    for (Order* const order : kOrders)
         if (order->name == name && ++order->seen == order->nth && may_act(name)) act(order->action);
 }

@@ -160,6 +160,7 @@ void note_kernel(const void* kernel) {
 
 extern "C" {
 
+// NOLINTBEGIN(readability-identifier-naming): the names are NVTX's and CUDA's
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
     const auto* const exported = static_cast<const NvtxExportTableCallbacks*>(get_table(NVTX_ETID_CALLBACKS));
     if (exported == nullptr) return 0;
@@ -186,5 +187,6 @@ __attribute__((visibility("default"))) int cudaLaunchKernelExC(const void* confi
     note_kernel(kernel);
     return behind<int (*)(const void*, const void*, void**)>("cudaLaunchKernelExC")(configuration, kernel, arguments);
 }
+// NOLINTEND(readability-identifier-naming)
 
 }  // extern "C"

@@ -33,7 +33,7 @@ class Child {
   public:
     // `body` is run in it first; what it returns is its exit status.
     template <typename Body>
-    explicit Child(Body&& body) {
+    explicit Child(Body body) {
         int ends[2];
         EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
         pid_ = ::fork();

@@ -22,8 +22,7 @@ namespace fs = std::filesystem;
 
 static_assert(!std::is_copy_constructible_v<RegularFile> && std::is_nothrow_move_constructible_v<RegularFile>);
 
-class RegularFileTest : public ::testing::Test {
-  protected:
+struct RegularFileTest : ::testing::Test {
     RegularFileTest() {
         std::string name = "/tmp/regular-file-XXXXXX";
         folder = ::mkdtemp(name.data());

@@ -16,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class WholeFileTest : public ::testing::Test {
-  protected:
+struct WholeFileTest : ::testing::Test {
     WholeFileTest() {
         std::string name = "/tmp/whole-file-XXXXXX";
         folder = ::mkdtemp(name.data());

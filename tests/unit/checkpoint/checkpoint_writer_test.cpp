@@ -32,8 +32,7 @@ void note(CheckpointWriter& writer, ItemRange range) { writer.note(std::span(&ra
 
 const auto kNoFailure = [](const std::exception_ptr&) { ADD_FAILURE(); };
 
-class CheckpointWriterTest : public ::testing::TestWithParam<Durability> {
-  protected:
+struct CheckpointWriterTest : ::testing::TestWithParam<Durability> {
     ScratchFolder folder;
     std::string path = folder.path() + "/.offramp-manifest";
 };

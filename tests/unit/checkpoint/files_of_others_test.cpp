@@ -26,8 +26,7 @@ TensorSpec output_of(const std::string& name, std::vector<std::int64_t> shape) {
     return TensorSpec::contiguous(name, kFloat32, shape);
 }
 
-class FilesOfOthers : public ::testing::Test {
-  protected:
+struct FilesOfOthers : ::testing::Test {
     RunConfig config_of(const std::string& processor) const {
         RunConfig config;
         config.source = "synthetic";

@@ -14,8 +14,7 @@
 namespace offramp {
 namespace {
 
-class RunCheckpointTest : public ::testing::Test {
-  protected:
+struct RunCheckpointTest : ::testing::Test {
     RunConfig config_of(const std::string& run_id) const {
         RunConfig config;
         config.source = "synthetic";
@@ -168,8 +167,7 @@ TEST_F(RunCheckpointTest, OtherNamesOfItemsAreOtherWork) {
 
 using test::Items;
 
-class GrowingInput : public RunCheckpointTest {
-  protected:
+struct GrowingInput : RunCheckpointTest {
     // A run that goes on with these items: in their order, those that are done.
     std::vector<std::string> done_of(std::unique_ptr<BatchSource> items) {
         const std::unique_ptr<BatchSource> ordered = in_order_of_previous_runs(std::move(items), config_of("b").output);

@@ -65,7 +65,7 @@ class EgressStreamTest : public testing::Test {
 
     PublishedSlab next() {
         while (published_.empty()) {
-            for (PublishedSlab slab : exchange_->take().published) published_.push_back(slab);
+            for (const PublishedSlab& slab : exchange_->take().published) published_.push_back(slab);
             std::this_thread::yield();
         }
         const PublishedSlab slab = published_.front();

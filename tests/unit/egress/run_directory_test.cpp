@@ -20,8 +20,7 @@ mode_t mode_of(const std::string& path) {
     return found.st_mode & 07777;
 }
 
-class RunDirectoryTest : public ::testing::Test {
-  protected:
+struct RunDirectoryTest : ::testing::Test {
     std::string in(const std::string& name) const { return folder.path() + "/" + name; }
     void put(const std::string& name) const { std::ofstream(in(name)) << "mine"; }
 

@@ -15,8 +15,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Jsonl : public ::testing::Test {
-  protected:
+struct Jsonl : ::testing::Test {
     JsonlPictures list(const std::string& text) { return JsonlPictures(folder.write("list.jsonl", text)); }
 
     static std::vector<std::string> keys(const PictureList& pictures) {

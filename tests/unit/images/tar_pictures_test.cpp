@@ -113,8 +113,7 @@ TEST(TarIndex, WhatIsNoArchiveIsSaid) {
               "no tar header at byte 0");
 }
 
-class Shards : public ::testing::Test {
-  protected:
+struct Shards : ::testing::Test {
     static std::vector<std::string> keys(const PictureList& pictures) {
         std::vector<std::string> all;
         for (std::uint64_t i = 0; i < pictures.size(); ++i) all.emplace_back(pictures.key(i));

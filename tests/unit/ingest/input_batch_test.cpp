@@ -9,8 +9,7 @@
 namespace offramp {
 namespace {
 
-class InputBatchLoan : public ::testing::Test {
-  protected:
+struct InputBatchLoan : ::testing::Test {
     InputBatch lend() {
         InputSlot* const slot = slots->acquire();
         copies->record(*slot->ready);
@@ -27,7 +26,7 @@ TEST_F(InputBatchLoan, ForgettingItGivesTheBufferBackOnce) {
     {
         InputBatch first = lend();
         InputBatch second = std::move(first);
-        EXPECT_EQ(first.data(), nullptr);
+        EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): what a lent one leaves behind
         EXPECT_NE(second.data(), nullptr);
         EXPECT_TRUE(second.ready()->armed());
     }

@@ -23,8 +23,7 @@ ModelInput features(std::uint32_t batch, DType dtype = kFloat32) {
             .parts = {}};
 }
 
-class PrefetcherTest : public ::testing::Test {
-  protected:
+struct PrefetcherTest : ::testing::Test {
     static PrefetchSettings settings(std::uint32_t batch, std::uint32_t workers = 3, std::uint32_t depth = 1) {
         return {.input = features(batch), .batch = batch, .decode_workers = workers, .depth = depth};
     }
@@ -288,7 +287,10 @@ TEST_F(PrefetcherTest, ALongRunWithoutWaitingComputesOnTheRightBytes) {
         batch->release_after(*compute);
     }
     compute->synchronize();
-    for (std::uint64_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], static_cast<float>(i / kRowFloats + 1));
+    for (std::uint64_t i = 0; i < seen.size(); ++i) {
+        const std::uint64_t row = i / kRowFloats;
+        ASSERT_EQ(seen[i], static_cast<float>(row + 1));
+    }
 }
 
 TEST_F(PrefetcherTest, AnyOtherExceptionOfAWorkerEndsInNext) {

@@ -10,8 +10,7 @@
 namespace offramp {
 namespace {
 
-class Staging : public ::testing::Test {
-  protected:
+struct Staging : ::testing::Test {
     const BatchPlan plan{8, 3};
     std::unique_ptr<Device> device = open_cpu_device();
     StepClock clock;

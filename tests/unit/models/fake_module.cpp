@@ -18,11 +18,11 @@ const ModelEntry kEntries[] = {{"faulty", &make_faulty}, {"also-faulty", &make_f
 #ifndef OFFRAMP_FAKE_NO_SYMBOL
 extern "C" __attribute__((visibility("default"))) const ModelModule* offramp_models_v1() {
 #ifdef OFFRAMP_FAKE_OTHER_ABI
-    constexpr std::uint32_t abi = kModelModuleAbi + 41;
+    constexpr std::uint32_t kAbi = kModelModuleAbi + 41;
 #else
-    constexpr std::uint32_t abi = kModelModuleAbi;
+    constexpr std::uint32_t kAbi = kModelModuleAbi;
 #endif
-    static const ModelModule module{.abi = abi, .entries = kEntries, .libtorch_version = "none"};
+    static const ModelModule module{.abi = kAbi, .entries = kEntries, .libtorch_version = "none"};
     return &module;
 }
 #else

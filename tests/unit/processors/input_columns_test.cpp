@@ -14,8 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class OfAManifest : public testing::Test {
-  protected:
+struct OfAManifest : testing::Test {
     OfAManifest() {
         folder.write("photos/a.png", encode_png({8, 4}, gradient({8, 4}, 1)));
         folder.write("photos/b.png", encode_png({5, 5}, gradient({5, 5}, 2)));

@@ -88,8 +88,7 @@ TEST(Records, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     EXPECT_EQ(rows_after(config, {skipped}), done);
 }
 
-class RecordsOfAManifest : public ::testing::Test {
-  protected:
+struct RecordsOfAManifest : ::testing::Test {
     RecordsOfAManifest() {
         config = test::config_for("records", "");
         config.input =

@@ -28,8 +28,7 @@ class Files final : public BatchSource {
     std::vector<std::pair<std::string, std::string>> all_;
 };
 
-class ResultsApart : public ::testing::Test {
-  protected:
+struct ResultsApart : ::testing::Test {
     void SetUp() override {
         std::filesystem::create_directories(in("photos/2024"));
         std::filesystem::create_directory_symlink(in("photos"), in("link"));

@@ -23,7 +23,8 @@ class RecordedRun : public StoppableRun {
     std::string asked;
 };
 
-enum Event { Begin, Drain, Halt, Abandon, LauncherGone, NoConsumers, Note, End };
+enum class Event { Begin, Drain, Halt, Abandon, LauncherGone, NoConsumers, Note, End };
+using enum Event;
 constexpr std::array<const char*, 8> kEventNames{"begin",         "drain",        "halt", "abandon",
                                                  "launcher gone", "no consumers", "note", "end"};
 
@@ -209,7 +210,8 @@ TEST(RunLifecycle, EveryEventInEveryPlaceLeadsWhereTheTableSays) {
         for (const Event event : {Begin, Drain, Halt, Abandon, LauncherGone, NoConsumers, Note, End}) {
             if (event == Begin && place.state != RunState::Starting) continue;
             const Change change = change_at(place, event);
-            SCOPED_TRACE(std::string(place.name) + " --" + kEventNames[event] + "--> " + change.place);
+            SCOPED_TRACE(std::string(place.name) + " --" + kEventNames[static_cast<std::size_t>(event)] + "--> " +
+                         change.place);
             RecordedRun run;
             RunLifecycle life(run);
             for (const Event step : place.way) take(life, step);

@@ -74,7 +74,7 @@ TEST_F(WeightFile, TellsAbsentFile) {
     }
 }
 
-TEST_F(WeightFile, RefusesFolder) { EXPECT_THROW(SafetensorsFile(testing::TempDir()), ConfigError); }
+TEST_F(WeightFile, RefusesFolder) { EXPECT_THROW(SafetensorsFile{testing::TempDir()}, ConfigError); }
 
 TEST_F(WeightFile, RefusesFileTooShortForItsLength) {
     for (const std::string bytes : {"", "1234567", "12345678"}) {

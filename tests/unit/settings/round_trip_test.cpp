@@ -27,11 +27,11 @@ std::string any_word(const std::vector<std::string>& words) { return *rc::gen::e
 
 // Paths of all sorts: quotes, comment signs, commas, brackets, control characters, several bytes a character.
 std::string any_path() {
-    static const std::vector<std::string> kPieces{"a",      "/",          " ",    "#",  "\"", "'",    "\\",   ",",
-                                                  "[",      "]",          "=",    "\n", "\t", "\x01", "\x7f", "\u00e9",
-                                                  "\u65e5", "\U0001F600", "true", "12", "%",  "--",   "{"};
+    static const std::vector<std::string> pieces{"a",      "/",          " ",    "#",  "\"", "'",    "\\",   ",",
+                                                 "[",      "]",          "=",    "\n", "\t", "\x01", "\x7f", "\u00e9",
+                                                 "\u65e5", "\U0001F600", "true", "12", "%",  "--",   "{"};
     std::string text;
-    for (const std::string& piece : *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(kPieces)))
+    for (const std::string& piece : *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(pieces)))
         text += piece;
     return text;
 }

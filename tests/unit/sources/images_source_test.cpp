@@ -24,8 +24,7 @@ std::unique_ptr<BatchSource> make(const RunConfig& config, TensorSpec input, boo
 
 TensorSpec picture_input() { return test::picture_input(kSize); }
 
-class ImagesSource : public ::testing::Test {
-  protected:
+struct ImagesSource : ::testing::Test {
     ImagesSource() {
         config.input = folder.path();
         for (unsigned i = 0; i < 12; ++i)

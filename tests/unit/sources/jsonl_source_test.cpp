@@ -15,8 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr ImageSize kSize{40, 24};
 
-class JsonlSource : public ::testing::Test {
-  protected:
+struct JsonlSource : ::testing::Test {
     JsonlSource() {
         for (unsigned i = 0; i < 4; ++i)
             folder.write("photos/" + std::to_string(i) + ".png", encode_png(kSize, gradient(kSize, i)));

@@ -22,8 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Three arrays: features float32 [2, 3], ids int64 [2], flag bool.
-class NpyFolder : public ::testing::Test {
-  protected:
+struct NpyFolder : ::testing::Test {
     NpyFolder() {
         config.model = "net.pt2";
         config.input = folder.path().string();

@@ -25,8 +25,7 @@ using test::bytes_of;
 using test::counting;
 using test::npy;
 
-class NpyArray : public ::testing::Test {
-  protected:
+struct NpyArray : ::testing::Test {
     NpyArray() { config.model = "encoder"; }
 
     std::unique_ptr<BatchSource> make(const std::string& file) {

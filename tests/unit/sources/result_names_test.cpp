@@ -11,8 +11,7 @@ namespace {
 
 constexpr ImageSize kSize{40, 24};
 
-class ResultNames : public ::testing::Test {
-  protected:
+struct ResultNames : ::testing::Test {
     void add(const char* picture) { folder.write(picture, encode_png(kSize, gradient(kSize))); }
     void require_distinct(const std::vector<std::string>& names) {
         config.input = folder.path();

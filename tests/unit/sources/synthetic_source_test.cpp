@@ -13,8 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class SyntheticSource : public ::testing::Test {
-  protected:
+struct SyntheticSource : ::testing::Test {
     SyntheticSource() {
         config.batches = 5;
         config.batch = 4;

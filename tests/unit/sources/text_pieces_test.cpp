@@ -92,8 +92,7 @@ TEST(TextLines, ALineThatIsGoneIsNoneToRead) {
 }
 
 // Makers of rows that hold their own numbers, and what a test wants to happen meanwhile.
-class MadeRows : public ::testing::Test {
-  protected:
+struct MadeRows : ::testing::Test {
     static constexpr std::size_t kNumbers = 2;
     static constexpr std::uint64_t kRows = TokenBlocks::kRows;
     static constexpr auto kPatience = std::chrono::seconds(20);

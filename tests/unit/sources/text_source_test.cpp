@@ -28,8 +28,7 @@ constexpr const char* kWords = R"({"version": "1.0", "truncation": null, "paddin
     "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
     "model": {"type": "WordLevel", "vocab": {"[PAD]": 0, "[UNK]": 1, "slab": 2, "lease": 3, "ticket": 4}, "unk_token": "[UNK]"}})";
 
-class TextSource : public ::testing::Test {
-  protected:
+struct TextSource : ::testing::Test {
     void SetUp() override {
         folder = std::filesystem::path(::testing::TempDir()) / ("text_source_test-" + std::to_string(::getpid()));
         std::filesystem::create_directories(folder);

@@ -12,8 +12,7 @@ namespace {
 
 constexpr ImageSize kSize{40, 24};
 
-class WebdatasetSource : public ::testing::Test {
-  protected:
+struct WebdatasetSource : ::testing::Test {
     WebdatasetSource() {
         for (unsigned shard = 0; shard < 2; ++shard) {
             std::string tar;

@@ -17,8 +17,7 @@ constexpr SlabTicket kTicket{.epoch = 2, .slab = 3, .generation = 9, .attempt = 
 constexpr std::uint64_t kNonce = 7;
 
 // Two tensors (one of them channels-last), two batches, keys, a hole: every kind of field is in use.
-class Corruption : public testing::Test {
-  protected:
+struct Corruption : testing::Test {
     Corruption() {
         SlabWriter writer(memory.bytes(), layout);
         writer.begin({.run_nonce = kNonce,

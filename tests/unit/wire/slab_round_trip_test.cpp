@@ -120,8 +120,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
     }
 }
 
-class OneTensor : public testing::Test {
-  protected:
+struct OneTensor : testing::Test {
     OneTensor() {
         writer.begin({.run_nonce = 7, .epoch = 2, .slab = 3, .generation = 9});
         const SampleEntry samples[] = {{10, "ab"}, {11, ""}};

@@ -81,7 +81,7 @@ class Egress {
         batch.items = require_one_a_row(items, rows, "items");
         batch.stream = stream;
         batch.owner = held.get();
-        batch.release = [](void* owner_) { delete static_cast<std::shared_ptr<const void>*>(owner_); };
+        batch.release = [](void* owned) { delete static_cast<std::shared_ptr<const void>*>(owned); };
         detail::checked([&](offramp_error* error) { return offramp_egress_submit(egress_.get(), &batch, error); });
         held.release();
     }

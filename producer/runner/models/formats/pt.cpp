@@ -36,7 +36,7 @@ void collect(const c10::IValue& value, const std::string& name, const std::strin
         for (std::size_t i = 0; i < list.size(); ++i) collect(list[i], below(std::to_string(i)), file, outputs);
     } else if (value.isGenericDict()) {
         for (const auto& entry : value.toGenericDict()) {
-            const c10::IValue key = entry.key();
+            const c10::IValue& key = entry.key();
             collect(entry.value(), below(key.isString() ? key.toStringRef() : std::to_string(outputs.size())), file,
                     outputs);
         }
