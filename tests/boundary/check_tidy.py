@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """
-clang-tidy over every C++ file of the product that a build compiles, by .clang-tidy. Every finding is one line on standard error, and the exit status
-is 1. Tests, and the module with LibTorch's headers, are read when they are named (`check_tidy.py --build build/release tests`): they would take as long
-again.
+clang-tidy over every C++ file that a build compiles, the tests' too, by .clang-tidy. Every finding is one line on standard error, and the exit status
+is 1.
 
-Most of a file's seconds are those of the headers that it includes. So the sources of a room are read together, as one; where two of them have names of
-their own that are the same, in halves. Left out: device code, which nvcc compiles, and the C header that is installed, whose names are C's.
+Most of a file's seconds are those of the headers that it includes. So the sources of many rooms are read together, as one. A source that cannot be
+read so, because another one has a name of its own that is the same, is read once more with those that share its fate. Left out: device code, which
+nvcc compiles, and the C header that is installed, whose names are C's.
 """
 
 import argparse
 import concurrent.futures
+import dataclasses
 import json
 import os
 import pathlib
@@ -21,9 +22,44 @@ import sys
 
 OLDEST = 19     # earlier ones cannot read libstdc++'s source_location, or know no ExcludeHeaderFilterRegex
 NAMES = ("clang-tidy-19", "clang-tidy")
-PRODUCT = r"^(common|producer|consumer)\.(?!runner\.models\.offramp_models$)"
+TOGETHER = 100  # sources: more at once collide more often
 FINDING = re.compile(r"^(.*?):(\d+):(\d+): (warning|error): (.*?) \[([\w.,-]+)\]$")
 NOT_READ = "clang-diagnostic-error"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+    """What a compiler's flags mean to a reader: macros and folders of headers can be united, the rest (-std, -mavx2) must be the same."""
+    macros: tuple = ()
+    headers: tuple = ()     # each with its -I or -isystem, in their order
+    rest: tuple = ()
+
+    @staticmethod
+    def of(arguments):
+        macros, headers, rest = [], [], []
+        left = iter(arguments)
+        for argument in left:
+            if argument in ("-I", "-isystem", "-D"):
+                argument += next(left)
+            if argument.startswith("-D"):
+                macros.append(argument)
+            elif argument.startswith(("-I", "-isystem")):
+                headers.append(argument)
+            elif not argument.startswith(("-O", "-g", "-f", "-W")):
+                rest.append(argument)
+        return Flags(tuple(macros), tuple(headers), tuple(rest))
+
+    def fits(self, other):
+        """Apart from what includes the installed headers, whose names are their own, and from LibTorch, which brings other libraries' headers along."""
+        own = {macro.partition("=")[0]: macro for macro in self.macros}
+        return (self.rest == other.rest and all(own.get(macro.partition("=")[0], macro) == macro for macro in other.macros)
+                and self.apart() == other.apart())
+
+    def apart(self):
+        return {name for name in ("abi/include", "torch") if any(name in folder for folder in self.headers)}
+
+    def united(self, other):
+        return Flags(tuple(dict.fromkeys(self.macros + other.macros)), tuple(dict.fromkeys(self.headers + other.headers)), self.rest)
 
 
 def find_tool():
@@ -36,51 +72,108 @@ def find_tool():
     return None
 
 
-def rooms(build, source):
-    """The build's sources with one set of flags each: (name, arguments, folder, files). A file that several targets compile is read once."""
-    found, seen = {}, set()
+def compiler_of(build):
+    return shlex.split(json.loads((build / "compile_commands.json").read_text())[0]["command"])[0]
+
+
+def sources(build, source, only=""):
+    """The sources that the build compiles, each once, with the flags of the first room that compiles it. `only`: of the rooms that it matches."""
+    found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["file"])
         arguments = shlex.split(entry["command"])
         output = arguments[arguments.index("-o") + 1]
-        own = source in file.parents and build not in file.parents
-        together = file.parent.name == "Unity"      # a test program's, which the build has put together
-        if not (own or together) or file in seen or file.suffix == ".c" or "offramp_shared.dir" in output:
-            continue
-        seen.add(file)
-        flags = [argument for argument in arguments[1:arguments.index("-o")] if argument != "-Werror"]
-        name = re.sub(r"/?CMakeFiles/|\.dir/.*", "/", output).strip("/").replace("/", ".")
-        found.setdefault((name, tuple(flags), entry["directory"]), []).append(file)
-    return [(name, flags, folder, files) for (name, flags, folder), files in found.items()]
+        room = re.sub(r"/?CMakeFiles/|\.dir/.*", "/", output).strip("/").replace("/", ".")
+        files = [file]
+        if file.parent.name == "Unity":     # a test program's, which the build has put together
+            files = [pathlib.Path(path) for path in re.findall(r'^#include "(.*)"$', file.read_text(), re.MULTILINE)]
+        for file in files:
+            own = source in file.parents and build not in file.parents
+            if own and file.suffix != ".c" and "offramp_shared.dir" not in output and re.search(only, room):
+                found.setdefault(file, Flags.of(arguments[1:arguments.index("-o")]))
+    return found
 
 
-def findings_of(tool, config, folder, room):
-    """(the lines that clang-tidy says of the files, how many of them it read)."""
-    name, flags, directory, files = room
-    file = folder / f"{name}-{files[0].stem}-{len(files)}.cpp"
-    file.write_text("".join(f'#include "{path}"\n' for path in files))
-    command = [tool, "--quiet", f"--config-file={config}", str(file), "--", *flags, "-w", "-Wno-invalid-constexpr"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
-    lines = [line for line in done.stdout.splitlines() if FINDING.match(line)]
-    unread = any(FINDING.match(line)[6].startswith(NOT_READ) for line in lines)
-    if unread and len(files) > 1:
-        half = len(files) // 2
-        return [line for part in (files[:half], files[half:]) for line in findings_of(tool, config, folder, (name, flags, directory, part))]
-    if done.returncode != 0 and not lines:
-        return [f"{files[0]}:1:1: error: clang-tidy ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-500:]} [{NOT_READ}]"]
-    return lines
+def headers_of(file, source):
+    """The project's headers that a source includes whatever is defined."""
+    text = file.read_text().partition("\n#if")[0]
+    return [header for header in re.findall(r'^#include "(.*\.hpp)"', text, re.MULTILINE) if (source / header).exists()]
 
 
-def check(tool, config, build, source, jobs, only=PRODUCT):
+def groups(files):
+    """The files ({path: flags}) in groups that can be read together."""
+    found = []
+    for file, flags in files.items():
+        for group in found:
+            if len(group[1]) < TOGETHER and group[0].fits(flags):
+                group[0] = group[0].united(flags)
+                group[1][file] = flags
+                break
+        else:
+            found.append([flags, {file: flags}])
+    return [files for _, files in found]
+
+
+class Reader:
+    """Runs clang-tidy. Every file is named by the rules of the .clang-tidy above it. With --config-file the headers of the system would be held to
+    them too, which takes as long again; so a .clang-tidy that asks for nothing is laid over libraries that lie in the repository (build/venv)."""
+
+    def __init__(self, tool, build, source, folder):
+        self.tool, self.build, self.source, self.folder = tool, build, source, folder
+        shutil.copy(source / ".clang-tidy", folder / ".clang-tidy")
+        said = subprocess.run([compiler_of(build), "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
+        self.compilers_headers = ["-idirafter", said]   # those of the sanitizers are the compiler's
+        self.nothing = folder / "nothing"
+        self.nothing.write_text("Checks: '-*,clang-diagnostic-error'\n")
+
+    def overlay(self, name, flags):
+        """A file for --vfsoverlay."""
+        roots = [{"name": folder.removeprefix("-isystem"), "type": "directory",
+                  "contents": [{"name": ".clang-tidy", "type": "file", "external-contents": str(self.nothing)}]}
+                 for folder in flags.headers if folder.startswith("-isystem")]
+        path = self.folder / f"{name}.yaml"
+        path.write_text(json.dumps({"version": 0, "roots": roots}))
+        return path
+
+    def read(self, name, files):
+        """The lines that clang-tidy says of the files."""
+        flags = next(iter(files.values()))
+        for other in files.values():
+            flags = flags.united(other)
+        together = self.folder / f"{name}.cpp"
+        # Headers first: where two names collide, the source that has one of them is named, never a header that a third one includes.
+        headers = dict.fromkeys(header for file in files for header in headers_of(file, self.source))
+        together.write_text("".join(f'#include "{header}"\n' for header in headers) +
+                            "".join(f'#undef main\n#define main main_of_{number}\n#include "{file}"\n' for number, file in enumerate(files)))
+        command = [self.tool, "--quiet", f"--vfsoverlay={self.overlay(name, flags)}", str(together), "--", *flags.macros, *flags.headers, *flags.rest,
+                   *self.compilers_headers, "-w", "-Wno-invalid-constexpr", "-ferror-limit=0"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.build, check=False)
+        lines = [line for line in done.stdout.splitlines() if FINDING.match(line)]
+        if done.returncode != 0 and not lines:
+            lines = [f"{next(iter(files))}:1:1: error: clang-tidy ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-500:]} [{NOT_READ}]"]
+        unread = {pathlib.Path(match[1]) for match in map(FINDING.match, lines) if match[6].startswith(NOT_READ)}
+        if not unread or len(files) == 1:
+            return lines
+        again = {file: flags for file, flags in files.items() if file in unread}
+        # Errors in the system's headers come of those in the sources that use them.
+        if 0 < len(again) < len(files) and not any(self.source in path.parents for path in unread - again.keys()):
+            kept = [line for line in lines if pathlib.Path(FINDING.match(line)[1]) not in unread]
+            return kept + self.read(f"{name}-again", again)
+        halves = list(files.items())
+        return self.read(f"{name}-a", dict(halves[:len(halves) // 2])) + self.read(f"{name}-b", dict(halves[len(halves) // 2:]))
+
+
+def check(tool, build, source, jobs, only=""):
     """(every finding once, how many files were read)."""
     folder = build / "tidy"
     folder.mkdir(exist_ok=True)
-    wanted = [room for room in rooms(build, source) if re.search(only, room[0])]
-    wanted.sort(key=lambda room: -len(room[3]))
+    reader = Reader(tool, build, source, folder)
+    files = sources(build, source, only)
+    together = sorted(groups(files), key=len, reverse=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
-        said = list(workers.map(lambda room: findings_of(tool, config, folder, room), wanted))
+        said = list(workers.map(lambda numbered: reader.read(f"{numbered[0]}", numbered[1]), enumerate(together)))
     lines = {line.replace(f"{source}/", "") for lines in said for line in lines}
-    return sorted(lines), sum(len(room[3]) for room in wanted)
+    return sorted(lines), len(files)
 
 
 def main():
@@ -88,14 +181,14 @@ def main():
     parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2], help="the repository")
     parser.add_argument("--build", type=pathlib.Path, required=True, help="a folder that CMake configured and Ninja built")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("room", nargs="?", default=PRODUCT, help="a regular expression: these rooms only (producer.broker)")
+    parser.add_argument("room", nargs="?", default="", help="a regular expression: these rooms only (producer.broker)")
     options = parser.parse_args()
     tool = find_tool()
     if tool is None:
         print(f"no clang-tidy {OLDEST} or later is installed: apt-get install {NAMES[0]}", file=sys.stderr)
         return 77
     source = options.source.resolve()
-    lines, files = check(tool, source / ".clang-tidy", options.build.resolve(), source, options.jobs, options.room)
+    lines, files = check(tool, options.build.resolve(), source, options.jobs, options.room)
     for line in lines:
         print(line, file=sys.stderr)
     if files == 0:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import tempfile
 import unittest
 
@@ -20,20 +21,28 @@ class CheckTidy(unittest.TestCase):
         self.source = pathlib.Path(folder.name).resolve()
         self.build = self.source / "build"
         self.build.mkdir()
+        shutil.copy(ROOT / ".clang-tidy", self.source / ".clang-tidy")
 
-    def found(self, config=ROOT / ".clang-tidy", **files):
-        """What is found in these files of common/room/, compiled as one room."""
-        room = self.source / "common" / "room"
-        room.mkdir(parents=True, exist_ok=True)
-        commands = []
+    def found(self, room="common/room", together=False, **files):
+        """What is found in these files of a room, which the build compiles each by itself, or together."""
+        folder = self.source / room
+        folder.mkdir(parents=True, exist_ok=True)
+        commands, compiled = [], []
         for name, text in files.items():
-            path = room / name.replace("_dot_", ".")
+            path = folder / name.replace("_dot_", ".")
             path.write_text(text)
             if path.suffix == ".cpp":
-                commands.append({"directory": str(self.build), "file": str(path),
-                                 "command": f"c++ -I{self.source} -std=c++20 -Werror -o common/room/CMakeFiles/room.dir/{path.name}.o -c {path}"})
+                compiled.append(path)
+        if together:
+            unity = self.build / room / "CMakeFiles/room.dir/Unity/unity_0_cxx.cxx"
+            unity.parent.mkdir(parents=True)
+            unity.write_text("".join(f'#include "{path}"\n\n' for path in compiled))
+            compiled = [unity]
+        for path in compiled:
+            commands.append({"directory": str(self.build), "file": str(path),
+                             "command": f"c++ -I{self.source} -std=c++20 -Werror -o {room}/CMakeFiles/room.dir/{path.name}.o -c {path}"})
         (self.build / "compile_commands.json").write_text(json.dumps(commands))
-        lines, _ = check_tidy.check(TOOL, config, self.build, self.source, 1)
+        lines, _ = check_tidy.check(TOOL, self.build, self.source, 1)
         return "\n".join(lines)
 
     def test_a_sound_room_is_clean(self):
@@ -46,6 +55,12 @@ class CheckTidy(unittest.TestCase):
         found = self.found(one_dot_cpp=header, wrong_dot_hpp=wrong.replace("int", "inline int"))
         self.assertRegex(found, r"common/room/wrong\.hpp:2:12: .*readability-identifier-naming")
 
+    def test_tests_are_read_also_those_that_the_build_has_put_together(self):
+        wrong = SOUND.replace("answer", "Answer")
+        for together in (False, True):
+            found = self.found("tests/unit/room", together, one_dot_cpp=SOUND, two_dot_cpp=wrong)
+            self.assertRegex(found, r"tests/unit/room/two\.cpp:2:5: .*'Answer'.*readability-identifier-naming")
+
     def test_other_checks_are_on(self):
         found = self.found(one_dot_cpp="#include <string>\n#include <utility>\nnamespace offramp {\n"
                                        "std::size_t twice(std::string text) {\n    const std::string moved = std::move(text);\n"
@@ -55,6 +70,21 @@ class CheckTidy(unittest.TestCase):
     def test_files_with_the_same_name_of_their_own_are_read_apart(self):
         own = "namespace offramp {\nnamespace {\nint own() { return 1; }\n}  // namespace\nint NUMBER() { return own(); }\n}  // namespace offramp\n"
         found = self.found(one_dot_cpp=own.replace("NUMBER", "first"), two_dot_cpp=own.replace("NUMBER", "Second"))
+        self.assertIn("'Second'", found)
+        self.assertNotIn("clang-diagnostic", found)
+
+    def test_a_name_of_its_own_in_one_file_and_of_all_in_a_header_of_another_is_no_error(self):
+        own = "namespace offramp {\nnamespace {\nstruct Form {};\n}  // namespace\nForm form() { return {}; }\n}  // namespace offramp\n"
+        header = "#pragma once\nnamespace offramp {\nstruct Form { int size = 0; };\nint Size(Form form);\n}  // namespace offramp\n"
+        found = self.found(form_dot_hpp=header, one_dot_cpp=own, two_dot_cpp='#include "common/room/form.hpp"\n' + SOUND.replace("answer", "Third"))
+        self.assertIn("'Size'", found)
+        self.assertIn("'Third'", found)
+        self.assertNotIn("clang-diagnostic", found)
+
+    def test_programs_are_read_together(self):
+        program = "int main() { return 0; }\nnamespace offramp {\nint NUMBER() { return 1; }\n}  // namespace offramp\n"
+        found = self.found("tests/bench/room", one_dot_cpp=program.replace("NUMBER", "First"), two_dot_cpp=program.replace("NUMBER", "Second"))
+        self.assertIn("'First'", found)
         self.assertIn("'Second'", found)
         self.assertNotIn("clang-diagnostic", found)
 
