@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/utf8.hpp"
 
 namespace offramp {
@@ -86,8 +87,8 @@ void start_logging(std::string_view program, std::string_view level, LogFormat f
         try {
             sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
         } catch (const spdlog::spdlog_ex& problem) {
-            throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(), "Check --log-file",
-                              ExitCode::CannotWrite);
+            throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(),
+                              remedy(Remedy::AnotherLogFile), ExitCode::CannotWrite);
         }
     }
     auto logger = std::make_shared<spdlog::logger>(std::string(program), sinks.begin(), sinks.end());

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/base/way_to_write.hpp"
@@ -29,8 +30,7 @@ std::string prefix() { return std::string(kReservedPrefix) + "next-"; }
 std::string note_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "next"; }
 
 SystemError cannot_note(const std::string& path, int problem) {
-    return SystemError("writing " + path, problem,
-                       way_to_write(problem, "Give --output a folder that this user may write to"),
+    return SystemError("writing " + path, problem, way_to_write(problem, remedy(Remedy::WritableOutput)),
                        ExitCode::CannotWrite);
 }
 
@@ -72,7 +72,8 @@ std::string new_next_place() {
 
 std::string_view checked_next_place(std::string_view name, const std::string& from) {
     if (!is_name(name))
-        throw ConfigError(from + " does not name a place of a run's results", "Remove it, or give another --output");
+        throw ConfigError(from + " does not name a place of a run's results",
+                          "Remove it, or " + remedy(Remedy::AnotherOutput));
     return name;
 }
 

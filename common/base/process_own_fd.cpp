@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -47,17 +48,19 @@ void close_in_the_child() {
 // A number that no copy bears. What is locked stays so: the lock is the open file's, whichever number it has. Under the
 // mutex.
 UniqueFd apart_from_copies(UniqueFd fd) {
-    int highest = -1;
-    bool is_borne = false;
-    for (const OwnFds::Entry& entry : own_fds().entries) {
-        if (!entry.is_a_copys) continue;
-        highest = std::max(highest, entry.fd);
-        is_borne = is_borne || entry.fd == fd.get();
+    const auto is_borne = [](int number) {
+        return std::ranges::any_of(own_fds().entries,
+                                   [&](const OwnFds::Entry& entry) { return entry.is_a_copys && entry.fd == number; });
+    };
+    // The lowest that is free and not borne; those in between are free again when this returns.
+    std::vector<UniqueFd> in_between;
+    while (is_borne(fd.get())) {
+        UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, fd.get() + 1));
+        if (!moved) moved = UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));  // none above it
+        if (!moved) throw SystemError("giving a lock another descriptor", errno);
+        in_between.push_back(std::exchange(fd, std::move(moved)));
     }
-    if (!is_borne) return fd;
-    UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, highest + 1));
-    if (!moved) throw SystemError("giving a lock another descriptor", errno);
-    return moved;
+    return fd;
 }
 
 }  // namespace

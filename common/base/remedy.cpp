@@ -26,6 +26,8 @@ const char* library_remedy(Remedy which) noexcept {
             return "use fewer or smaller slabs";
         case Remedy::AnotherSpillFolder:
             return "spill to another folder";
+        case Remedy::AnotherRunDirectory:
+            return "give the run another directory";
         case Remedy::SweepMemory:
             return "the next run that begins removes what dead runs left";
         case Remedy::OpenToAnotherUser:
@@ -36,6 +38,18 @@ const char* library_remedy(Remedy which) noexcept {
             return "Begin a run there, or check the path";
         case Remedy::RunAgain:
             return "Start the run again";
+        case Remedy::LessMemory:
+            return "use less: smaller batches, or fewer slabs";
+        case Remedy::AnotherLogFile:
+            return "Let the log go to another file";
+        case Remedy::WritableOutput:
+            return "Write results to a folder that this user may write to";
+        case Remedy::AnotherOutput:
+            return "write to another folder";
+        case Remedy::ConvertedWeights:
+            return "a file of a whole model is none";
+        case Remedy::kCount:
+            break;
     }
     return "";
 }

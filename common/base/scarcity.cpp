@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 
@@ -21,9 +22,9 @@ std::exception_ptr with_limits_named(std::exception_ptr error) {
                                              "Raise the limit of processes (ulimit -u), of the container or unit "
                                              "(pids.max, TasksMax=), or of memory (ulimit -v)"));
     } catch (const std::bad_alloc&) {
-        return std::make_exception_ptr(Error(ExitCode::System, "the system gives no further memory",
-                                             "Raise the limit (ulimit -v, memory.max of a container), or use less: a "
-                                             "smaller --batch, fewer --slabs or --decode-workers"));
+        return std::make_exception_ptr(
+            Error(ExitCode::System, "the system gives no further memory",
+                  "Raise the limit (ulimit -v, memory.max of a container), or " + remedy(Remedy::LessMemory)));
     } catch (...) {
         return error;
     }

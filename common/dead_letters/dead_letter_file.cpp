@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "common/base/remedy.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 
@@ -12,7 +13,7 @@ void write_dead_letter_file(const std::string& path, std::span<const std::span<c
     for (const auto& piece : pieces) total += piece.size();
     WholeFile file(path, 0600, [&](int problem) {
         return SystemError("writing " + path + ", " + std::to_string(total) + " bytes", problem,
-                           way_to_write(problem, "Make room there") + ", or give the run another --run-dir",
+                           way_to_write(problem, "Make room there") + ", or " + remedy(Remedy::AnotherRunDirectory),
                            ExitCode::CannotWrite);
     });
     for (const auto& piece : pieces) file.write(piece);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/state_dict.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
@@ -67,7 +68,7 @@ Json parse_header(const Subject& file, std::span<const std::byte> header) {
         if (!repeated.empty()) refuse(file, repeated, "is named twice in the header");
         return parsed;
     } catch (const Json::exception& error) {
-        refuse(file, std::string("the header is no JSON: ") + error.what());
+        refuse(file, std::string("the header is not JSON: ") + error.what());
     }
 }
 
@@ -172,9 +173,7 @@ void SafetensorsFile::map_file() {
 void SafetensorsFile::read_header() {
     if (std::memcmp(file_.data(), kZip.data(), kZip.size()) == 0)
         refuse(Subject{path_, what_,
-                       "Convert a state dict: " + command_to_convert(path_) +
-                           "; ./launch/offramp export --weights takes it as it is. A whole model is given as --model "
-                           "FILE.pt or FILE.pt2"},
+                       "Convert a state dict: " + command_to_convert(path_) + "; " + remedy(Remedy::ConvertedWeights)},
                "it is a ZIP archive, as torch.save writes it (.pth, .pt, .bin)");
     std::uint64_t length = 0;  // x86-64 and arm64 Linux are little-endian, as the format
     std::memcpy(&length, file_.data(), kLengthBytes);

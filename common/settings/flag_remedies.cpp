@@ -18,6 +18,8 @@ const char* flag_remedy(Remedy which) noexcept {
             return "use fewer or smaller slabs (--slabs, --samples-per-slab, --batch)";
         case Remedy::AnotherSpillFolder:
             return "give the run another --spill-dir";
+        case Remedy::AnotherRunDirectory:
+            return "give the run another --run-dir";
         case Remedy::SweepMemory:
             return "--sweep removes what dead runs left";
         case Remedy::OpenToAnotherUser:
@@ -28,6 +30,19 @@ const char* flag_remedy(Remedy which) noexcept {
             return "Start without --adopt, or check --run-dir";
         case Remedy::RunAgain:
             return "Run again with --resume";
+        case Remedy::LessMemory:
+            return "use less: a smaller --batch, fewer --slabs or --decode-workers";
+        case Remedy::AnotherLogFile:
+            return "Check --log-file";
+        case Remedy::WritableOutput:
+            return "Give --output a folder that this user may write to";
+        case Remedy::AnotherOutput:
+            return "give another --output";
+        case Remedy::ConvertedWeights:
+            return "./launch/offramp export --weights takes it as it is. A whole model is given as --model FILE.pt or "
+                   "FILE.pt2";
+        case Remedy::kCount:
+            break;
     }
     return "";
 }

@@ -96,4 +96,4 @@ def content(file):
     except FileNotFoundError:
         return {}
     except ValueError as problem:
-        raise LaunchError(f"{file} is no JSON: {problem}", "Is the folder complete?", ExitCode.BAD_INPUT) from problem
+        raise LaunchError(f"{file} is not JSON: {problem}", "Is the folder complete?", ExitCode.BAD_INPUT) from problem

@@ -37,12 +37,14 @@ LIBRARIES = {
     "producer/egress/": ("device", "pool", "ledger", "broker", "recovery"),
     "consumer/session/": (),
 }
-# What the programs see of the libraries. offramp-producer's doors are device/ and egress/; of the libraries behind them it may know what
-# the egress hands out and takes. offramp-consumer's are the run, its loop's end, the search for it, and the interface that processors
-# implement. offramp-ladder fills slabs by itself, to compare: it meets the broker at the exchange.
-BEHIND_THE_EGRESS = "pool|ledger|broker|recovery"
-SHOWN_BY_THE_EGRESS = ("broker/broker_report", "broker/delivery", "broker/report_pages", "recovery/predecessor")
-SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "pool/published_slab", "pool/slab_exchange")
+# What the programs see of the libraries. offramp-producer's doors are the device's interface and a whole run's egress; of the libraries behind
+# them it may know what the egress hands out and takes. offramp-consumer's are the run, its loop's end, the search for it, and the interface that
+# processors implement. offramp-ladder fills slabs by itself, to compare: it meets the broker at the exchange.
+PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
+SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/device", "device/device_tensor", "device/device_timeline", "device/gpu_search",
+                       "device/lending_pool", "egress/egress_path", "egress/egress_run", "egress/output_batch", "egress/row_info", "egress/row_outliers",
+                       "egress/run_place", "egress/run_slabs", "egress/slab_plan", "broker/broker_report", "broker/delivery", "broker/report_pages", "recovery/predecessor")
+SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_processor")
 # Of common/ what is for programs alone.
 FOR_PROGRAMS = r"common/(settings|images)/"
@@ -79,8 +81,8 @@ def room_rules():
 
 def door_rules():
     for program, files, shown in (("offramp-producer", r"producer/(runner/|main\.)", SHOWN_BY_THE_EGRESS), ("offramp-ladder", r"producer/ladder/", SHOWN_TO_THE_LADDER)):
-        yield (files, None, rf"producer/(?!({'|'.join(shown)})\.hpp)({BEHIND_THE_EGRESS})/",
-               f"{program} uses the libraries through producer/device/ and producer/egress/; behind them it may know {', '.join(shown)}")
+        yield (files, None, rf"producer/(?!({'|'.join(shown)})\.hpp)({PRODUCERS_LIBRARIES})/",
+               f"{program} uses the libraries through their doors: {', '.join(shown)}")
     yield (r"consumer/(?!session/)|producer/ladder/", None, rf"consumer/session/(?!({'|'.join(SHOWN_BY_THE_SESSION)})\.hpp)",
            f"programs use consumer/session/ through its doors: {', '.join(SHOWN_BY_THE_SESSION)}")
 
@@ -119,7 +121,7 @@ CALL_RULES = [
     (r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
      "a dead producer's run is recovered in producer/recovery/ only"),
     # Flags of docker are what its users know, too.
-    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(abi|wire|shm|transport)/))", r"(?!)",
+    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!settings/|images/)))", r"(?!)",
      "a library knows no program's flags: its errors say remedy(), which programs put in their words (common/base/remedy.hpp)"),
 ]
 

@@ -27,6 +27,8 @@ class Includes(Project):
         ("producer/runner/report/run_report.cpp", '"producer/broker/broker.hpp"', "offramp-producer uses the libraries through"),
         ("producer/runner/run/producer_run.cpp", '"producer/recovery/run_recovery.hpp"', "offramp-producer uses the libraries through"),
         ("producer/main.cpp", '"producer/ledger/slab_ledger.hpp"', "offramp-producer uses the libraries through"),
+        ("producer/runner/run/streamed_egress.cpp", '"producer/egress/egress_stream.hpp"', "offramp-producer uses the libraries through"),
+        ("producer/runner/ingest/staging.cpp", '"producer/device/cuda_stream.hpp"', "offramp-producer uses the libraries through"),
         ("producer/ladder/pooled_place.hpp", '"producer/pool/slab_pool.hpp"', "offramp-ladder uses the libraries through"),
         ("producer/ladder/local_delivery.cpp", '"producer/broker/broker_thread.hpp"', "offramp-ladder uses the libraries through"),
         ("consumer/worker/consumer_program.cpp", '"consumer/session/slab_mappings.hpp"', "through its doors"),
@@ -174,7 +176,8 @@ class Includes(Project):
         self.write("producer/runner/run/defaults.cpp", 'throw ConfigError("--batch is 0");\n')
         self.write("common/shm/shared_region.cpp", '"Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host)"\n--left; // and --batch, in a comment\n')
         self.assert_clean("includes")
-        for library in ("producer/egress/run_directory.cpp", "consumer/session/run_search.cpp", "common/transport/endpoint.cpp"):
+        for library in ("producer/egress/run_directory.cpp", "consumer/session/run_search.cpp", "common/transport/endpoint.cpp",
+                        "common/dead_letters/dead_letter_file.cpp", "common/base/log.cpp"):
             with self.subTest(library=library):
                 path = self.write(library, '// says\nthrow Error("no run", "Give another --run-dir");\n')
                 self.assert_crossed(["includes"], f"{library}:2", "a library knows no program's flags")

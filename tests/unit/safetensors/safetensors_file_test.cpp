@@ -60,7 +60,7 @@ TEST_F(WeightFile, TellsWhatTorchSaveWroteAndHowToConvertIt) {
         EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
         EXPECT_THAT(error.what(),
                     testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"),
-                                   HasSubstr("torch.load('" + path_ + "'"), HasSubstr("export --weights")));
+                                   HasSubstr("torch.load('" + path_ + "'"), HasSubstr("a file of a whole model is none")));
     }
 }
 
@@ -115,8 +115,8 @@ TEST_P(BrokenWeightFile, IsRefusedWithItsReason) {
 }
 
 constexpr BrokenFile kBrokenFiles[] = {
-    {"NoJson", "{\"a\":", 4, "no JSON"},
-    {"NotUtf8", "{\"\xff\xfe\":1}", 4, "no JSON"},
+    {"NoJson", "{\"a\":", 4, "not JSON"},
+    {"NotUtf8", "{\"\xff\xfe\":1}", 4, "not JSON"},
     {"List", "[]", 4, "not a JSON object"},
     {"NameTwice",
      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4,

@@ -12,11 +12,9 @@
 namespace offramp {
 namespace {
 
-constexpr Remedy kLast = Remedy::RunAgain;
-
 std::vector<Remedy> all_remedies() {
     std::vector<Remedy> all;
-    for (int which = 0; which <= static_cast<int>(kLast); ++which) all.push_back(static_cast<Remedy>(which));
+    for (int which = 0; which < static_cast<int>(Remedy::kCount); ++which) all.push_back(static_cast<Remedy>(which));
     return all;
 }
 
