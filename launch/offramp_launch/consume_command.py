@@ -111,7 +111,7 @@ def attend(plan, places, endpoint, program, output, about, note):
             display.show_end(attendance.status)
             if lies_beside(output):
                 note(f"the earlier results in {output} are as they were; what this run made lies beside them: --resume adds to that")
-            return code, "\n".join(lines_of(whole, output))
+            return code, "\n".join(lines_of(whole, output, attendance.followers))
         finally:
             display.close()
             sweep(str(places.producer()))
@@ -171,14 +171,14 @@ def failure_of(code, attendance, finishing):
     return in_one_line(what)
 
 
-def lines_of(whole, output):
+def lines_of(whole, output, followers):
     """The summary as lines for a reader."""
     samples = whole["samples"]
     lines = [f"Run {whole['run_id']} " + (("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}") if whole["run_is_over"]
                                           else "goes on without consumers of this command"),
              f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were here for {whole['seconds']:.2f} s"]
-    if again := sum(1 for one in whole["consumers"] if one.get("exit") not in (None, ExitCode.OK, ExitCode.NO_SUCH_RUN)):
-        lines.append(f"  consumers  {again} ended early and were followed by others")
+    if followers:
+        lines.append(f"  consumers  {followers} ended early and were followed by others")
     if samples["quarantined"]:
         lines.append(f"  look       ./launch/offramp quarantine list --run-dir {whole['run_dir']}")
     if samples["dropped_when_full"]:

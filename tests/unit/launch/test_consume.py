@@ -101,7 +101,9 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual(consumers[0].argv, follower.argv)
         self.program.tell(state="ended", released_samples=1)
         follower.order(exit=0)
-        self.assertIn("starting it again", self.end(launcher, 0))
+        said = self.end(launcher, 0)
+        self.assertIn("starting it again", said)
+        self.assertIn("1 ended early and were followed by others", said)
 
     def test_a_consumer_that_comes_when_the_next_run_is_there_is_neither_a_failure_nor_started_again(self):
         launcher, consumers = self.start(2)
