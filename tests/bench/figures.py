@@ -172,16 +172,16 @@ def beside_build_sources(beside):
 
     pace = beside.saved["pace"]
     return (
-        Source("Revision", (Figure("6", pace["windows"]), Figure("3", pace["seconds"]))),
-        row("W1, fp32", "W1-host-write", "10.74", "10.75", ("1.001", "0.985", "1.022")),
-        row("W2, input", "W2-device", "21.40", "20.84", ("1.027", "1.019", "1.036")),
-        row("W4a, 4 reader", "W4a-4-readers", "105,400", "101,100", ("1.080", "0.998", "1.123"), 100, readers=("4",)),
-        row("W4b", "W4b", "2,646", "2,630", ("1.006", "1.004", "1.007")),
-        row("W6", "W6", "39.14", "39.00", ("1.004", "0.980", "1.030"), readers=("12",)),
-        row("W8, 1 reader", "W8-1-reader", "666,000", "646,000", ("1.018", "0.923", "1.203"), 1000, readers=("1",)),
-        row("W8, 4 reader", "W8-4-readers", "914,000", "954,000", ("0.985", "0.871", "1.045"), 1000, readers=("4",)),
-        Source("Each interval", (*given("1"), Figure("46.8", beside.median("W2-device", "compute_ms_per_batch")),
-                                 Figure("48.0", beside.median("W2-device", "compute_ms_per_batch", OTHER_BUILD)))))
+        Source("Revision", (Figure("5", pace["windows"]), Figure("3", pace["seconds"]))),
+        row("W1, fp32", "W1-host-write", "10.97", "10.93", ("0.994", "0.980", "1.021")),
+        row("W2, input", "W2-device", "21.71", "20.88", ("1.037", "1.027", "1.047")),
+        row("W4a, 4 reader", "W4a-4-readers", "97,300", "100,700", ("0.967", "0.862", "1.027"), 100, readers=("4",)),
+        row("W4b", "W4b", "2,632", "2,625", ("1.003", "0.990", "1.030")),
+        row("W6", "W6", "39.16", "39.15", ("1.002", "0.999", "1.003"), readers=("12",)),
+        row("W8, 1 reader", "W8-1-reader", "815,000", "778,000", ("0.997", "0.931", "1.129"), 1000, readers=("1",)),
+        row("W8, 4 reader", "W8-4-readers", "1,198,000", "1,157,000", ("0.996", "0.898", "1.103"), 1000, readers=("4",)),
+        Source("No interval", (*given("1"), Figure("46.1", beside.median("W2-device", "compute_ms_per_batch")),
+                               Figure("47.8", beside.median("W2-device", "compute_ms_per_batch", OTHER_BUILD)))))
 
 
 def article_sources(ladder, again):
