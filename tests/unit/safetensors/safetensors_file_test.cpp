@@ -58,9 +58,9 @@ TEST_F(WeightFile, TellsWhatTorchSaveWroteAndHowToConvertIt) {
         FAIL() << "a ZIP archive was read";
     } catch (const ConfigError& error) {
         EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
-        EXPECT_THAT(error.what(),
-                    testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"),
-                                   HasSubstr("torch.load('" + path_ + "'"), HasSubstr("a file of a whole model is none")));
+        EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"),
+                                                 HasSubstr("torch.load('" + path_ + "'"),
+                                                 HasSubstr("a file of a whole model is none")));
     }
 }
 
