@@ -48,7 +48,7 @@ const char* library_remedy(Remedy which) noexcept {
             return "write to another folder";
         case Remedy::ConvertedWeights:
             return "a file of a whole model is none";
-        case Remedy::kCount:
+        case Remedy::Count:
             break;
     }
     return "";

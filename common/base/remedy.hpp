@@ -25,7 +25,7 @@ enum class Remedy : std::uint8_t {
     WritableOutput,    // results cannot be
     AnotherOutput,     // what lies with the results is damaged
     ConvertedWeights,  // they are as torch.save writes them; behind the command that converts them
-    kCount             // how many there are; none itself
+    Count              // how many there are; none itself
 };
 
 using RemedyText = const char* (*)(Remedy);

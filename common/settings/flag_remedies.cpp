@@ -41,7 +41,7 @@ const char* flag_remedy(Remedy which) noexcept {
         case Remedy::ConvertedWeights:
             return "./launch/offramp export --weights takes it as it is. A whole model is given as --model FILE.pt or "
                    "FILE.pt2";
-        case Remedy::kCount:
+        case Remedy::Count:
             break;
     }
     return "";

@@ -14,7 +14,7 @@ namespace {
 
 std::vector<Remedy> all_remedies() {
     std::vector<Remedy> all;
-    for (int which = 0; which < static_cast<int>(Remedy::kCount); ++which) all.push_back(static_cast<Remedy>(which));
+    for (int which = 0; which < static_cast<int>(Remedy::Count); ++which) all.push_back(static_cast<Remedy>(which));
     return all;
 }
 
