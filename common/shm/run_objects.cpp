@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <memory>
-#include <optional>
-#include <string_view>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
@@ -34,15 +32,8 @@ bool is_run_id(std::string_view text) {
     return !text.empty() && text.size() <= kMaxRunIdBytes && std::all_of(text.begin(), text.end(), is_run_id_byte);
 }
 
-std::string nonce_text(std::uint64_t nonce) {
-    constexpr char kHex[] = "0123456789abcdef";
-    std::string digits(kNonceDigits, '0');
-    for (std::size_t i = kNonceDigits; i-- > 0; nonce >>= 4) digits[i] = kHex[nonce & 15];
-    return digits;
-}
-
 std::string object_name(const RunNames& names, std::string_view suffix) {
-    return "/" + std::string(kPrefix) + names.run_id + "-" + nonce_text(names.nonce) + "." + std::string(suffix);
+    return "/" + std::string(kPrefix) + names.run_id + "-" + names.nonce_text() + "." + std::string(suffix);
 }
 
 bool is_suffix_of_ours(std::string_view suffix) {
@@ -68,9 +59,9 @@ std::optional<NamedObject> parse_object_name(std::string_view entry) {
     const std::string_view digits = run.substr(run.size() - kNonceDigits);
     const std::string_view run_id = run.substr(0, run.size() - kNonceDigits - 1);
     if (run[run_id.size()] != '-' || !is_run_id(run_id)) return std::nullopt;
-    NamedObject found{{std::string(run_id), 0}, std::string(suffix), "/" + std::string(entry)};
-    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), found.run.nonce, 16);
-    if (problem != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+    const auto nonce = RunNames::nonce_in(digits);
+    if (!nonce) return std::nullopt;
+    NamedObject found{{std::string(run_id), *nonce}, std::string(suffix), "/" + std::string(entry)};
     if (object_name(found.run, suffix) != found.name) return std::nullopt;  // e.g. capital digits
     return found;
 }
@@ -139,6 +130,16 @@ void RunNames::check_run_id(const std::string& run_id) {
     if (!is_run_id(run_id))
         throw ConfigError("run id '" + run_id + "' cannot name shared memory",
                           "Use 1 to 48 letters, digits, '.', '_' and '-'");
+}
+
+std::string RunNames::nonce_text() const { return fmt::format("{:0{}x}", nonce, kNonceDigits); }
+
+std::optional<std::uint64_t> RunNames::nonce_in(std::string_view digits) {
+    std::uint64_t nonce = 0;
+    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), nonce, 16);
+    if (problem != std::errc{} || end != digits.data() + digits.size() || digits.size() != kNonceDigits)
+        return std::nullopt;
+    return nonce;
 }
 
 std::uint64_t RunNames::random_nonce() {

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,11 @@ struct RunNames {
     // value.
     static void check_run_id(const std::string& run_id);
     static std::uint64_t random_nonce();
+
+    // The nonce as names and the endpoint have it: 16 hexadecimal digits.
+    std::string nonce_text() const;
+    // Nothing for what is not 16 hexadecimal digits.
+    static std::optional<std::uint64_t> nonce_in(std::string_view digits);
 };
 
 // Holds the shared lock that says "a process of this run lives". Released by the kernel when the process

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -60,14 +59,18 @@ class EndpointText {
         values_.erase(found);
         return value;
     }
-    std::uint64_t number_of(const std::string& key, int base, std::uint64_t most) {
+    std::uint64_t number_of(const std::string& key, std::uint64_t most) {
         const std::string text = text_of(key);
         std::uint64_t value = 0;
-        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-        const bool has_right_length = base != 16 || text.size() == 16;
-        if (problem != std::errc{} || end != text.data() + text.size() || value > most || !has_right_length)
-            fail("has '" + text + "' for " + key + ", which is not a number in range");
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (problem != std::errc{} || end != text.data() + text.size() || value > most) fail_number(key, text);
         return value;
+    }
+    std::uint64_t nonce() {
+        const std::string text = text_of("nonce");
+        const auto value = RunNames::nonce_in(text);
+        if (!value) fail_number("nonce", text);
+        return *value;
     }
     void expect_nothing_else() const {
         if (!values_.empty()) fail("has the unknown line '" + values_.begin()->first + "='");
@@ -78,6 +81,9 @@ class EndpointText {
     }
 
   private:
+    [[noreturn]] void fail_number(const std::string& key, const std::string& text) const {
+        fail("has '" + text + "' for " + key + ", which is not a number in range");
+    }
     void take(std::string_view line, bool first) {
         if (first) {
             if (line == kVersionLine) return;
@@ -121,9 +127,7 @@ std::string Endpoint::file() const { return run_dir + "/endpoint"; }
 void Endpoint::publish() const {
     RunNames::check_run_id(names.run_id);
     check_run_dir(run_dir);
-    char nonce[17];
-    std::snprintf(nonce, sizeof nonce, "%016llx", static_cast<unsigned long long>(names.nonce));
-    const std::string text = std::string(kVersionLine) + "\nrun_id=" + names.run_id + "\nnonce=" + nonce +
+    const std::string text = std::string(kVersionLine) + "\nrun_id=" + names.run_id + "\nnonce=" + names.nonce_text() +
                              "\nproducer_pid=" + std::to_string(producer_pid) + "\nepoch=" + std::to_string(epoch) +
                              "\n";
     WholeFile whole(file(), 0644, [this](int problem) {
@@ -149,9 +153,9 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     }
     EndpointText text(file, read_all(fd.get(), file));
     endpoint.names.run_id = text.text_of("run_id");
-    endpoint.names.nonce = text.number_of("nonce", 16, std::numeric_limits<std::uint64_t>::max());
-    endpoint.producer_pid = text.number_of("producer_pid", 10, std::numeric_limits<pid_t>::max());
-    endpoint.epoch = static_cast<std::uint32_t>(text.number_of("epoch", 10, std::numeric_limits<std::uint32_t>::max()));
+    endpoint.names.nonce = text.nonce();
+    endpoint.producer_pid = text.number_of("producer_pid", std::numeric_limits<pid_t>::max());
+    endpoint.epoch = static_cast<std::uint32_t>(text.number_of("epoch", std::numeric_limits<std::uint32_t>::max()));
     text.expect_nothing_else();
     try {
         RunNames::check_run_id(endpoint.names.run_id);

@@ -28,9 +28,10 @@ bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint
     }
     if (endpoint->names.nonce == nonce) return false;
     throw Error(ExitCode::NoSuchRun,
-                fmt::format("the run in '{}' that this consumer was started for, nonce {:016x}, is over: the run there "
-                            "now is '{}', nonce {:016x}",
-                            run_dir, nonce, endpoint->names.run_id, endpoint->names.nonce),
+                fmt::format("the run in '{}' that this consumer was started for, nonce {}, is over: the run there now "
+                            "is '{}', nonce {}",
+                            run_dir, RunNames{.run_id = {}, .nonce = nonce}.nonce_text(), endpoint->names.run_id,
+                            endpoint->names.nonce_text()),
                 "Start consumers for that one");
 }
 

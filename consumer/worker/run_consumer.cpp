@@ -1,7 +1,6 @@
 #include "consumer/worker/run_consumer.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -9,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "common/base/end_signals.hpp"
@@ -20,6 +18,7 @@
 #include "common/settings/flag_remedies.hpp"
 #include "common/settings/kept_settings.hpp"
 #include "common/settings/slab_work.hpp"
+#include "common/shm/run_objects.hpp"
 #include "consumer/processors/processor_names.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/processors/results/own_run.hpp"
@@ -75,12 +74,11 @@ void require_same_work(const RunConfig& config, const RunConfig& run) {
 
 // As a run's endpoint has it. Errors: ConfigError.
 std::uint64_t nonce_of(std::string_view text) {
-    std::uint64_t nonce = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), nonce, 16);
-    if (problem != std::errc{} || end != text.data() + text.size() || text.size() != 16)
+    const auto nonce = RunNames::nonce_in(text);
+    if (!nonce)
         throw ConfigError("--only-run is '" + std::string(text) + "'",
                           "Give the 16 hexadecimal digits behind nonce= in the run's file 'endpoint'");
-    return nonce;
+    return *nonce;
 }
 
 // The processor may be made of what the run settled, and is made when the run has let this consumer in.

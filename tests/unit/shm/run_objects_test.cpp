@@ -89,6 +89,16 @@ TEST(RunNames, AcceptPlainRunIdsOnly) {
         EXPECT_EQ(exit_code_of([&] { RunNames::check_run_id(bad); }), ExitCode::Usage) << bad;
 }
 
+TEST(RunNames, ReadBackTheNonceThatTheyWrite) {
+    const RunNames names{"run", 0x00c0ffee};
+    EXPECT_EQ(names.nonce_text(), "0000000000c0ffee");
+    EXPECT_EQ(RunNames::nonce_in(names.nonce_text()), names.nonce);
+    EXPECT_EQ(RunNames::nonce_in("ffffffffffffffff"), ~std::uint64_t{0});
+    for (const char* text :
+         {"", "c0ffee", "0000000000c0ffeg", "00000000000c0ffee", "-000000000c0ffee", " 000000000c0ffee"})
+        EXPECT_EQ(RunNames::nonce_in(text), std::nullopt) << text;
+}
+
 TEST(RunNames, HaveNoncesThatDiffer) { EXPECT_NE(RunNames::random_nonce(), RunNames::random_nonce()); }
 
 TEST(RunLock, IsHeldByMany) {
