@@ -55,8 +55,7 @@ UniqueFd apart_from_copies(UniqueFd fd) {
     // The lowest that is free and not borne; those in between are free again when this returns.
     std::vector<UniqueFd> in_between;
     while (is_borne(fd.get())) {
-        UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, fd.get() + 1));
-        if (!moved) moved = UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));  // none above it
+        UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
         if (!moved) throw SystemError("giving a lock another descriptor", errno);
         in_between.push_back(std::exchange(fd, std::move(moved)));
     }

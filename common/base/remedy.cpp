@@ -47,7 +47,7 @@ const char* library_remedy(Remedy which) noexcept {
         case Remedy::AnotherOutput:
             return "write to another folder";
         case Remedy::ConvertedWeights:
-            return "a file of a whole model is none";
+            return "the file of a whole model is not read here";
         case Remedy::Count:
             break;
     }

@@ -12,17 +12,18 @@ enum class Remedy : std::uint8_t {
     SmallerBatches,      // of less memory on the device
     SmallerHostBuffers,  // of less page-locked memory on the host
     PageLocking,         // the host's memory is not page-locked
-    FewerSlabs,          // this and the next two begin with a small letter: behind another remedy
+    SweepMemory,         // of a run that is dead
+    OpenToAnotherUser,   // the run is
+    OneProducer,         // the run directory has another one
+    BeginRun,            // there is none to recover
+    RunAgain,
+    AnotherLogFile,  // the log cannot be written there
+    WritableOutput,  // results cannot be
+    // These stand behind another remedy, and begin with a small letter.
+    FewerSlabs,
+    LessMemory,  // the system gives no more
     AnotherSpillFolder,
     AnotherRunDirectory,
-    SweepMemory,        // of a run that is dead
-    OpenToAnotherUser,  // the run is
-    OneProducer,        // the run directory has another one
-    BeginRun,           // there is none to recover
-    RunAgain,
-    LessMemory,        // the system gives no more
-    AnotherLogFile,    // the log cannot be written there
-    WritableOutput,    // results cannot be
     AnotherOutput,     // what lies with the results is damaged
     ConvertedWeights,  // they are as torch.save writes them; behind the command that converts them
     Count              // how many there are; none itself

@@ -60,7 +60,7 @@ TEST_F(WeightFile, TellsWhatTorchSaveWroteAndHowToConvertIt) {
         EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
         EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"),
                                                  HasSubstr("torch.load('" + path_ + "'"),
-                                                 HasSubstr("a file of a whole model is none")));
+                                                 HasSubstr("the file of a whole model is not read here")));
     }
 }
 
