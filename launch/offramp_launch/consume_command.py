@@ -111,7 +111,7 @@ def attend(plan, places, endpoint, program, output, about, note):
             display.show_end(attendance.status)
             if lies_beside(output):
                 note(f"the earlier results in {output} are as they were; what this run made lies beside them: --resume adds to that")
-            return code, "\n".join(lines_of(whole, output, attendance.followers))
+            return code, "\n".join(lines_of(whole, output, followers_among(attendance.records)))
         finally:
             display.close()
             sweep(str(places.producer()))
@@ -169,6 +169,11 @@ def failure_of(code, attendance, finishing):
     else:
         what = "consumers were stopped before the run was over: it waits for others, and this command with --resume starts them"
     return in_one_line(what)
+
+
+def followers_among(records):
+    """Of consumers that have all ended: how many were started because the one before them in their seat had."""
+    return len(records) - len({record["number"] for record in records})
 
 
 def lines_of(whole, output, followers):

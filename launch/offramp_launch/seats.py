@@ -42,7 +42,6 @@ class Seats:
         self._budget = DeathBudget()
         self._budget_without_sink = DeathBudget(ENDS_WITHOUT_SINK)
         self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
-        self.followers = 0      # consumers that were started because another one had ended
 
     def add(self):
         seat = Seat(self._next_number)
@@ -74,7 +73,6 @@ class Seats:
         except LaunchError as problem:
             self._run.fail(problem)
             return
-        self.followers += any(record["number"] == seat.number for record in self.records)
         self._selector.register(seat.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(seat))
 
     def _fill_again(self, seat):

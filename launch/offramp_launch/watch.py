@@ -91,7 +91,6 @@ class Watch:
     run_dir = property(lambda self: self._plan.run_dir)
     status = property(lambda self: self._status)
     records = property(lambda self: self._seats.records)
-    followers = property(lambda self: self._seats.followers)
 
     def _begin_consumers(self):
         for _ in range(self._plan.consumers):
