@@ -52,6 +52,12 @@ bool look_at_previous(const RunConfig& config, const std::optional<PreviousRun>&
     return anything;
 }
 
+// Where this run's results lie until it has ended; empty: where they belong.
+std::string next_place_for(const RunConfig& config, const std::optional<PreviousRun>& previous) {
+    if (config.resume && previous) return previous->ended ? std::string() : previous->next_place;
+    return look_at_previous(config, previous) ? new_next_place() : std::string();
+}
+
 }  // namespace
 
 void finish_run(const RunConfig& config) {
@@ -77,10 +83,7 @@ void prepare_run(const RunConfig& config) {
     const auto previous = read_previous_run(config.output);
     if (previous) complete_previous(config, *previous);
     if (config.resume && !previous && has_checkpoint(config.output)) return;  // the producer says what is wrong with it
-    const bool goes_on = config.resume && previous;
-    const std::string next_place = goes_on ? (previous->ended ? std::string() : previous->next_place)
-                                   : look_at_previous(config, previous) ? new_next_place()
-                                                                        : std::string();
+    const std::string next_place = next_place_for(config, previous);
     forget_own_run(config.output);
     note_next_place(config.output, next_place);
 }
