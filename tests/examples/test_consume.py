@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from test_examples import BUILD, HERE, run
+from test_examples import BUILD, HERE, configure, install, run
 
 WATCHDOG_SECONDS = 120
 OFFRAMP = pathlib.Path(__file__).resolve().parents[2] / "launch" / "offramp"
@@ -52,8 +52,8 @@ class Consume(unittest.TestCase):
         cls.addClassCleanup(world.cleanup)
         folder = pathlib.Path(world.name)
         cls.programs = folder / "build"
-        run("cmake", "--install", str(BUILD), "--component", "library", "--prefix", str(folder / "prefix"))
-        run("cmake", "-S", str(HERE / "project"), "-B", str(cls.programs), f"-DCMAKE_PREFIX_PATH={folder / 'prefix'}")
+        install(folder / "prefix")
+        configure(HERE / "project", cls.programs, folder / "prefix")
         run("cmake", "--build", str(cls.programs), "--target", "loop", "steady_loop")
 
     def setUp(self):

@@ -28,6 +28,15 @@ def run(*command, **options):
     return done.stdout
 
 
+def install(prefix):
+    run("cmake", "--install", str(BUILD), "--component", "library", "--prefix", str(prefix))
+
+
+def configure(source, build, prefix, *definitions):
+    """With Ninja, which the set-up installs: CMake's own choice is make, which a machine need not have."""
+    run("cmake", "-G", "Ninja", "-S", str(source), "-B", str(build), f"-DCMAKE_PREFIX_PATH={prefix}", *definitions)
+
+
 def too_long(folder):
     """The programs of this folder that a reader does not take in at a glance."""
     programs = [path for path in sorted(folder.iterdir()) if path.suffix in (".c", ".cpp", ".cu", ".py")]
@@ -42,9 +51,9 @@ class Package(unittest.TestCase):
         cls.world = tempfile.TemporaryDirectory(prefix="offramp-package-")
         folder = pathlib.Path(cls.world.name)
         cls.prefix, cls.programs = folder / "prefix", folder / "build"
-        run("cmake", "--install", str(BUILD), "--component", "library", "--prefix", str(cls.prefix))
+        install(cls.prefix)
         shutil.copytree(HERE / "project", folder / "source")
-        run("cmake", "-S", str(folder / "source"), "-B", str(cls.programs), f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DTORCH={TORCH or ''}", f"-DCUDA={CUDA or ''}")
+        configure(folder / "source", cls.programs, cls.prefix, f"-DTORCH={TORCH or ''}", f"-DCUDA={CUDA or ''}")
         run("cmake", "--build", str(cls.programs))
 
     @classmethod
@@ -106,7 +115,7 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             prefix, build = pathlib.Path(name, "elsewhere"), pathlib.Path(name, "build")
             shutil.copytree(self.prefix, prefix, symlinks=True)
-            run("cmake", "-S", str(HERE / "project"), "-B", str(build), f"-DCMAKE_PREFIX_PATH={prefix}")
+            configure(HERE / "project", build, prefix)
             run("cmake", "--build", str(build), "--target", "consumer")
             header = next(prefix.rglob("offramp/consumer.hpp"))
             header.write_text(header.read_text() + '#include "common/base/error.hpp"\n')
