@@ -11,9 +11,8 @@ import tempfile
 import time
 import unittest
 
-from test_examples import BUILD, HERE, configure, install, run
+from test_examples import BUILD, HERE, WATCHDOG_SECONDS, configure, install, put_away, run, wait_for
 
-WATCHDOG_SECONDS = 120
 OFFRAMP = pathlib.Path(__file__).resolve().parents[2] / "launch" / "offramp"
 
 
@@ -28,21 +27,6 @@ def npy_values(path):
     if header["descr"] != "<f4" or header["shape"] != (len(values),):
         raise AssertionError(f"{path}: {header}")
     return values
-
-
-def wait_for(look, what):
-    end = time.monotonic() + WATCHDOG_SECONDS
-    while not (found := look()):
-        if time.monotonic() > end:
-            raise AssertionError(f"in vain: {what}")
-        time.sleep(0.01)
-    return found
-
-
-def put_away(process):
-    process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 class Consume(unittest.TestCase):
