@@ -50,7 +50,7 @@ std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& 
         if (code == OFFRAMP_OK) refused(error, code, {});
         return code;
     } catch (const Error& problem) {
-        return refused(error, to_int(problem.exit_code()), problem.what());
+        return refused(error, to_int(problem.kind()), problem.what());
     } catch (const std::bad_alloc&) {
         return refused(error, OFFRAMP_SYSTEM, "there is no memory left");
     } catch (const std::exception& problem) {

@@ -6,12 +6,11 @@
 
 namespace offramp {
 
-Error::Error(ExitCode exit_code, const std::string& what_happened, const std::string& hint)
-    : std::runtime_error(hint.empty() ? what_happened : what_happened + ". " + hint), exit_code_(exit_code) {}
+Error::Error(ErrorKind kind, const std::string& what_happened, const std::string& hint)
+    : std::runtime_error(hint.empty() ? what_happened : what_happened + ". " + hint), kind_(kind) {}
 
-SystemError::SystemError(const std::string& tried, int errno_value, const std::string& hint, ExitCode exit_code)
-    : Error(exit_code, tried + ": " + std::strerror(errno_value) + " (errno " + std::to_string(errno_value) + ")",
-            hint),
+SystemError::SystemError(const std::string& tried, int errno_value, const std::string& hint, ErrorKind kind)
+    : Error(kind, tried + ": " + std::strerror(errno_value) + " (errno " + std::to_string(errno_value) + ")", hint),
       errno_value_(errno_value) {}
 
 void fail_expectation(std::string_view contract, std::source_location where) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/exit_code.hpp"
+#include "common/base/error_kind.hpp"
 
 namespace offramp {
 
@@ -13,22 +13,22 @@ namespace offramp {
 // a normal outcome (no free slab, stale ticket) is a return value.
 
 // Says what was tried, with the values, and how to mend it. Base of every exception that the project throws on purpose.
-// The what() text is "tried: found. hint" in one line; exit_code() is what a program that cannot go on returns.
+// The what() text is "tried: found. hint" in one line; kind() says which of the kinds of failure it is.
 class Error : public std::runtime_error {
   public:
-    Error(ExitCode exit_code, const std::string& what_happened, const std::string& hint = {});
+    Error(ErrorKind kind, const std::string& what_happened, const std::string& hint = {});
 
-    ExitCode exit_code() const noexcept { return exit_code_; }
+    ErrorKind kind() const noexcept { return kind_; }
 
   private:
-    ExitCode exit_code_;
+    ErrorKind kind_;
 };
 
 // A system call failed. Appends strerror(errno_value) and the number.
 class SystemError : public Error {
   public:
     SystemError(const std::string& tried, int errno_value, const std::string& hint = {},
-                ExitCode exit_code = ExitCode::System);
+                ErrorKind kind = ErrorKind::System);
 
     int errno_value() const noexcept { return errno_value_; }
 
@@ -40,16 +40,16 @@ class SystemError : public Error {
 class ConfigError : public Error {
   public:
     explicit ConfigError(const std::string& what_happened, const std::string& hint = {},
-                         ExitCode exit_code = ExitCode::Usage)
-        : Error(exit_code, what_happened, hint) {}
+                         ErrorKind kind = ErrorKind::Usage)
+        : Error(kind, what_happened, hint) {}
 };
 
 // Bytes from a peer or a shared region are not what the layout says: another version, magic or bound.
 class ProtocolError : public Error {
   public:
     explicit ProtocolError(const std::string& what_happened, const std::string& hint = {},
-                           ExitCode exit_code = ExitCode::Protocol)
-        : Error(exit_code, what_happened, hint) {}
+                           ErrorKind kind = ErrorKind::Protocol)
+        : Error(kind, what_happened, hint) {}
 };
 
 [[noreturn]] void fail_expectation(std::string_view contract, std::source_location where);

@@ -88,7 +88,7 @@ void start_logging(std::string_view program, std::string_view level, LogFormat f
             sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
         } catch (const spdlog::spdlog_ex& problem) {
             throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(),
-                              remedy(Remedy::AnotherLogFile), ExitCode::CannotWrite);
+                              remedy(Remedy::AnotherLogFile), ErrorKind::CannotWrite);
         }
     }
     auto logger = std::make_shared<spdlog::logger>(std::string(program), sinks.begin(), sinks.end());

@@ -31,7 +31,7 @@ std::string note_in(const std::string& output) { return output + "/" + std::stri
 
 SystemError cannot_note(const std::string& path, int problem) {
     return SystemError("writing " + path, problem, way_to_write(problem, remedy(Remedy::WritableOutput)),
-                       ExitCode::CannotWrite);
+                       ErrorKind::CannotWrite);
 }
 
 bool is_name(std::string_view name) {

@@ -13,7 +13,7 @@ namespace offramp {
 namespace {
 
 [[noreturn]] void refuse(const char* what, int errno_value) {
-    throw Error(ExitCode::NoInput, std::string(what) + ": " + std::strerror(errno_value));
+    throw Error(ErrorKind::NoInput, std::string(what) + ": " + std::strerror(errno_value));
 }
 
 }  // namespace
@@ -24,8 +24,8 @@ RegularFile::RegularFile(const std::string& path) : fd_(::open(path.c_str(), O_R
     // what it is says more than why it does not open
     if ((fd_ ? ::fstat(fd_.get(), &status) : ::stat(path.c_str(), &status)) == 0) {
         if (S_ISDIR(status.st_mode) && !fd_) refuse("a folder that cannot be listed", open_errno);
-        if (S_ISDIR(status.st_mode)) throw Error(ExitCode::BadInput, "a folder, not a file");
-        if (!S_ISREG(status.st_mode)) throw Error(ExitCode::BadInput, "not a regular file");
+        if (S_ISDIR(status.st_mode)) throw Error(ErrorKind::BadInput, "a folder, not a file");
+        if (!S_ISREG(status.st_mode)) throw Error(ErrorKind::BadInput, "not a regular file");
     }
     if (!fd_) refuse("cannot be opened", open_errno);
     size_ = static_cast<std::uint64_t>(status.st_size);

@@ -14,7 +14,7 @@ void write_dead_letter_file(const std::string& path, std::span<const std::span<c
     WholeFile file(path, 0600, [&](int problem) {
         return SystemError("writing " + path + ", " + std::to_string(total) + " bytes", problem,
                            way_to_write(problem, "Make room there") + ", or " + remedy(Remedy::AnotherRunDirectory),
-                           ExitCode::CannotWrite);
+                           ErrorKind::CannotWrite);
     });
     for (const auto& piece : pieces) file.write(piece);
     file.flush();

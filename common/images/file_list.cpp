@@ -25,7 +25,7 @@ constexpr const char* kWanted =
     "Give --input a folder of pictures (.jpg, .png, .webp), a text file with one path a line, or one picture";
 
 [[noreturn]] void no_input(const std::string& input, const std::string& why, const std::string& hint = kWanted) {
-    throw ConfigError("--input '" + printable(input) + "': " + why, hint, ExitCode::NoInput);
+    throw ConfigError("--input '" + printable(input) + "': " + why, hint, ErrorKind::NoInput);
 }
 
 // Walks a folder, and each folder below it once: links may lead back, or to one folder by a million ways. What the tree
@@ -117,7 +117,7 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
     if (text.find('\0') != std::string::npos)
         throw ConfigError(
             "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)", kWanted,
-            ExitCode::BadInput);
+            ErrorKind::BadInput);
     FileList list{.description = {}, .root = parent_folder(input), .names = {}};
     std::size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark, as Windows' editors write it
     while (begin < text.size()) {

@@ -62,7 +62,7 @@ bool harmless(std::string_view warning) {
 void JpegDecoder::Close::operator()(void* handle) const noexcept { tjDestroy(handle); }
 
 JpegDecoder::JpegDecoder() : handle_(tjInitDecompress()) {
-    if (!handle_) throw Error(ExitCode::System, std::string("starting the JPEG decoder: ") + tjGetErrorStr2(nullptr));
+    if (!handle_) throw Error(ErrorKind::System, std::string("starting the JPEG decoder: ") + tjGetErrorStr2(nullptr));
 }
 
 ImageSize JpegDecoder::begin(std::span<const std::byte> file, ImageSize target) {

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMostLineBytes = std::size_t{16} << 20;
 
-[[noreturn]] void refuse(const std::string& input, const std::string& why, ExitCode code) {
+[[noreturn]] void refuse(const std::string& input, const std::string& why, ErrorKind code) {
     throw ConfigError("--input '" + printable(input) + "': " + why,
                       "Give --input a file with one JSON object a line: {\"id\": \"7\", \"uri\": \"photos/7.jpg\"}; "
                       "for a folder of images, --source images",
@@ -31,11 +31,11 @@ constexpr std::size_t kMostLineBytes = std::size_t{16} << 20;
 }
 
 RegularFile open_manifest(const std::string& input) {
-    if (input.empty()) refuse(input, "the source jsonl needs an input and none is given", ExitCode::NoInput);
+    if (input.empty()) refuse(input, "the source jsonl needs an input and none is given", ErrorKind::NoInput);
     try {
         return RegularFile(input);
     } catch (const Error& problem) {
-        refuse(input, problem.what(), problem.exit_code());
+        refuse(input, problem.what(), problem.kind());
     }
 }
 
@@ -143,9 +143,9 @@ JsonlPictures::JsonlPictures(const std::string& input) : input_(input), file_(op
     try {
         read_lines();
     } catch (const Error& problem) {
-        refuse(input, problem.what(), problem.exit_code());
+        refuse(input, problem.what(), problem.kind());
     }
-    if (lines_.empty()) refuse(input, "no line in this manifest", ExitCode::NoInput);
+    if (lines_.empty()) refuse(input, "no line in this manifest", ErrorKind::NoInput);
 }
 
 void JsonlPictures::read_lines() {

@@ -27,7 +27,7 @@ using nlohmann::json;
 constexpr std::uint64_t kMostBytesOfAPart = std::uint64_t{16} << 20;
 constexpr std::string_view kEnding = ".tar";
 
-[[noreturn]] void refuse(const std::string& input, const std::string& why, ExitCode code = ExitCode::NoInput) {
+[[noreturn]] void refuse(const std::string& input, const std::string& why, ErrorKind code = ErrorKind::NoInput) {
     throw ConfigError("--input '" + printable(input) + "': " + why, "Give --input a .tar file, or a folder of some",
                       code);
 }
@@ -95,7 +95,7 @@ TarPictures::TarPictures(const std::string& input, const StillWanted& still_want
         folder_ = fs::path(input).parent_path().string();
         names.push_back(fs::path(input).filename().string());
     } else {
-        refuse(input, "neither a file nor a folder", ExitCode::BadInput);
+        refuse(input, "neither a file nor a folder", ErrorKind::BadInput);
     }
     for (const std::string& name : names) {
         if (still_wanted) still_wanted();

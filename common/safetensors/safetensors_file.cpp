@@ -46,7 +46,7 @@ struct Subject {
 
 [[noreturn]] void refuse(const Subject& file, const std::string& found) {
     throw ConfigError(file.what + " '" + file.path + "' cannot be read as a .safetensors file: " + found, file.hint,
-                      ExitCode::BadInput);
+                      ErrorKind::BadInput);
 }
 
 [[noreturn]] void refuse(const Subject& file, const std::string& tensor, const std::string& found) {
@@ -158,7 +158,7 @@ void SafetensorsFile::map_file() {
     const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.get() < 0)
         throw SystemError("open " + what_ + " '" + path_ + "'", errno, "Give a readable .safetensors file",
-                          ExitCode::BadInput);
+                          ErrorKind::BadInput);
     struct stat status {};
     if (::fstat(file.get(), &status) != 0) throw SystemError("fstat of " + what_ + " '" + path_ + "'", errno);
     if (!S_ISREG(status.st_mode)) refuse(Subject{path_, what_, hint_}, "it is not a regular file");

@@ -17,7 +17,7 @@ TomlDocument declarations_of(const CatalogueSource& source) {
         throw ConfigError(name_of(source) + ":" + std::to_string(document.top.front().line) + ": '" +
                               document.top.front().key + "' stands above the first [[setting]] or [results]",
                           "Begin each setting with [[setting]], and a processor's results with [results]",
-                          ExitCode::Config);
+                          ErrorKind::Config);
     return document;
 }
 
@@ -35,7 +35,7 @@ std::vector<std::string> names_in(std::string_view text) {
 
 void refuse_declaration(const CatalogueSource& source, std::size_t line, const std::string& problem) {
     throw ConfigError(name_of(source) + ":" + std::to_string(line) + ": " + problem,
-                      "common/settings/catalogue.md says how it is declared", ExitCode::Config);
+                      "common/settings/catalogue.md says how it is declared", ErrorKind::Config);
 }
 
 }  // namespace offramp

@@ -183,7 +183,7 @@ const std::vector<DeclaredSetting>& DeclaredSetting::all() {
             for (DeclaredSetting& setting : read_declarations(source)) {
                 if (std::ranges::find(all, setting.flag, &DeclaredSetting::flag) != all.end())
                     throw ConfigError("--" + setting.flag + " of " + std::string(source.file) + " is declared twice",
-                                      "Give it a name of its own", ExitCode::Config);
+                                      "Give it a name of its own", ErrorKind::Config);
                 all.push_back(std::move(setting));
             }
         return all;

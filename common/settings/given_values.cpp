@@ -153,7 +153,7 @@ std::string read_whole_file(const std::string& path) {
     if (!file.is_open() || file.bad())
         throw ConfigError(
             "configuration file '" + path + "' cannot be read: " + std::strerror(errno == 0 ? EIO : errno),
-            "Check --config", ExitCode::Config);
+            "Check --config", ErrorKind::Config);
     return text.str();
 }
 
@@ -164,12 +164,12 @@ const Setting& setting_for(const TomlEntry& entry, const std::string& place, con
         if (setting.flag != entry.key) continue;
         if (setting.command_line_only)
             throw ConfigError(place + " is not a setting of a file", "Give --" + entry.key + " on the command line",
-                              ExitCode::Config);
+                              ErrorKind::Config);
         return setting;
     }
     throw ConfigError(place + " is an unknown key",
                       suggestion(entry.key, keys, "") + "Keys are the flags without their dashes in front; see --help",
-                      ExitCode::Config);
+                      ErrorKind::Config);
 }
 
 }  // namespace
@@ -183,8 +183,8 @@ GivenValues read_file(const std::string& path, const std::vector<Setting>& setti
         if (std::find(types.begin(), types.end(), entry.type) == types.end())
             throw ConfigError(place + " (--" + setting.flag + ") is " + std::string(to_string(entry.type)) + " ('" +
                                   entry.text + "'), wanted " + std::string(to_string(types.front())),
-                              "Accepted: " + setting.accepted, ExitCode::Config);
-        given[setting.flag] = {entry.text, place + " (--" + setting.flag + ")", ExitCode::Config};
+                              "Accepted: " + setting.accepted, ErrorKind::Config);
+        given[setting.flag] = {entry.text, place + " (--" + setting.flag + ")", ErrorKind::Config};
     }
     return given;
 }
@@ -202,10 +202,10 @@ std::optional<GivenValues> read_given(int argc, const char* const* argv, const s
 void apply(const Setting& setting, const GivenValues& given, RunConfig& config) {
     const auto found = given.find(setting.flag);
     if (found == given.end()) return;
-    const auto& [text, origin, exit_code] = found->second;
+    const auto& [text, origin, kind] = found->second;
     if (const auto problem = setting.set(config, text))
         throw ConfigError(origin + " '" + text + "' " + *problem,
-                          suggestion(text, setting.words, "") + "Accepted: " + setting.accepted, exit_code);
+                          suggestion(text, setting.words, "") + "Accepted: " + setting.accepted, kind);
 }
 
 }  // namespace offramp

@@ -14,7 +14,7 @@ namespace offramp {
 struct GivenValue {
     std::string text;
     std::string origin;  // "--batch", "OFFRAMP_BATCH (--batch)", "run.toml:3: batch (--batch)"
-    ExitCode exit_code = ExitCode::Usage;
+    ErrorKind kind = ErrorKind::Usage;
 };
 using GivenValues = std::map<std::string, GivenValue>;  // by flag
 

@@ -22,7 +22,7 @@ constexpr const char* kFile = "/producer-settings.toml";
 GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& settings) {
     const std::string path = kept_settings_path(run_dir);
     if (::access(path.c_str(), R_OK) != 0)
-        throw Error(ExitCode::NoSuchRun,
+        throw Error(ErrorKind::NoSuchRun,
                     "the settings of the run in " + run_dir +
                         " cannot be read: " + SystemError("opening " + path, errno).what(),
                     "Its producer leaves them there: start the run again");
@@ -44,7 +44,8 @@ void keep_settings(const std::string& run_dir, const RunConfig& config) {
     const mode_t mode = config.consumer_user.empty() ? 0600 : 0640;
     WholeFile file(path, mode, [&](int problem) {
         return SystemError("writing " + path, problem,
-                           way_to_write(problem, "Give --run-dir a folder that can be written"), ExitCode::CannotWrite);
+                           way_to_write(problem, "Give --run-dir a folder that can be written"),
+                           ErrorKind::CannotWrite);
     });
     file.set_mode(mode);
     // The line at the end is for whoever speaks with the producer without being a consumer program.

@@ -122,7 +122,7 @@ std::vector<ProcessorResults> read_all() {
         if (std::ranges::find(all, results->processor, &ProcessorResults::processor) != all.end())
             throw ConfigError("the results of " + results->processor + " are declared twice, in " +
                                   std::string(source.file) + " once more",
-                              "Leave one of them out", ExitCode::Config);
+                              "Leave one of them out", ErrorKind::Config);
         all.push_back(std::move(*results));
     }
     return all;

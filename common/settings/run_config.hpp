@@ -39,7 +39,7 @@ struct RunConfig : RunSettings,
 
 // Parses a program's arguments, environment and file. `program` is what --help and --version call it.
 // That the weights can be read is checked for every program but "offramp-consumer"; other inputs are their
-// opener's to check. Errors: ConfigError names flag, value and what is accepted. Its exit code is Usage,
+// opener's to check. Errors: ConfigError names flag, value and what is accepted. Its kind is Usage,
 // Config when the file is to blame, NoInput for the weights. `--help` and `--version` print and return
 // nothing.
 std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program);

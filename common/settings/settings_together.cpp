@@ -13,51 +13,50 @@ constexpr const char* kConsumerProgram = "offramp-consumer";
 }  // namespace
 
 void check_together(const RunConfig& config, const GivenValues& given, const std::string& program) {
-    const auto exit_code_of = [&given](const char* flag) {
+    const auto kind_of = [&given](const char* flag) {
         const auto found = given.find(flag);
-        return found == given.end() ? ExitCode::Usage : found->second.exit_code;
+        return found == given.end() ? ErrorKind::Usage : found->second.kind;
     };
     if (config.model == "copy" && config.transform != "none")
         throw ConfigError(
             "--transform '" + config.transform + "' does not go with --model copy, whose output has no classes",
-            "Accepted: none", exit_code_of("transform"));
+            "Accepted: none", kind_of("transform"));
     if (config.confidence && config.transform != "class-map")
         throw ConfigError("--confidence does not go with --transform '" + config.transform + "'",
-                          "Choose --transform class-map, or leave --confidence out", exit_code_of("confidence"));
+                          "Choose --transform class-map, or leave --confidence out", kind_of("confidence"));
     if (config.output_dtype != "auto" && config.transform != "cast" && config.transform != "low-res")
         throw ConfigError("--output-dtype '" + config.output_dtype + "' does not go with --transform '" +
                               config.transform + "', which leaves no choice of it",
-                          "Choose --transform cast or low-res, or leave --output-dtype out",
-                          exit_code_of("output-dtype"));
+                          "Choose --transform cast or low-res, or leave --output-dtype out", kind_of("output-dtype"));
     if (config.output_dtype == "fp32" && config.transform == "cast")
         throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which makes 16 bits of 32",
-                          "Accepted: auto, fp16, bf16", exit_code_of("output-dtype"));
+                          "Accepted: auto, fp16, bf16", kind_of("output-dtype"));
     if (!config.spill_dir.empty() && config.when_full != "spill")
         throw ConfigError(
             "--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",
-            "Choose --when-full spill, or leave --spill-dir out", exit_code_of("spill-dir"));
+            "Choose --when-full spill, or leave --spill-dir out", kind_of("spill-dir"));
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
-                          "Leave --weights out", exit_code_of("weights"));
+                          "Leave --weights out", kind_of("weights"));
     if (!config.sink.empty() && !config.has_postgres_sink())
         throw ConfigError(
             "--sink is of an unknown kind",
             "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
-            exit_code_of("sink"));
+            kind_of("sink"));
     if (config.has_postgres_sink() && config.processor != "auto" && config.postgres_contents().empty())
         throw ConfigError(
             "--sink does not go with --processor '" + config.processor + "', which writes to no database there",
-            "Choose --processor embeddings-postgres or records-postgres, or leave --sink out", exit_code_of("sink"));
+            "Choose --processor embeddings-postgres or records-postgres, or leave --sink out", kind_of("sink"));
     if (config.sink_table != "auto" && config.postgres_contents().size() > 1)
         throw ConfigError("--sink-table '" + config.sink_table + "' is one table, and --processor '" +
                               config.processor + "' makes several",
                           "Leave --sink-table out, and name another schema by --sink: "
                           "postgres://USER@HOST/DATABASE?options=-csearch_path%3DSCHEMA,public",
-                          exit_code_of("sink-table"));
+                          kind_of("sink-table"));
     // Consumers never open the weights, and may run as a user who cannot.
     if (!config.weights.empty() && program != kConsumerProgram && ::access(config.weights.c_str(), R_OK) != 0)
         throw ConfigError("--weights '" + config.weights + "' cannot be read: " + std::strerror(errno),
-                          "Give a .safetensors file that exists and that this user may read", ExitCode::NoInput);
+                          "Give a .safetensors file that exists and that this user may read", ErrorKind::NoInput);
 }
 
 }  // namespace offramp

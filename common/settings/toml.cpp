@@ -32,7 +32,7 @@ constexpr std::size_t kMostBytes = std::size_t{128} << 10;
 constexpr std::ptrdiff_t kMostDotsOfAKey = 1000;
 
 [[noreturn]] void fail(const std::string& name, std::size_t line, const std::string& problem, const std::string& hint) {
-    throw ConfigError(name + ":" + std::to_string(line) + ": " + problem, hint, ExitCode::Config);
+    throw ConfigError(name + ":" + std::to_string(line) + ": " + problem, hint, ErrorKind::Config);
 }
 
 void require_shallow_keys(std::string_view text, const std::string& name) {
@@ -131,7 +131,7 @@ TomlDocument read_toml_of_tables(std::string_view text, const std::string& name,
                                  std::string_view single) {
     if (text.size() > kMostBytes)
         throw ConfigError(name + " has " + std::to_string(text.size()) + " bytes, which is too much for settings",
-                          "Accepted: at most " + std::to_string(kMostBytes), ExitCode::Config);
+                          "Accepted: at most " + std::to_string(kMostBytes), ErrorKind::Config);
     require_shallow_keys(text, name);
     const toml::parse_result parsed = toml::parse(text, std::string_view(name));
     if (!parsed)

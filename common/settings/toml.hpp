@@ -34,7 +34,7 @@ struct TomlDocument {
 };
 
 // The settings in a text of TOML 1.0: strings, integers, floats and booleans at the top level. `name` is what errors
-// call the file. Errors: ConfigError (exit code Config) "name:line: ..." for what is not TOML, for tables, arrays,
+// call the file. Errors: ConfigError (of kind Config) "name:line: ..." for what is not TOML, for tables, arrays,
 // dates and dotted keys, which no setting is, and for a text of more than 128 KiB or a key of more than 1,000 parts.
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name);
 

@@ -29,7 +29,7 @@ void fault_in_pages(std::span<std::byte> pages) {
         if (errno == EFAULT)
             throw SystemError("faulting in " + std::to_string(pages.size()) + " bytes of shared memory", ENOSPC,
                               "/dev/shm is full: enlarge it, or use fewer or smaller slabs",
-                              ExitCode::SharedMemoryFull);
+                              ErrorKind::SharedMemoryFull);
         throw SystemError("faulting in " + std::to_string(pages.size()) + " bytes of shared memory", errno,
                           "The machine or its cgroup ran out of memory: use fewer or smaller slabs");
     }

@@ -40,7 +40,7 @@ std::optional<RunLockFile> RunLockFile::open(const RunNames& names, int access) 
         if (errno == ENOENT) return std::nullopt;
         throw SystemError("opening the run's lock " + path, errno,
                           errno == EACCES ? "It is another user's. " + remedy(Remedy::OpenToAnotherUser) : "",
-                          errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
+                          errno == EACCES ? ErrorKind::NotPermitted : ErrorKind::System);
     }
     return RunLockFile(std::move(fd), path);
 }

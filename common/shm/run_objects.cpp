@@ -116,7 +116,7 @@ bool anything_left(const RunNames& names) {
 
 [[noreturn]] void throw_no_such_run(const RunNames& names, const char* why) {
     throw SystemError("joining run '" + names.run_id + "' by its lock /dev/shm" + names.lock(), ENOENT, why,
-                      ExitCode::NoSuchRun);
+                      ErrorKind::NoSuchRun);
 }
 
 }  // namespace
@@ -160,7 +160,7 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         const bool for_the_group = (file->mode() & 0040) != 0 && (file->mode() & 0007) == 0;
         if (file->owner() != ::geteuid() && !for_the_group)
             throw SystemError("joining run '" + names.run_id + "' of user id " + std::to_string(file->owner()), EACCES,
-                              remedy(Remedy::OpenToAnotherUser), ExitCode::NotPermitted);
+                              remedy(Remedy::OpenToAnotherUser), ErrorKind::NotPermitted);
         // Its producer holds the shared lock: an exclusive one means that a sweep found nobody alive.
         if (!file->try_lock_shared() || !file->still_named()) throw_no_such_run(names, "The run is being removed");
         return RunLock(std::move(*file).take_fd());
@@ -169,7 +169,7 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         auto file = RunLockFile::create(names, readable_by_group ? 0640 : 0600);
         if (!file)
             throw SystemError("creating the lock of run '" + names.run_id + "', /dev/shm" + names.lock(), EEXIST,
-                              "Another producer has made it: every run needs a nonce of its own", ExitCode::RunInUse);
+                              "Another producer has made it: every run needs a nonce of its own", ErrorKind::RunInUse);
         // A sweep may come between making and locking; it then removes the file, and another is made.
         file->lock_shared();
         if (file->still_named()) return RunLock(std::move(*file).take_fd());

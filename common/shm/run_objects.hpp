@@ -42,7 +42,7 @@ class RunLock {
   public:
     // `create`: the producer makes the lock object (0600, or 0640 for a group), before any other object of
     // the run; consumers pass false. The object stays when the lock is given back: sweep_run() removes it,
-    // last of all. Errors: SystemError; ExitCode::NoSuchRun when there is no such object or it is being
+    // last of all. Errors: SystemError; ErrorKind::NoSuchRun when there is no such object or it is being
     // swept, NotPermitted when it is another user's and not for a group.
     static RunLock hold(const RunNames& names, bool create, bool readable_by_group = false);
 

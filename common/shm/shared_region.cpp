@@ -51,13 +51,13 @@ std::string in_gib(std::uint64_t bytes) {
               "Memory} at /dev/shm; on a host mount -o remount,size=SIZE /dev/shm"
             : "Shared memory counts against the memory limit: raise docker run --memory=SIZE, Kubernetes "
               "resources.limits.memory (an emptyDir {medium: Memory} counts too) or systemd MemoryMax=SIZE";
-    throw SystemError(tried, ENOSPC, more + "; or " + remedy(Remedy::FewerSlabs), ExitCode::SharedMemoryFull);
+    throw SystemError(tried, ENOSPC, more + "; or " + remedy(Remedy::FewerSlabs), ErrorKind::SharedMemoryFull);
 }
 
 // An object of shared memory is a file to a limit on the size of files.
 [[noreturn]] void throw_too_large_or(const std::string& tried, int problem) {
     throw SystemError(tried, problem, way_to_write(problem, ""),
-                      problem == EFBIG ? ExitCode::CannotWrite : ExitCode::System);
+                      problem == EFBIG ? ErrorKind::CannotWrite : ErrorKind::System);
 }
 
 [[noreturn]] void throw_mapping_problem(const std::string& tried, const bip::interprocess_exception& problem) {
@@ -125,10 +125,10 @@ bip::shared_memory_object open_object(const std::string& name, bip::mode_t mode)
         const int reason = problem.get_native_error();
         const std::string tried = "attaching shared memory " + name;
         if (reason == ENOENT)
-            throw SystemError(tried, reason, "The run has ended, or was never there", ExitCode::NoSuchRun);
+            throw SystemError(tried, reason, "The run has ended, or was never there", ErrorKind::NoSuchRun);
         if (reason == EACCES)
             throw SystemError(tried, reason, "It is another user's. " + remedy(Remedy::OpenToAnotherUser),
-                              ExitCode::NotPermitted);
+                              ErrorKind::NotPermitted);
         throw SystemError(tried, reason);
     }
 }
@@ -200,7 +200,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
         throw SystemError("looking at shared memory " + name, errno);
     if (found.st_uid != ::geteuid())
         throw SystemError("taking over shared memory " + name + " of user id " + std::to_string(found.st_uid), EACCES,
-                          "", ExitCode::NotPermitted);
+                          "", ErrorKind::NotPermitted);
     if (found.st_size == 0)  // its creator died between naming and sizing it
         set_size(object.get_mapping_handle().handle, name, bytes);
     else if (static_cast<std::uint64_t>(found.st_size) != bytes)

@@ -27,7 +27,7 @@ struct RegionOptions {
 // Blocks: create() while the file system reserves the bytes (about 3 GB/s); populate().
 // Errors: SystemError names object, bytes and errno. When the file system or the cgroup is too small:
 // SystemError with
-//         ExitCode::SharedMemoryFull, wanted and free bytes and the remedy, before any page is touched and
+//         ErrorKind::SharedMemoryFull, wanted and free bytes and the remedy, before any page is touched and
 //         with nothing left behind; never a SIGBUS afterwards.
 // The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second; and MADV_HUGEPAGE:
 // memory that populate() takes is in huge pages where /dev/shm is mounted with huge=advise.
@@ -47,7 +47,7 @@ class SharedRegion {
     const std::string& name() const;
     std::span<std::byte> bytes() const;
     // Faults the pages of [offset, offset + length), widened to whole pages, in for writing
-    // (page_faulting.hpp). Errors: SystemError, with ExitCode::SharedMemoryFull when there is no room.
+    // (page_faulting.hpp). Errors: SystemError, with ErrorKind::SharedMemoryFull when there is no room.
     void populate(std::size_t offset, std::size_t length);
     // The destructor leaves the name for others.
     void keep_name();
@@ -68,7 +68,7 @@ class SharedRegionView {
     enum class Access { ReadOnly, ReadWrite, CopyOnWrite };
 
     // `least_bytes`: an object that is smaller is refused with ProtocolError. Errors: SystemError; with
-    // ExitCode::NoSuchRun when there is no such object (the run has ended, or was never there), NotPermitted
+    // ErrorKind::NoSuchRun when there is no such object (the run has ended, or was never there), NotPermitted
     // when it is another user's.
     static SharedRegionView attach(const std::string& name, Access access, std::size_t least_bytes);
 
@@ -94,7 +94,7 @@ class SharedRegionView {
 
 // Throws the error that SharedRegion::create would throw when `bytes` do not fit into /dev/shm or the
 // cgroup's memory limit now: for checking a whole pool before its first object is made.
-// ExitCode::SharedMemoryFull.
+// ErrorKind::SharedMemoryFull.
 void require_shared_memory(std::size_t bytes, const std::string& what);
 
 }  // namespace offramp

@@ -149,7 +149,7 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
         if (errno == ENOENT) return std::nullopt;
         throw SystemError("opening the run's endpoint " + file, errno,
                           errno == EACCES ? "It is another user's. " + remedy(Remedy::OpenToAnotherUser) : "",
-                          errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
+                          errno == EACCES ? ErrorKind::NotPermitted : ErrorKind::System);
     }
     EndpointText text(file, read_all(fd.get(), file));
     endpoint.names.run_id = text.text_of("run_id");

@@ -218,7 +218,7 @@ InMemoryHub::~InMemoryHub() = default;
 std::unique_ptr<BrokerPort> InMemoryHub::broker_port() {
     const std::lock_guard guard(state_->mutex);
     if (state_->has_broker)
-        throw SystemError("making a second broker port of one in-memory hub", EADDRINUSE, {}, ExitCode::RunInUse);
+        throw SystemError("making a second broker port of one in-memory hub", EADDRINUSE, {}, ErrorKind::RunInUse);
     auto port = std::make_unique<InMemoryBrokerPort<State>>(state_);
     state_->has_broker = true;
     for (const auto& connection : state_->connections) connection->id = state_->new_id();

@@ -65,7 +65,7 @@ class ConsumerPort {
 // beyond kMaxMessageBytes is dropped by the socket, together with its connection (a new one is made at once).
 // A message of several frames arrives as one without bytes. The broker's maker must not run beside threads
 // that create files: the sockets get their mode from the process's umask. Errors: SystemError, with
-// ExitCode::RunInUse when another process serves this run directory. wait() throws when a socket's path no
+// ErrorKind::RunInUse when another process serves this run directory. wait() throws when a socket's path no
 // longer stands for the socket, looking at most once a second (and therefore returns after a second at the
 // latest).
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect = false);
@@ -80,7 +80,7 @@ class InMemoryHub {
     explicit InMemoryHub(std::size_t queue_capacity = 1024);
     ~InMemoryHub();
 
-    // Errors: SystemError with ExitCode::RunInUse while another broker port lives.
+    // Errors: SystemError with ErrorKind::RunInUse while another broker port lives.
     std::unique_ptr<BrokerPort> broker_port();
     // `credentials` stand for what the kernel would say.
     std::unique_ptr<ConsumerPort> consumer_port(PeerCredentials credentials);

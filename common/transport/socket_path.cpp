@@ -27,7 +27,7 @@ RunDirectoryLock::RunDirectoryLock(const std::string& run_dir)
         if (errno == EINTR) continue;
         if (errno == EWOULDBLOCK)
             throw SystemError("locking the run directory " + run_dir + ", which another process serves", EADDRINUSE,
-                              kOneProducer, ExitCode::RunInUse);
+                              kOneProducer, ErrorKind::RunInUse);
         throw SystemError("locking the run directory " + run_dir, errno, "It must be on a local file system");
     }
 }
@@ -49,11 +49,11 @@ void require_free_socket_path(const std::string& path) {
     if (!probe) throw SystemError("making a socket", errno);
     if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
         throw SystemError("binding a socket to " + path + ", where a live process listens", EADDRINUSE, kOneProducer,
-                          ExitCode::RunInUse);
+                          ErrorKind::RunInUse);
     if (errno == ECONNREFUSED || errno == ENOENT) return;  // its process is dead
     throw SystemError("asking who listens at " + path, errno,
                       "It may be another user's: give the run another directory",
-                      errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
+                      errno == EACCES ? ErrorKind::NotPermitted : ErrorKind::System);
 }
 
 BoundSocketPath::BoundSocketPath(std::string path) : path_(std::move(path)) {

@@ -9,7 +9,7 @@
 namespace offramp {
 
 // Holds the right to serve a run directory: an exclusive lock on the directory itself, given back by the
-// kernel when the process dies; a forked child does not hold it. Errors: SystemError; with ExitCode::RunInUse when
+// kernel when the process dies; a forked child does not hold it. Errors: SystemError; with ErrorKind::RunInUse when
 // another process holds it.
 class RunDirectoryLock {
   public:
@@ -20,7 +20,7 @@ class RunDirectoryLock {
 };
 
 // Says that nobody listens at a path that a socket is about to be bound to: libzmq unlinks whatever stands
-// there. A dead process's socket may be there. Errors: SystemError with ExitCode::RunInUse when a live
+// there. A dead process's socket may be there. Errors: SystemError with ErrorKind::RunInUse when a live
 // process listens, and when something else than a socket is in the way.
 void require_free_socket_path(const std::string& path);
 

@@ -11,7 +11,7 @@
 //   ledger object   LedgerHeader (512 bytes)
 //                   LedgerConsumer[consumer_capacity]   64 bytes each
 //                   SlabEntry[slab_count]              128 bytes each
-//                   RunProgress (512 bytes)             the run's account: run_progress.hpp
+//                   RunProgress (512 bytes)             its progress record: run_progress.hpp
 //   cells object    HeartbeatRecord[consumer_capacity]  64 bytes each
 //
 // The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own

@@ -91,7 +91,7 @@ void ConsumerLoop::look_for_producer() {
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     if (session_->state() == ConsumerSession::State::Refused) return refused_end();
     const bool launcher_gone = launcher_gone_since_.has_value();
-    if (session_->state() == ConsumerSession::State::Ended) return End{.code = code_, .launcher_gone = launcher_gone};
+    if (session_->state() == ConsumerSession::State::Ended) return End{.error = error_, .launcher_gone = launcher_gone};
     if (loss_.producer_is_dead()) {
         if (auto end = end_with_producer()) return end;
         loss_.let_go();
@@ -99,7 +99,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
         spdlog::warn("the launcher is gone and the producer does not answer: ending without a goodbye");
-        return End{.code = code_, .launcher_gone = true};
+        return End{.error = error_, .launcher_gone = true};
     }
     return std::nullopt;
 }
@@ -110,9 +110,9 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_with_producer() {
         case ProducerLoss::Verdict::GoOn:
             break;
         case ProducerLoss::Verdict::EndInOrder:
-            return End{.code = code_, .launcher_gone = launcher_gone};
+            return End{.error = error_, .launcher_gone = launcher_gone};
         case ProducerLoss::Verdict::EndAlone:
-            return End{.code = ExitCode::ProducerGone, .launcher_gone = launcher_gone};
+            return End{.error = ErrorKind::ProducerGone, .launcher_gone = launcher_gone};
     }
     return std::nullopt;
 }
@@ -125,13 +125,13 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
             return End{};
         }
         case RefusalReason::Nonce:
-            throw Error(ExitCode::NoSuchRun, "the producer refused this consumer: " + refusal.text,
+            throw Error(ErrorKind::NoSuchRun, "the producer refused this consumer: " + refusal.text,
                         "The run that it was started for is over; start it again");
         case RefusalReason::User:
         case RefusalReason::ForeignProcess:
-            throw Error(ExitCode::NotPermitted, "the producer refused this consumer: " + refusal.text);
+            throw Error(ErrorKind::NotPermitted, "the producer refused this consumer: " + refusal.text);
         case RefusalReason::Full:
-            throw Error(ExitCode::NoSuchRun, "the producer refused this consumer: " + refusal.text,
+            throw Error(ErrorKind::NoSuchRun, "the producer refused this consumer: " + refusal.text,
                         "Start fewer consumers");
         case RefusalReason::Work:
             throw ConfigError("the producer refused this consumer: " + refusal.text,
@@ -159,7 +159,7 @@ void ConsumerLoop::settle_in() {
     try {
         processor_ = &make_(welcome.consumer_index);
     } catch (const Error& problem) {
-        if (problem.exit_code() != ExitCode::SinkUnavailable) throw;
+        if (problem.kind() != ErrorKind::SinkUnavailable) throw;
         return sink_is_away(problem);
     }
     session_->open();
@@ -167,7 +167,7 @@ void ConsumerLoop::settle_in() {
 
 void ConsumerLoop::sink_is_away(const Error& problem) {
     spdlog::error("{}", problem.what());
-    code_ = ExitCode::SinkUnavailable;
+    error_ = ErrorKind::SinkUnavailable;
     session_->leave();
 }
 
@@ -188,7 +188,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         const TraceRange range(TraceName::ProcessOutput, slab.batches.empty() ? 0 : slab.batches.front().batch);
         processor_->process(slab, progress_, still_current_);
     } catch (const Error& problem) {
-        if (problem.exit_code() != ExitCode::SinkUnavailable) {
+        if (problem.kind() != ErrorKind::SinkUnavailable) {
             std::move(loan).keep_until_death();
             throw;
         }

@@ -8,7 +8,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/exit_code.hpp"
+#include "common/base/error_kind.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/slab_ticket.hpp"
 #include "consumer/session/consumer_session.hpp"
@@ -40,7 +40,7 @@ class ConsumerLoop {
     static constexpr std::chrono::microseconds kLookEvery{100};
 
     struct End {
-        ExitCode code = ExitCode::Ok;
+        ErrorKind error = ErrorKind::None;
         bool launcher_gone = false;  // perhaps nobody else is left to clean up
     };
 
@@ -92,7 +92,7 @@ class ConsumerLoop {
     ProducerLoss loss_;
     bool asked_to_end_ = false;
     bool idle_ = false;
-    ExitCode code_ = ExitCode::Ok;  // of an end in order
+    ErrorKind error_ = ErrorKind::None;  // of an end in order
 };
 
 }  // namespace offramp

@@ -78,7 +78,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
     try {
         joined.emplace(options, endpoint.names);
     } catch (const Error& problem) {
-        if (problem.exit_code() != ExitCode::NoSuchRun || !is_told_to_end(endpoint, fds, clock)) throw;
+        if (problem.kind() != ErrorKind::NoSuchRun || !is_told_to_end(endpoint, fds, clock)) throw;
         return {.launcher_gone = hung_up(fds.lifeline)};
     }
     SlabMappings& mappings = joined->mappings;
@@ -91,7 +91,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
     }
     if (!found) {
         spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id, ledger.producer_pid);
-        return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
+        return {.error = ErrorKind::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
     }
     fds.producer = found->producer;
     ConsumerSession session(*found->port, clock,

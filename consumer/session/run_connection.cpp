@@ -14,7 +14,7 @@ std::optional<ProducerSearch::Found> RunConnection::look() {
     const auto endpoint = Endpoint::read(run_dir_);
     if (!endpoint || endpoint->epoch <= epoch_) return std::nullopt;
     if (endpoint->names.run_id != names_.run_id || endpoint->names.nonce != names_.nonce)
-        throw Error(ExitCode::NoSuchRun,
+        throw Error(ErrorKind::NoSuchRun,
                     "the run directory '" + run_dir_ + "' is another run's by now, '" + endpoint->names.run_id + "'",
                     "The run that this consumer was started for is over; start it again");
     // The ledger's word is later than the file's when yet another producer is taking over.

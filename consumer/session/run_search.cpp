@@ -27,7 +27,7 @@ bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint
         return true;
     }
     if (endpoint->names.nonce == nonce) return false;
-    throw Error(ExitCode::NoSuchRun,
+    throw Error(ErrorKind::NoSuchRun,
                 fmt::format("the run in '{}' that this consumer was started for, nonce {}, is over: the run there now "
                             "is '{}', nonce {}",
                             run_dir, RunNames{.run_id = {}, .nonce = nonce}.nonce_text(), endpoint->names.run_id,
@@ -50,10 +50,10 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
             endpoint ? "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead"
                      : "there is no file 'endpoint'";
         if (hung_up(fds.lifeline))
-            throw Error(ExitCode::NoSuchRun,
+            throw Error(ErrorKind::NoSuchRun,
                         "waiting for a run in '" + run_dir + "': " + found + ", and the launcher is gone");
         if (clock.now() >= give_up_at)
-            throw Error(ExitCode::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found,
+            throw Error(ErrorKind::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found,
                         "Start the producer with the same run directory, or check the path");
         if (first) spdlog::info("waiting for a run in '{}': {}", run_dir, found);
         wait_for_any(fds);

@@ -62,7 +62,7 @@ int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpo
     // The own lock is dropped by now: the sweep does something only for the last process of the run.
     if (sweep_run(endpoint.names) && end.launcher_gone)
         spdlog::info("nobody else is left: the shared memory of run '{}' is removed", endpoint.names.run_id);
-    return to_int(end.code);
+    return to_int(end.error);
 }
 
 int exit_code_of(const std::function<int()>& body) noexcept {
@@ -81,13 +81,13 @@ int exit_code_of(const std::function<int()>& body) noexcept {
         }
     } catch (const Error& problem) {
         say(problem.what());
-        return to_int(problem.exit_code());
+        return to_int(problem.kind());
     } catch (const std::exception& problem) {
         say(std::string("unexpected: ") + problem.what());
-        return to_int(ExitCode::Internal);
+        return to_int(ErrorKind::Internal);
     } catch (...) {
         say("unexpected: an exception of an unknown kind");
-        return to_int(ExitCode::Internal);
+        return to_int(ErrorKind::Internal);
     }
 }
 

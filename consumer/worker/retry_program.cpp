@@ -2,8 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include "common/base/exit_code.hpp"
 #include "common/dead_letters/payload_file.hpp"
+#include "common/settings/exit_code.hpp"
 
 namespace offramp {
 

@@ -12,9 +12,9 @@
 
 #include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
-#include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "common/settings/exit_code.hpp"
 #include "common/settings/flag_remedies.hpp"
 #include "common/settings/kept_settings.hpp"
 #include "common/settings/slab_work.hpp"
@@ -45,7 +45,7 @@ int prepare(int argc, const char* const* argv, const std::function<void(const Ru
         return to_int(ExitCode::Ok);
     } catch (const Error& error) {
         std::fprintf(stderr, "%s\n", error.what());
-        return to_int(error.exit_code());
+        return to_int(error.kind());
     }
 }
 

@@ -121,7 +121,7 @@ DeadLetterOutcome DeadLetterWriter::write(const DeadLetterJob& job) const {
     try {
         if (::mkdir(settings_.folder.c_str(), 0700) != 0 && errno != EEXIST)
             throw SystemError("making the folder " + settings_.folder, errno,
-                              "Make room there, or give the run another directory", ExitCode::CannotWrite);
+                              "Make room there, or give the run another directory", ErrorKind::CannotWrite);
         failpoint("dead_letter.write");
         const SlabBytes memory = settings_.bytes_of(job.ticket.slab);
         slab = SlabContents::read(memory.bytes, settings_.run_nonce, job.ticket);

@@ -46,7 +46,7 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
         case CountedStep::None:
             break;
     }
-    failpoint("account.written");
+    failpoint("progress.written");
     store_word(memory_.current, sequence);
 }
 

@@ -71,7 +71,7 @@ void Spill::on_read_back(const SpillStore::Outcome& outcome) {
         state_.ledger.abandon(outcome.slab);
         return;
     }
-    if (!outcome.error.empty()) throw Error(ExitCode::Internal, "a spilled slab is lost: " + outcome.error);
+    if (!outcome.error.empty()) throw Error(ErrorKind::Internal, "a spilled slab is lost: " + outcome.error);
     restamp_slab(state_.memory.bytes_of(outcome.slab), state_.ledger.epoch(), outcome.slab,
                  state_.ledger.word(outcome.slab).generation);
     PublishedSlab published = spilled_.front().published;

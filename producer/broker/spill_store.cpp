@@ -31,7 +31,7 @@ constexpr std::string_view kSuffix = ".spill";
 SystemError broken(const std::string& tried, int problem) {
     return SystemError(tried, problem,
                        way_to_write(problem, "Make room there") + ", or " + remedy(Remedy::AnotherSpillFolder),
-                       ExitCode::CannotWrite);
+                       ErrorKind::CannotWrite);
 }
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {

@@ -25,7 +25,7 @@ class CpuBuffer final : public DeviceBuffer {
         const std::size_t total = total_host_memory();
         if (total == 0 || bytes <= total) memory_.reset(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage));
         if (!memory_) {
-            throw CudaError(ExitCode::DeviceOutOfMemory,
+            throw CudaError(ErrorKind::DeviceOutOfMemory,
                             "Out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
                                 byte_count(free_host_memory()) + " of " + byte_count(total),
                             remedy(Remedy::SmallerBatches));

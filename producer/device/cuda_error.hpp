@@ -21,8 +21,8 @@ struct CudaCause {
 // ours was wrong).
 class CudaError : public Error {
   public:
-    CudaError(ExitCode exit_code, const std::string& what_happened, const std::string& hint = {}, CudaCause cause = {})
-        : Error(exit_code, what_happened, hint), cause_(std::move(cause)) {}
+    CudaError(ErrorKind kind, const std::string& what_happened, const std::string& hint = {}, CudaCause cause = {})
+        : Error(kind, what_happened, hint), cause_(std::move(cause)) {}
 
     const CudaCause& cause() const noexcept { return cause_; }
 

@@ -12,10 +12,10 @@ namespace {
 std::string hint_for(int error_number) {
     if (is_sticky(error_number))
         return "The GPU's context is lost and only a new process gets another; look for Xid lines in the kernel log";
-    switch (exit_code_of(error_number)) {
-        case ExitCode::DeviceOutOfMemory:
+    switch (error_kind_of(error_number)) {
+        case ErrorKind::DeviceOutOfMemory:
             return "Use a smaller batch, or free the memory that other processes hold (nvidia-smi lists them)";
-        case ExitCode::DeviceUnsupported:
+        case ErrorKind::DeviceUnsupported:
             return remedy(Remedy::RunOnCpu) + ", or check the driver with nvidia-smi";
         default:
             return {};
@@ -48,12 +48,12 @@ bool is_sticky(int error_number) noexcept {
     }
 }
 
-ExitCode exit_code_of(int error_number) noexcept {
+ErrorKind error_kind_of(int error_number) noexcept {
     switch (error_number) {
         case kCudaSuccess:
-            return ExitCode::Ok;
+            return ErrorKind::None;
         case kCudaOutOfMemory:
-            return ExitCode::DeviceOutOfMemory;
+            return ErrorKind::DeviceOutOfMemory;
         case kCudaNotInitialized:
         case kCudaStubLibrary:
         case kCudaRuntimeInsufficientDriver:
@@ -76,7 +76,7 @@ ExitCode exit_code_of(int error_number) noexcept {
         case kCudaMpsServerNotReady:
         case kCudaMpsMaxClientsReached:
         case kCudaMpsMaxConnectionsReached:
-            return ExitCode::DeviceUnsupported;
+            return ErrorKind::DeviceUnsupported;
         case kCudaInvalidValue:
         case kCudaRuntimeInvalidConfiguration:
         case kCudaRuntimeInvalidHostPointer:
@@ -97,11 +97,11 @@ ExitCode exit_code_of(int error_number) noexcept {
         case kCudaStreamCaptureImplicit:
         case kCudaCapturedEvent:
         case kCudaStreamCaptureWrongThread:
-            return ExitCode::Internal;
+            return ErrorKind::Internal;
         default:
             // An unknown failure is treated as the worst: a new process is the one remedy that helps against
             // all of them.
-            return ExitCode::DeviceBroken;
+            return ErrorKind::DeviceBroken;
     }
 }
 
@@ -113,7 +113,7 @@ void throw_cuda_error(CudaCause cause, std::string_view text, std::source_locati
     const int number = cause.error_number;
     const std::string what = cause.call + " failed: " + describe(cause, text) + ", at " + where.file_name() + ":" +
                              std::to_string(where.line());
-    throw CudaError(exit_code_of(number), what, hint_for(number), std::move(cause));
+    throw CudaError(error_kind_of(number), what, hint_for(number), std::move(cause));
 }
 
 }  // namespace offramp

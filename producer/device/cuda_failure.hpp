@@ -3,7 +3,7 @@
 #include <source_location>
 #include <string_view>
 
-#include "common/base/exit_code.hpp"
+#include "common/base/error_kind.hpp"
 #include "producer/device/cuda_error.hpp"
 
 namespace offramp {
@@ -15,7 +15,7 @@ namespace offramp {
 bool is_sticky(int error_number) noexcept;
 
 // What a program that ends because of it returns. What is not known to be harmless counts as a lost context.
-ExitCode exit_code_of(int error_number) noexcept;
+ErrorKind error_kind_of(int error_number) noexcept;
 
 // "cudaErrorNoDevice (100), no CUDA-capable device is detected"
 std::string describe(const CudaCause& cause, std::string_view text);

@@ -16,7 +16,7 @@ CudaDeviceBuffer::CudaDeviceBuffer(driver::Context context, std::size_t bytes, c
         std::size_t free = 0;
         std::size_t total = 0;
         check(driver::api().memory_info(&free, &total), "cuMemGetInfo");
-        throw CudaError(ExitCode::DeviceOutOfMemory,
+        throw CudaError(ErrorKind::DeviceOutOfMemory,
                         "GPU out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
                             byte_count(free) + " of " + byte_count(total),
                         remedy(Remedy::SmallerBatches) + ", or free the memory that other processes hold (nvidia-smi)",
@@ -38,7 +38,7 @@ CudaHostBuffer::CudaHostBuffer(driver::Context context, std::size_t bytes, const
     void* memory = nullptr;
     const driver::Result result = driver::api().host_allocate(&memory, bytes, driver::kHostAllocPortable);
     if (result == driver::kOutOfMemory) {
-        throw CudaError(ExitCode::DeviceOutOfMemory,
+        throw CudaError(ErrorKind::DeviceOutOfMemory,
                         "No page-locked host memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
                             byte_count(free_host_memory()) + " of " + byte_count(total_host_memory()),
                         remedy(Remedy::SmallerHostBuffers) + ", or give the machine or its cgroup more memory",
@@ -60,8 +60,8 @@ CudaPinnedRegistration::CudaPinnedRegistration(driver::Context context, std::spa
     const driver::Result result =
         driver::api().host_register(range.data(), range.size(), driver::kHostRegisterPortable);
     if (result == driver::kSuccess) return;
-    if (is_sticky(result) || exit_code_of(result) == ExitCode::Internal) check(result, "cuMemHostRegister");
-    throw CudaError(ExitCode::DeviceUnsupported,
+    if (is_sticky(result) || error_kind_of(result) == ErrorKind::Internal) check(result, "cuMemHostRegister");
+    throw CudaError(ErrorKind::DeviceUnsupported,
                     "Cannot page-lock " + byte_count(range.size()) + " of host memory: " + describe(result),
                     remedy(Remedy::PageLocking), cause_of(result, "cuMemHostRegister"));
 }

@@ -17,7 +17,7 @@ void CudaStreamView::refuse_capture() const {
     // Of the legacy stream, while one that it waits for is captured: to use it would spoil that capture.
     if (result != driver::kCaptureImplicit) check(result, "cuStreamIsCapturing");
     if (result == driver::kSuccess && status == driver::kCaptureNone) return;
-    throw CudaError(ExitCode::Internal,
+    throw CudaError(ErrorKind::Internal,
                     "The stream is being captured into a CUDA graph, which is not to hold what is asked of it here",
                     "Give the work before the capture begins, or after it has ended",
                     cause_of(result == driver::kSuccess ? driver::kCaptureUnsupported : result, "cuStreamIsCapturing"));

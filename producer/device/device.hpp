@@ -7,7 +7,7 @@
 #include <string>
 
 // What a producer needs of a GPU: streams, events, memory, page-locking. Two implementations under one contract suite
-// (tests/contract/device/device_contract.hpp): CUDA's driver, which is opened when it is asked for, and a twin on the
+// (tests/contract/device/device_contract.hpp): CUDA's driver, which is opened when it is asked for, and one on the
 // CPU whose streams are threads, so that everything but the copy engine is the same code on a machine without a GPU.
 namespace offramp {
 
@@ -86,7 +86,7 @@ struct PinningProof {
 // A GPU, or the CPU backend. Its CUDA context is the primary one, that of the CUDA runtime and of PyTorch. Thread: any;
 // each thread that uses a device's parts calls use_on_this_thread() once. What makes parts, and their destructors, need
 // it not and leave the thread's context alone. Errors: CudaError, with DeviceUnsupported, DeviceOutOfMemory or
-// DeviceBroken as its exit code; Internal when a call of ours was wrong.
+// DeviceBroken as its kind; Internal when a call of ours was wrong.
 class Device {
   public:
     virtual ~Device() = default;

@@ -35,13 +35,13 @@ std::unique_ptr<Device> open_device(const std::string& which, int runtime_versio
     const int index = parse_index(which);
     const GpuSearch search = find_gpus(runtime_version);
     if (search.count == 0)
-        throw CudaError(ExitCode::DeviceUnsupported, "Device '" + which + "' cannot be used: " + search.obstacle,
+        throw CudaError(ErrorKind::DeviceUnsupported, "Device '" + which + "' cannot be used: " + search.obstacle,
                         remedy(Remedy::RunOnCpu) + ", or mend what is missing");
     if (index >= search.count) {
         const std::string known = search.count == 1 ? "1 GPU: cuda:0"
                                                     : std::to_string(search.count) +
                                                           " GPUs: cuda:0 to cuda:" + std::to_string(search.count - 1);
-        throw CudaError(ExitCode::DeviceUnsupported, "Device '" + which + "' does not exist: CUDA finds " + known,
+        throw CudaError(ErrorKind::DeviceUnsupported, "Device '" + which + "' does not exist: CUDA finds " + known,
                         "Choose one of them; CUDA_VISIBLE_DEVICES may hide others");
     }
     return open_cuda_device(index, runtime_version);

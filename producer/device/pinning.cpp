@@ -30,7 +30,7 @@ PinningProof Pinning::proof() const {
 void Pinning::prove(std::span<std::byte> range) {
     proof_ = device_.prove_pinned(range.first(std::min(range.size(), kProvedBytes)));
     if (device_.is_gpu() && !proof_.registered && options_.wanted)
-        throw Error(ExitCode::DeviceUnsupported,
+        throw Error(ErrorKind::DeviceUnsupported,
                     "the slabs could not be page-locked: CUDA does not know them as host memory",
                     remedy(Remedy::PageLocking));
     spdlog::info("slabs are {}: {:.1f} GB/s into them", proof_.registered ? "page-locked" : "ordinary memory",

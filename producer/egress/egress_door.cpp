@@ -250,7 +250,7 @@ void EgressDoor::Parts::submit(Batch batch) {
     const std::uint64_t through = output.rows.back().item + 1;
     if (!stream->submit(std::move(output))) {
         rethrow_failure();
-        throw Error(ExitCode::Interrupted, "the run was stopped: it takes no more batches");
+        throw Error(ErrorKind::Interrupted, "the run was stopped: it takes no more batches");
     }
     ++batches;
     next_item = through;

@@ -27,7 +27,7 @@ void require_a_runs_own(const std::string& folder) {
             return;
     std::error_code problem;
     const std::filesystem::directory_iterator first(folder, problem);
-    if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ExitCode::CannotWrite);
+    if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ErrorKind::CannotWrite);
     if (first != std::filesystem::directory_iterator())
         throw ConfigError(
             folder + " is not a run's directory: it holds other things, such as '" +
@@ -45,9 +45,9 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     struct stat found {};
     if (problem || ::stat(path_.c_str(), &found) != 0)
         throw SystemError("making the run directory " + path_, problem ? problem.value() : errno,
-                          "Give the run a directory that can be written", ExitCode::CannotWrite);
+                          "Give the run a directory that can be written", ErrorKind::CannotWrite);
     if (found.st_uid != ::geteuid())
-        throw Error(ExitCode::NotPermitted,
+        throw Error(ErrorKind::NotPermitted,
                     "the run directory " + path_ + " belongs to user " + std::to_string(found.st_uid),
                     "Give the run a directory of your own");
     require_a_runs_own(path_);
@@ -56,9 +56,9 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
         throw SystemError("setting the mode of " + path_, errno);
     const std::string lock_path = path_ + "/" + kLock;
     lock_ = ProcessOwnFd(UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
-    if (!lock_) throw SystemError("opening " + lock_path, errno, "", ExitCode::CannotWrite);
+    if (!lock_) throw SystemError("opening " + lock_path, errno, "", ErrorKind::CannotWrite);
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
-        throw Error(ExitCode::RunInUse, "a producer is running in " + path_, remedy(Remedy::OneProducer));
+        throw Error(ErrorKind::RunInUse, "a producer is running in " + path_, remedy(Remedy::OneProducer));
     if (start == RunStart::Recovered) return;
     // Of no use to anybody when the producer that they speak of is dead.
     for (const char* name : {"endpoint", "producer-settings.toml"})

@@ -93,7 +93,7 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
     const LedgerHeader wanted = header_of(names, layout, plan, consumer_capacity, header.epoch);
     require_same_layout(header, wanted);
     if (watch_process(header.producer_pid, header.producer_start_time))
-        throw Error(ExitCode::RunInUse,
+        throw Error(ErrorKind::RunInUse,
                     "the run's producer, process " + std::to_string(header.producer_pid) + ", lives",
                     "Only a run whose producer is dead can be taken over");
     // The epoch first: whoever dies from here on has used it up.

@@ -129,7 +129,7 @@ SharedRegion SlabPool::adopt_span(std::uint32_t index) const {
     try {
         return SharedRegion::adopt(names_.span(index), plan_.span_bytes(index));
     } catch (const Error& problem) {
-        if (problem.exit_code() != ExitCode::NoSuchRun) throw;
+        if (problem.kind() != ErrorKind::NoSuchRun) throw;
     }
     SharedRegion made = make_span(index);
     made.keep_name();  // as if it had been there

@@ -128,7 +128,7 @@ void require_conserved(const Predecessor& predecessor) {
         return through <= totals.items_through;
     }();
     if (!adds_up)
-        throw Error(ExitCode::Conservation,
+        throw Error(ErrorKind::Conservation,
                     "the run to take over does not add up: " + std::to_string(totals.published.samples) +
                         " samples in " + std::to_string(totals.published.slabs) + " slabs published through item " +
                         std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) +

@@ -11,7 +11,7 @@ namespace offramp {
 Endpoint RunRecovery::find(const std::string& run_dir, const std::string& run_id) {
     auto endpoint = Endpoint::read(run_dir);
     if (!endpoint)
-        throw Error(ExitCode::NoSuchRun, "there is no run to take over in " + run_dir + ": it has no file 'endpoint'",
+        throw Error(ErrorKind::NoSuchRun, "there is no run to take over in " + run_dir + ": it has no file 'endpoint'",
                     remedy(Remedy::BeginRun));
     if (endpoint->names.run_id != run_id)
         throw ConfigError(

@@ -2,18 +2,16 @@
 
 import concurrent.futures
 import os
-import time
 import unittest
 
 from tests.crash import histories, matrix
 from tests.crash.crash_run import failpoints_of_the_sources, undisturbed
+from tests.support.turn import TURN, share, told
 
 JOBS = 3     # runs at a time; a core waits for a third of one
 HISTORIES = int(os.environ.get("OFFRAMP_CRASH_HISTORIES", "150"))
 # Of the cells that a run which waits for slabs has, too, the others have this share, each day the next; those of a spill are all there.
 ONE_IN = 4
-TURN_FROM = "OFFRAMP_CRASH_TURN"
-TURN = int(os.environ.get(TURN_FROM, time.gmtime().tm_yday))
 
 
 class MatrixCase(unittest.TestCase):
@@ -59,8 +57,10 @@ class WhenFull(MatrixCase):
         return matrix.cells(when_full=when_full, actions=matrix.FEWER_ACTIONS)
 
     def some(self, when_full, turn):
-        print(f"\n{when_full}: share {turn % ONE_IN + 1} of {ONE_IN}; again with {TURN_FROM}={turn}", flush=True)
-        return [cell for i, cell in enumerate(self.all(when_full)) if cell.failpoint in matrix.OF_A_SPILL or i % ONE_IN == turn % ONE_IN]
+        print(f"\n{when_full}: {told(turn, ONE_IN)}", flush=True)
+        cells = self.all(when_full)
+        has_its_turn = set(share(cells, ONE_IN, turn))
+        return [cell for cell in cells if cell.failpoint in matrix.OF_A_SPILL or cell in has_its_turn]
 
 
 class WhenFullWhole(MatrixCase):

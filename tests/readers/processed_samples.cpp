@@ -119,6 +119,6 @@ int main(int argc, char** argv) {
         return offramp::run(argc, argv);
     } catch (const offramp::Error& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
-        return offramp::to_int(problem.exit_code());
+        return offramp::to_int(problem.kind());
     }
 }

@@ -36,7 +36,7 @@ std::optional<std::uint64_t> InputIndex::find(std::string_view key) const {
 std::uint64_t InputIndex::number_of(std::string_view key) const {
     const auto found = find(key);
     if (!found)
-        throw Error(ExitCode::NoInput,
+        throw Error(ErrorKind::NoInput,
                     "no image of " + pictures_->description() + " is the original of the sample '" + escaped(key) + "'",
                     "Leave the input as it is while a run reads it");
     return *found;

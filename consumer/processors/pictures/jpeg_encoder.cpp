@@ -13,7 +13,7 @@ void JpegEncoder::CloseEncoder::operator()(void* handle) const noexcept { tjDest
 void JpegEncoder::FreeJpeg::operator()(unsigned char* bytes) const noexcept { tjFree(bytes); }
 
 JpegEncoder::JpegEncoder(int quality) : quality_(quality), encoder_(tjInitCompress()) {
-    if (!encoder_) throw Error(ExitCode::System, std::string("starting the JPEG encoder: ") + tjGetErrorStr2(nullptr));
+    if (!encoder_) throw Error(ErrorKind::System, std::string("starting the JPEG encoder: ") + tjGetErrorStr2(nullptr));
 }
 
 std::span<const std::byte> JpegEncoder::encode(std::span<const std::uint8_t> pixels, ImageSize size) {
@@ -28,8 +28,9 @@ std::span<const std::byte> JpegEncoder::encode(std::span<const std::uint8_t> pix
                     gray ? TJPF_GRAY : TJPF_RGB, &bytes, &bytes_count, gray ? TJSAMP_GRAY : TJSAMP_420, quality_, 0);
     jpeg_.reset(bytes);
     if (result != 0)
-        throw Error(ExitCode::BadInput, "cannot make a JPEG file of " + std::to_string(size.width) + " x " +
-                                            std::to_string(size.height) + " pixels: " + tjGetErrorStr2(encoder_.get()));
+        throw Error(ErrorKind::BadInput, "cannot make a JPEG file of " + std::to_string(size.width) + " x " +
+                                             std::to_string(size.height) +
+                                             " pixels: " + tjGetErrorStr2(encoder_.get()));
     return std::as_bytes(std::span(bytes, bytes_count));
 }
 

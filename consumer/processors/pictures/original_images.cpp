@@ -39,7 +39,7 @@ OriginalImages::Image OriginalImages::found(std::string_view key, Read&& read) {
         const ImageSize size = read(place);
         return {.size = size, .seen = frame_.seen_of(size)};
     } catch (const UnreadableItem& problem) {
-        throw Error(ExitCode::NoInput,
+        throw Error(ErrorKind::NoInput,
                     "the original of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +
                         ", cannot be read any more: " + problem.what(),
                     "Leave the input as it is while a run reads it");
@@ -51,7 +51,7 @@ void OriginalImages::require_another_file(const std::string& result) const {
     struct stat of_original {};
     if (::stat(result.c_str(), &of_result) != 0 || ::stat(last_.c_str(), &of_original) != 0) return;
     if (of_result.st_dev != of_original.st_dev || of_result.st_ino != of_original.st_ino) return;
-    throw Error(ExitCode::Usage,
+    throw Error(ErrorKind::Usage,
                 "'" + printable(result) + "' is the picture that it would be made from, '" + printable(last_) + "'",
                 "Give --output another folder");
 }

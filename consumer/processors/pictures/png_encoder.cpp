@@ -154,8 +154,8 @@ std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progr
     }
     good = good && write_end(writer.png, writer.info);
     if (!good)
-        throw Error(ExitCode::BadInput, "cannot make a PNG file of " + std::to_string(image.width) + " x " +
-                                            std::to_string(image.height) + " pixels: " + encoding.message.data());
+        throw Error(ErrorKind::BadInput, "cannot make a PNG file of " + std::to_string(image.width) + " x " +
+                                             std::to_string(image.height) + " pixels: " + encoding.message.data());
     return std::span<const std::byte>(buffer_).first(encoding.used);
 }
 

@@ -18,7 +18,7 @@ std::span<const std::byte> WebpEncoder::encode(std::span<const std::uint8_t> pix
     const std::string shown = std::to_string(size.width) + " x " + std::to_string(size.height) + " pixels";
     if (size.width > WEBP_MAX_DIMENSION || size.height > WEBP_MAX_DIMENSION)
         throw Error(
-            ExitCode::BadInput,
+            ErrorKind::BadInput,
             "cannot make a WebP file of " + shown + ": a side has at most " + std::to_string(WEBP_MAX_DIMENSION),
             "Give --image-format png");
     const auto width = static_cast<int>(size.width);
@@ -28,7 +28,7 @@ std::span<const std::byte> WebpEncoder::encode(std::span<const std::uint8_t> pix
         alpha ? WebPEncodeRGBA(pixels.data(), width, height, width * 4, static_cast<float>(quality_), &bytes)
               : WebPEncodeRGB(pixels.data(), width, height, width * 3, static_cast<float>(quality_), &bytes);
     webp_.reset(bytes);
-    if (count == 0) throw Error(ExitCode::BadInput, "cannot make a WebP file of " + shown);
+    if (count == 0) throw Error(ErrorKind::BadInput, "cannot make a WebP file of " + shown);
     return std::as_bytes(std::span(bytes, count));
 }
 

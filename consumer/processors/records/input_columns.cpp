@@ -15,7 +15,7 @@ std::string InputColumns::of(std::string_view key) const {
     try {
         return input_.pictures().columns(number);
     } catch (const UnreadableItem& problem) {
-        throw Error(ExitCode::NoInput,
+        throw Error(ErrorKind::NoInput,
                     "the columns of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +
                         ", cannot be read any more: " + problem.what(),
                     "Leave the input as it is while a run reads it");

@@ -44,7 +44,7 @@ bool is_kept_by_key(std::string_view processor) {
 SystemError cannot_write_in(const std::string& path, int problem) {
     return SystemError("writing " + path, problem,
                        way_to_write(problem, "Give --output a folder that this user may write to"),
-                       ExitCode::CannotWrite);
+                       ErrorKind::CannotWrite);
 }
 
 // A line of the checkpoint, as producer/runner/checkpoint/sealed_line.cpp writes it. `body`: without its opening brace.

@@ -33,7 +33,7 @@ constexpr std::chrono::nanoseconds kWait = std::chrono::seconds(10);
 class CallbackFailed : public Error {
   public:
     explicit CallbackFailed(std::int32_t code)
-        : Error(ExitCode::Internal,
+        : Error(ErrorKind::Internal,
                 "the consumer's function returned " + std::to_string(code) +
                     ": its slab stays with this process until it ends, and then goes to another consumer") {}
 };
@@ -116,7 +116,7 @@ struct offramp_consumer final : offramp::SlabProcessor {
         const std::int32_t code = function(user, &slab.of(contents));
         if (code == OFFRAMP_OK) return;
         if (code == OFFRAMP_RETRY)
-            throw offramp::Error(offramp::ExitCode::SinkUnavailable,
+            throw offramp::Error(offramp::ErrorKind::SinkUnavailable,
                                  "the consumer's function asked to try again later");
         throw offramp::abi::CallbackFailed(code);
     }
@@ -144,7 +144,7 @@ std::int32_t run(offramp_consumer& consumer) {
     const MakeOnEntry itself = [&consumer](std::uint32_t) -> SlabProcessor& { return consumer; };
     const ConsumerLoop::End end = consume_run(*endpoint, consumer.options, itself);
     sweep_run(endpoint->names);
-    if (end.code != ExitCode::Ok) return to_int(end.code);
+    if (end.error != ErrorKind::None) return to_int(end.error);
     return has_input(consumer.stop.get()) ? OFFRAMP_STOPPED : OFFRAMP_OK;
 }
 

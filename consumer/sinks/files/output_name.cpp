@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLongestFileName = 255;
 
 [[noreturn]] void refuse(std::string_view key, const std::string& reason) {
-    throw Error(ExitCode::BadInput, "sample key '" + escaped(key) + "' cannot name a file: " + reason,
+    throw Error(ErrorKind::BadInput, "sample key '" + escaped(key) + "' cannot name a file: " + reason,
                 "Keys are relative paths without '.' and '..'; rename the item in the input");
 }
 
@@ -56,7 +56,7 @@ std::string_view checked_output_name(std::string_view name) {
     for (std::size_t at = 0; at < name.size(); ++at)
         plain = plain && name[at] != '/' && unprintable_bytes(name.substr(at)) == 0;
     if (!plain)
-        throw Error(ExitCode::BadInput, "output name '" + escaped(name) + "' cannot be part of a file name",
+        throw Error(ErrorKind::BadInput, "output name '" + escaped(name) + "' cannot be part of a file name",
                     "Outputs are named without '/' and control characters");
     return name;
 }

@@ -16,7 +16,7 @@ namespace offramp {
 namespace {
 
 Error no_reader(const std::string& path) {
-    return {ExitCode::SinkUnavailable, "the FIFO " + path + " has no reader", "Start the program that reads it first"};
+    return {ErrorKind::SinkUnavailable, "the FIFO " + path + " has no reader", "Start the program that reads it first"};
 }
 
 // Keeps the SIGPIPE of a FIFO without reader from ending the process: it is blocked for the call, and taken

@@ -32,7 +32,7 @@ std::string way_out(int errno_value) {
 }  // namespace
 
 SystemError write_error(const std::string& tried, int errno_value) {
-    return {"cannot write: " + tried, errno_value, way_out(errno_value), ExitCode::CannotWrite};
+    return {"cannot write: " + tried, errno_value, way_out(errno_value), ErrorKind::CannotWrite};
 }
 
 }  // namespace offramp

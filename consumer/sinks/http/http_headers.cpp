@@ -50,10 +50,10 @@ std::string read_file(const std::string& path) {
         std::string text(std::min(file.size(), kLargestFile + 1), '\0');
         text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
         if (text.size() > kLargestFile)
-            throw Error(ExitCode::BadInput, "larger than " + std::to_string(kLargestFile) + " bytes");
+            throw Error(ErrorKind::BadInput, "larger than " + std::to_string(kLargestFile) + " bytes");
         return text;
     } catch (const Error& problem) {
-        throw Error(problem.exit_code(), "--http-header: file '" + path + "': " + problem.what(),
+        throw Error(problem.kind(), "--http-header: file '" + path + "': " + problem.what(),
                     "Give a file with one header a line, NAME: VALUE");
     }
 }

@@ -33,7 +33,7 @@ constexpr std::size_t kLeastSecret = 4;
 void start_library() {
     static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
     if (started != CURLE_OK)
-        throw Error(ExitCode::System, std::string("libcurl does not start: ") + curl_easy_strerror(started));
+        throw Error(ErrorKind::System, std::string("libcurl does not start: ") + curl_easy_strerror(started));
 }
 
 // What another try cannot mend: the URL, the certificate, the library.
@@ -79,7 +79,7 @@ class HttpSink::Connection {
     explicit Connection(const HttpTarget& target) {
         start_library();
         handle_.reset(curl_easy_init());
-        if (!handle_) throw Error(ExitCode::System, "libcurl gives no handle");
+        if (!handle_) throw Error(ErrorKind::System, "libcurl gives no handle");
         set(CURLOPT_NOSIGNAL, 1L);
         set(CURLOPT_ERRORBUFFER, problem_);
         set(CURLOPT_PROTOCOLS_STR, "http,https");
@@ -159,7 +159,7 @@ class HttpSink::Connection {
     void set(CURLoption option, Value value) {
         const CURLcode result = (curl_easy_setopt)(handle_.get(), option, value);
         if (result != CURLE_OK)
-            throw Error(ExitCode::System,
+            throw Error(ErrorKind::System,
                         "libcurl refuses its option " + std::to_string(option) + ": " + curl_easy_strerror(result));
     }
 
@@ -243,7 +243,7 @@ bool HttpSink::post(const HttpMessage& message, const std::function<void()>& pro
         const milliseconds delay = delay_.next();
         left -= std::chrono::steady_clock::now() - began + delay;
         if (left.count() <= 0)
-            throw Error(ExitCode::SinkUnavailable,
+            throw Error(ErrorKind::SinkUnavailable,
                         "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) +
                             ", posted " + std::to_string(tries) + (tries == 1 ? " time" : " times") +
                             answer_of(outcome),
@@ -285,7 +285,7 @@ void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const 
     const std::string what_happened =
         "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + answer_of(outcome);
     if (outcome.answered && verdict_of(outcome.status) == HttpVerdict::NotThisOne)
-        throw Error(ExitCode::System, what_happened,
+        throw Error(ErrorKind::System, what_happened,
                     "It refuses this result; the batch is set aside when it refuses it three times");
     throw ConfigError(what_happened, outcome.answered && outcome.status < 400
                                          ? "Redirects are not followed: give the address it leads to as --http-url"

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kRowsInGroup = 65536;
 
 void check(const arrow::Status& status, const std::string& tried) {
-    if (!status.ok()) throw Error(ExitCode::System, "Parquet: " + tried + ": " + status.ToString());
+    if (!status.ok()) throw Error(ErrorKind::System, "Parquet: " + tried + ": " + status.ToString());
 }
 
 template <class Value>
@@ -168,7 +168,7 @@ const Array& column_of(const arrow::RecordBatch& batch, const char* name, const 
     const auto column = batch.GetColumnByName(name);
     const auto* array = dynamic_cast<const Array*>(column.get());
     if (array == nullptr)
-        throw Error(ExitCode::System, "Parquet: " + path + " has no column '" + name + "' as this program writes it",
+        throw Error(ErrorKind::System, "Parquet: " + path + " has no column '" + name + "' as this program writes it",
                     "Move it away");
     return *array;
 }
@@ -192,7 +192,7 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
                               .normalized = normalized,
                               .model = model};
         if (!kind.halves && vectors.list_type()->value_type()->id() != arrow::Type::FLOAT)
-            throw Error(ExitCode::System, "Parquet: " + path + " has vectors of another type than this program writes",
+            throw Error(ErrorKind::System, "Parquet: " + path + " has vectors of another type than this program writes",
                         "Move it away");
         const auto& numbers = static_cast<const arrow::PrimitiveArray&>(*vectors.values());
         const auto* bytes = reinterpret_cast<const std::byte*>(numbers.values()->data());

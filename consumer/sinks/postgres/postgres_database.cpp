@@ -23,31 +23,31 @@ constexpr int kStepMilliseconds = 50;  // from one sign of life to the next
 // characters.
 struct Verdict {
     std::string_view state;
-    ExitCode exit_code;
+    ErrorKind kind;
     const char* hint;
 };
 constexpr Verdict kVerdicts[] = {
-    {"28P01", ExitCode::NotPermitted, "Give the password in the URI, in PGPASSWORD or in ~/.pgpass"},
-    {"28", ExitCode::NotPermitted, "Check the user of --sink, and the server's pg_hba.conf"},
-    {"3D000", ExitCode::Usage, "Create it (createdb), or name another one in --sink"},
-    {"3F000", ExitCode::Usage, "Create the schema, or give another --sink-table"},
-    {"42501", ExitCode::NotPermitted, "Grant it to the user of --sink, or name another user"},
-    {"53100", ExitCode::CannotWrite, "Free space on the server's disk; --resume goes on"},
-    {"58030", ExitCode::CannotWrite, "Check the server's disk; --resume goes on"},
-    {"25006", ExitCode::CannotWrite, "The server only reads: name the primary in --sink"},
-    {"22P05", ExitCode::Usage, "Name a database whose encoding is UTF8"},
-    {"08", ExitCode::SinkUnavailable, "Start the server again; what was done so far is kept"},
-    {"40", ExitCode::SinkUnavailable, ""},
-    {"53", ExitCode::SinkUnavailable, "Give the server more connections or memory, or the run fewer --consumers"},
-    {"55", ExitCode::SinkUnavailable, ""},
-    {"57", ExitCode::SinkUnavailable, "Start the server again; what was done so far is kept"},
+    {"28P01", ErrorKind::NotPermitted, "Give the password in the URI, in PGPASSWORD or in ~/.pgpass"},
+    {"28", ErrorKind::NotPermitted, "Check the user of --sink, and the server's pg_hba.conf"},
+    {"3D000", ErrorKind::Usage, "Create it (createdb), or name another one in --sink"},
+    {"3F000", ErrorKind::Usage, "Create the schema, or give another --sink-table"},
+    {"42501", ErrorKind::NotPermitted, "Grant it to the user of --sink, or name another user"},
+    {"53100", ErrorKind::CannotWrite, "Free space on the server's disk; --resume goes on"},
+    {"58030", ErrorKind::CannotWrite, "Check the server's disk; --resume goes on"},
+    {"25006", ErrorKind::CannotWrite, "The server only reads: name the primary in --sink"},
+    {"22P05", ErrorKind::Usage, "Name a database whose encoding is UTF8"},
+    {"08", ErrorKind::SinkUnavailable, "Start the server again; what was done so far is kept"},
+    {"40", ErrorKind::SinkUnavailable, ""},
+    {"53", ErrorKind::SinkUnavailable, "Give the server more connections or memory, or the run fewer --consumers"},
+    {"55", ErrorKind::SinkUnavailable, ""},
+    {"57", ErrorKind::SinkUnavailable, "Start the server again; what was done so far is kept"},
 };
 constexpr const char* kComeBack = "Is the server there, and does it take connections? What was done so far is kept";
 
 Verdict verdict_on(std::string_view state) {
     for (const Verdict& verdict : kVerdicts)
         if (!state.empty() && state.starts_with(verdict.state)) return verdict;
-    return {state, ExitCode::System, "Is it a database of another program, or of another version?"};
+    return {state, ErrorKind::System, "Is it a database of another program, or of another version?"};
 }
 
 // The server's own words, in one line.
@@ -144,9 +144,8 @@ void PostgresDatabase::connect(int patience_seconds) {
 
 void PostgresDatabase::fail_to_connect(const std::string& found) const {
     const std::string state = state_in(found);
-    const Verdict verdict = state.empty() ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
-    throw PostgresError(verdict.exit_code, state, name_ + " cannot be connected to: " + in_one_line(found),
-                        verdict.hint);
+    const Verdict verdict = state.empty() ? Verdict{{}, ErrorKind::SinkUnavailable, kComeBack} : verdict_on(state);
+    throw PostgresError(verdict.kind, state, name_ + " cannot be connected to: " + in_one_line(found), verdict.hint);
 }
 
 void PostgresDatabase::fail(const std::string& tried, const pg_result* result) const {
@@ -155,8 +154,8 @@ void PostgresDatabase::fail(const std::string& tried, const pg_result* result) c
     const std::string text = in_one_line(result != nullptr && given != nullptr ? PQresultErrorMessage(result)
                                                                                : PQerrorMessage(connection_.get()));
     const bool gone = PQstatus(connection_.get()) == CONNECTION_BAD;
-    const Verdict verdict = gone ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
-    throw PostgresError(verdict.exit_code, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text,
+    const Verdict verdict = gone ? Verdict{{}, ErrorKind::SinkUnavailable, kComeBack} : verdict_on(state);
+    throw PostgresError(verdict.kind, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text,
                         verdict.hint);
 }
 
@@ -186,7 +185,7 @@ bool PostgresDatabase::wait(short events, const std::string& tried) {
 // Nothing more can be done by this connection: the answer may still come.
 void PostgresDatabase::give_up(const std::string& tried) {
     connection_.reset();
-    throw PostgresError(ExitCode::SinkUnavailable, {},
+    throw PostgresError(ErrorKind::SinkUnavailable, {},
                         name_ + " has not answered for " + std::to_string(patience_->count()) + " s: " + tried,
                         "See what it waits for (pg_stat_activity): another's lock, a disk? What was done so far is "
                         "kept; --sink-patience-seconds waits longer");

@@ -19,8 +19,8 @@ namespace offramp {
 // What a PostgreSQL refused, with its five-character SQLSTATE; empty when the connection itself failed.
 class PostgresError final : public Error {
   public:
-    PostgresError(ExitCode exit_code, std::string sqlstate, const std::string& what_happened, const std::string& hint)
-        : Error(exit_code, what_happened, hint), sqlstate_(std::move(sqlstate)) {}
+    PostgresError(ErrorKind kind, std::string sqlstate, const std::string& what_happened, const std::string& hint)
+        : Error(kind, what_happened, hint), sqlstate_(std::move(sqlstate)) {}
 
     const std::string& sqlstate() const noexcept { return sqlstate_; }
 

@@ -86,7 +86,7 @@ void fail_taken_away(const std::string& table, const PostgresDatabase& database,
                           "Give the --sink of that run, and --resume; or give this run another --output; or remove " +
                               mark + " to give those results up");
     throw Error(
-        ExitCode::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
+        ErrorKind::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
         "Bring it back; or give --start-over instead of --resume; or remove " + mark + " to go on without them");
 }
 
@@ -133,7 +133,7 @@ void lock_alone(PostgresDatabase& database, const PostgresLayout& layout, const 
         database.run("SELECT pg_advisory_lock(hashtextextended($1, 0))", {lock_of(database, layout, table)});
     } catch (const PostgresError& error) {
         if (error.sqlstate() != "55P03") throw;
-        throw Error(ExitCode::RunInUse, "another run writes to " + named(table, database),
+        throw Error(ErrorKind::RunInUse, "another run writes to " + named(table, database),
                     "Wait for its end, or give this run another --sink-table");
     }
 }

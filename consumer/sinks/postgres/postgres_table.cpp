@@ -26,7 +26,7 @@ void make_pgvector(PostgresDatabase& database) {
     try {
         database.run("CREATE EXTENSION IF NOT EXISTS vector");
     } catch (const PostgresError& error) {
-        if (error.exit_code() == ExitCode::SinkUnavailable) throw;
+        if (error.kind() == ErrorKind::SinkUnavailable) throw;
         throw ConfigError(database.name() + " has no pgvector, and it cannot be made: " + error.what(),
                           "Install pgvector on the server (Debian: postgresql-NN-pgvector), and have a superuser run: "
                           "CREATE EXTENSION vector");

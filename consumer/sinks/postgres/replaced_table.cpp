@@ -91,7 +91,7 @@ void require_replaceable_table(PostgresDatabase& database, const PostgresLayout&
     if (database.rows("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1)", {rows})
             .at(0)
             .at(0) != "t")
-        throw Error(ExitCode::NotPermitted, named(table, database) + " cannot be replaced: it belongs to another user",
+        throw Error(ErrorKind::NotPermitted, named(table, database) + " cannot be replaced: it belongs to another user",
                     "Name its owner in --sink; or give another --sink-table");
 }
 

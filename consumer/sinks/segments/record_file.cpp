@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kWindowBytes = 1 << 20;
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
-    throw Error(ExitCode::System, "cannot read " + path + ": " + why, "Check its permissions and its disk");
+    throw Error(ErrorKind::System, "cannot read " + path + ": " + why, "Check its permissions and its disk");
 }
 
 RegularFile open_file(const std::string& path) {

@@ -41,7 +41,7 @@ bool is_there(const std::string& path) {
 }
 
 [[noreturn]] void fail_taken_away(const std::string& path, const std::string& mark) {
-    throw Error(ExitCode::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
+    throw Error(ErrorKind::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
                 "Put it back: the run goes on when it is there; or end the run, and give --start-over instead of "
                 "--resume; or remove " +
                     mark + " to go on without them");
@@ -191,7 +191,7 @@ bool put_database_in_place(const std::string& next, const std::string& folder, c
     }
     const auto logs = logs_of(from);
     if (std::any_of(logs.begin(), logs.end(), is_there))
-        throw Error(ExitCode::SinkUnavailable,
+        throw Error(ErrorKind::SinkUnavailable,
                     "database " + from + " is open in another program, and cannot take the place of " + to,
                     "End that program, and go on with --resume");
     require_replaceable(folder, name);

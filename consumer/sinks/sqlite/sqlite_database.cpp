@@ -166,7 +166,7 @@ void SqliteDatabase::start_log() {
         if (result == SQLITE_OK && mode == "wal") break;
         if (result == SQLITE_OK)
             throw Error(
-                ExitCode::CannotWrite,
+                ErrorKind::CannotWrite,
                 "database " + path_ + ": its file system has no memory that processes share, which its log needs",
                 "Give an output on a local disk");
         if ((result & 0xff) != SQLITE_BUSY || !wait_on()) fail("starting its log", result);
@@ -204,7 +204,7 @@ void SqliteDatabase::require_in_place() {
     int moved = 0;
     if (sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved == 0)
         return;
-    throw Error(ExitCode::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to",
+    throw Error(ErrorKind::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to",
                 "Put it back: the run goes on when it is there");
 }
 
@@ -222,7 +222,7 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
         case SQLITE_LOCKED:
         case SQLITE_PROTOCOL:
             throw Error(
-                ExitCode::SinkUnavailable,
+                ErrorKind::SinkUnavailable,
                 "database " + path_ + " is kept locked by another program: " + tried + " waited " +
                     std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(wait_.patience()).count()) +
                     " ms",
@@ -236,7 +236,7 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
                               errno_of(connection_.get(), result, path_));
         case SQLITE_NOTADB:
         case SQLITE_CORRUPT:
-            throw Error(ExitCode::CannotWrite, "database " + path_ + " cannot be used: " + text,
+            throw Error(ErrorKind::CannotWrite, "database " + path_ + " cannot be used: " + text,
                         "Move the file away, or give another output");
         default:
             if (text.starts_with("no such table"))
@@ -244,7 +244,7 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
                     "database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
                     "Put a copy of the database back that has it, and go on with --resume; or give --start-over "
                     "instead of --resume");
-            throw Error(ExitCode::System,
+            throw Error(ErrorKind::System,
                         "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
                         "Is it a database of another program, or of another version?");
     }

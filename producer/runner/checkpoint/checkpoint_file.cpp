@@ -132,7 +132,7 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
         return line;
     };
     if (!read_header(next_line(), checkpoint))
-        throw Error(ExitCode::BadInput, path + " is not a manifest of a run, or one of another version",
+        throw Error(ErrorKind::BadInput, path + " is not a manifest of a run, or one of another version",
                     "Remove it and leave --resume out: every item is then made anew");
     const std::uint64_t items = checkpoint.items();
     while (!text.empty()) {

@@ -23,7 +23,7 @@ namespace {
 
 std::string hash_of_file(const std::string& path) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file) throw SystemError("opening " + path, errno, "Give a file that this user may read", ExitCode::NoInput);
+    if (!file) throw SystemError("opening " + path, errno, "Give a file that this user may read", ErrorKind::NoInput);
     const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
     XXH3_64bits_reset(state.get());
     std::vector<char> block(std::size_t{1} << 20);
@@ -31,7 +31,7 @@ std::string hash_of_file(const std::string& path) {
         const ssize_t got = ::read(file.get(), block.data(), block.size());
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            throw SystemError("reading " + path, errno, "Check the file system that it lies on", ExitCode::NoInput);
+            throw SystemError("reading " + path, errno, "Check the file system that it lies on", ErrorKind::NoInput);
         if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
         XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
     }

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kBetweenWrites{20};
 SystemError write_error(const std::string& path, int problem) {
     return SystemError("cannot write the manifest " + path, problem,
                        way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here",
-                       ExitCode::CannotWrite);
+                       ErrorKind::CannotWrite);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr mode_t kMode = 0644;
 
 [[noreturn]] void fail(const std::string& path) {
     throw SystemError("locking the output folder, " + path, errno, "Give --output a folder that this user may write to",
-                      ExitCode::CannotWrite);
+                      ErrorKind::CannotWrite);
 }
 
 json read_holder(int fd) {
@@ -38,7 +38,7 @@ json read_holder(int fd) {
         return value.is_string() ? value.get<std::string>() : json_text(value);
     };
     throw Error(
-        ExitCode::RunInUse,
+        ErrorKind::RunInUse,
         "run " + text_of("run") + " (process " + text_of("pid") + ", or a program that it started) writes to " + folder,
         "Wait for its end, end it (offramp stop), or give this run another --output");
 }
@@ -66,7 +66,7 @@ bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) 
     struct stat opened {};
     if (::fstat(file.get(), &opened) != 0) fail(path_);
     if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // laid there by somebody: what it leads to is not ours
-        throw Error(ExitCode::CannotWrite,
+        throw Error(ErrorKind::CannotWrite,
                     path_ + " is not a lock of ours: it is not an ordinary file, or one of several names", "Remove it");
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) return false;

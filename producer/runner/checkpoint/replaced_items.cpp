@@ -27,7 +27,7 @@ std::string path_in(const std::string& folder) { return folder + "/" + std::stri
 SystemError cannot_note(const std::string& path, int problem) {
     return SystemError("writing " + path, problem,
                        way_to_write(problem, "Give --output a folder that this user may write to"),
-                       ExitCode::CannotWrite);
+                       ErrorKind::CannotWrite);
 }
 
 // Nothing: there is no such file, or it is about another checkpoint.

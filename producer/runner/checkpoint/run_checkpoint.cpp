@@ -27,7 +27,7 @@ const std::string& made_folder(const std::string& folder) {
     std::filesystem::create_directories(folder, problem);
     if (problem)
         throw SystemError("making the output folder " + folder, problem.value(),
-                          "Give --output a folder that this user may write to", ExitCode::CannotWrite);
+                          "Give --output a folder that this user may write to", ErrorKind::CannotWrite);
     return folder;
 }
 

@@ -84,7 +84,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     for (std::size_t i = 0; i < output.tensors.size(); ++i) {
         const TensorSpec& made = output.tensors[i].spec;
         if (i >= layout_.tensors.size() || made.with_rows(layout_.rows) != layout_.tensors[i])
-            throw Error(ExitCode::Internal,
+            throw Error(ErrorKind::Internal,
                         "the model gave " + made.describe() + ", the slabs were laid out for " +
                             (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));
     }

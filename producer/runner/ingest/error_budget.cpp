@@ -38,7 +38,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
                                : unreadable
                                    ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG or WebP"
                                    : "Look whether model, weights and --precision are what was meant";
-    return Error(ExitCode::BadInput, text, remedy);
+    return Error(ErrorKind::BadInput, text, remedy);
 }
 
 }  // namespace offramp

@@ -12,7 +12,7 @@ void require_kernels(const DeviceInfo& device) {
     if (result == cudaSuccess) return;
     if (is_sticky(static_cast<int>(result))) check(result, "cudaFuncGetAttributes");
     static_cast<void>(cudaGetLastError());
-    throw CudaError(ExitCode::DeviceUnsupported,
+    throw CudaError(ErrorKind::DeviceUnsupported,
                     "GPU " + std::to_string(device.index) + " (" + device.name +
                         ") cannot run this build: it has compute capability " + std::to_string(device.compute_major) +
                         "." + std::to_string(device.compute_minor) +

@@ -22,7 +22,7 @@ std::unique_ptr<Device> open_device_for_kernels(const std::string& which) {
     if (which == "auto") return open_cpu_device();
     std::unique_ptr<Device> device = open_device(which);
     if (!device->is_gpu()) return device;
-    throw CudaError(ExitCode::DeviceUnsupported,
+    throw CudaError(ErrorKind::DeviceUnsupported,
                     "Device '" + which + "' cannot be used: " + find_gpus_for_kernels().obstacle,
                     "Run on the CPU with --device cpu, or mend what is missing");
 }

@@ -69,10 +69,10 @@ at::Device choose_device(const ModelOptions& options) {
                           std::to_string(driver % 1000 / 10) + " found, CUDA " + std::to_string(CUDART_VERSION / 1000) +
                           "." + std::to_string(CUDART_VERSION % 1000 / 10) + " needed",
                       "Update the NVIDIA driver, choose another --device, or run with --device cpu",
-                      ExitCode::DeviceUnsupported);
+                      ErrorKind::DeviceUnsupported);
 #else
     throw ConfigError(wanted + ", but this LibTorch " TORCH_VERSION " was built without CUDA",
-                      "Build against a LibTorch with CUDA, or run with --device cpu", ExitCode::DeviceUnsupported);
+                      "Build against a LibTorch with CUDA, or run with --device cpu", ErrorKind::DeviceUnsupported);
 #endif
 }
 
@@ -187,7 +187,7 @@ void Execution::rethrow_as_error() const {
     } catch (const c10::Error& error) {
         fail(what, error.what_without_backtrace());
     } catch (const std::bad_alloc&) {
-        throw Error(ExitCode::System, what + " does not fit in this machine's memory", "Use a smaller --batch");
+        throw Error(ErrorKind::System, what + " does not fit in this machine's memory", "Use a smaller --batch");
     } catch (const std::exception& error) {  // compiled models keep no types
         fail(what, error.what());
     }
@@ -199,22 +199,22 @@ void Execution::fail(const std::string& what, const std::string& whole_text) con
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (on_cuda() && device_is_broken(free_bytes, total_bytes))
-        throw Error(ExitCode::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
+        throw Error(ErrorKind::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
                     "Start again; if it recurs, look for Xid lines in the kernel's log");
     if (on_cuda() && whole_text.find("out of memory") != std::string::npos)
-        throw Error(ExitCode::DeviceOutOfMemory,
+        throw Error(ErrorKind::DeviceOutOfMemory,
                     what + " does not fit on the GPU: needed " + amount_asked_for(whole_text) + " more, free " +
                         gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
                     "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, or a GPU with "
                     "more memory");
 #endif
     if (whole_text.find("can't allocate memory") != std::string::npos)
-        throw Error(ExitCode::System, what + " does not fit in this machine's memory: " + text,
+        throw Error(ErrorKind::System, what + " does not fit in this machine's memory: " + text,
                     "Use a smaller --batch or --image-size");
     if (whole_text.find(kOfTorchScript) != std::string::npos)
-        throw Error(ExitCode::BadInput, what + " failed in its own code: " + text,
+        throw Error(ErrorKind::BadInput, what + " failed in its own code: " + text,
                     "Mend the model, or give it input that it takes (--image-size, --batch)");
-    throw Error(ExitCode::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
+    throw Error(ErrorKind::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
 }
 
 }  // namespace offramp

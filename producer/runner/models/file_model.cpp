@@ -21,7 +21,8 @@ DType output_dtype(const at::Tensor& tensor, const std::string& what) {
     const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype)
         throw ConfigError(what + " has elements of type " + c10::toString(tensor.scalar_type()),
-                          "A model's outputs are floats of 16 to 64 bits, integers, uint8 or bool", ExitCode::BadInput);
+                          "A model's outputs are floats of 16 to 64 bits, integers, uint8 or bool",
+                          ErrorKind::BadInput);
     return *dtype;
 }
 
@@ -88,7 +89,7 @@ class FileModel final : public Model {
             if (made.size() != outputs_.size())
                 throw ConfigError(file_ + " gave " + std::to_string(made.size()) +
                                       " outputs where the first batch had " + std::to_string(outputs_.size()),
-                                  "Only models can be run that always give the same outputs", ExitCode::BadInput);
+                                  "Only models can be run that always give the same outputs", ErrorKind::BadInput);
             std::vector<DeviceTensor> tensors;
             tensors.reserve(outputs_.size());
             const std::vector<bool> lent = are_lent(made);
@@ -190,11 +191,11 @@ class FileModel final : public Model {
     void state_outputs(const std::vector<FileNetwork::Output>& made) {
         if (made.empty() || made.size() > kMostOutputs)
             throw ConfigError(file_ + " gives " + std::to_string(made.size()) + " outputs", "A slab holds 1 to 16",
-                              ExitCode::BadInput);
+                              ErrorKind::BadInput);
         if (!metadata().outputs.empty() && metadata().outputs.size() != made.size())
             throw ConfigError(metadata().file + " names " + std::to_string(metadata().outputs.size()) +
                                   " outputs, and " + file_ + " gives " + std::to_string(made.size()),
-                              "Name each of them, in their order, or leave 'outputs' out", ExitCode::Config);
+                              "Name each of them, in their order, or leave 'outputs' out", ErrorKind::Config);
         std::vector<std::string> names = metadata().outputs;
         if (names.empty())
             for (const FileNetwork::Output& output : made) names.push_back(output.name);
@@ -208,10 +209,10 @@ class FileModel final : public Model {
         if (tensor.dim() == 0 || tensor.size(0) != batch || tensor.numel() == 0)
             throw ConfigError(what + " is not a batch of " + std::to_string(batch) + " samples",
                               "Each output's first dimension counts the samples of the batch, and none is empty",
-                              ExitCode::BadInput);
+                              ErrorKind::BadInput);
         if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
             throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions",
-                              "A slab's tensor has at most so many", ExitCode::BadInput);
+                              "A slab's tensor has at most so many", ErrorKind::BadInput);
         TensorSpec spec =
             TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
         TensorSpec as_it_lies = spec;
@@ -226,12 +227,12 @@ class FileModel final : public Model {
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) +
                                   " where the first batch's was " + spec.describe(),
                               "Only models can be run whose outputs have the same shape for every input",
-                              ExitCode::BadInput);
+                              ErrorKind::BadInput);
         if (output_dtype(tensor, file_) != spec.dtype)
             throw ConfigError(
                 file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
                     " where the first batch's was " + spec.describe(),
-                "Only models can be run whose outputs have the same type for every input", ExitCode::BadInput);
+                "Only models can be run whose outputs have the same type for every input", ErrorKind::BadInput);
         if (lent || tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
             at::Tensor packed = at::empty_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
                                                   at::IntArrayRef(spec.strides.data(), spec.dims),

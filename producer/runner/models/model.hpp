@@ -53,7 +53,7 @@ struct ModelOptions {
 };
 
 // One loaded model. Thread: one at a time (the inference thread). Blocks: run() does not wait for the device.
-// Errors: ConfigError (weights: which tensor, wanted and found shape), CudaError's exit codes through Error.
+// Errors: ConfigError (weights: which tensor, wanted and found shape), CudaError's kinds through Error.
 class Model {
   public:
     virtual ~Model() = default;

@@ -37,7 +37,7 @@ std::string model_of(const SafetensorsFile& file) {
         if (can_be_architecture(note->second)) return note->second;
         throw ConfigError("--model '" + file.path() + "' says that its architecture is '" + note->second +
                               "', which is not a model with weights",
-                          "Name the model (--list) and give the file as its --weights", ExitCode::BadInput);
+                          "Name the model (--list) and give the file as its --weights", ErrorKind::BadInput);
     }
     const std::string wrapper = wrapper_of(file.tensors());
     for (const Clue& clue : kClues)
@@ -46,7 +46,7 @@ std::string model_of(const SafetensorsFile& file) {
         "--model '" + file.path() +
             "' does not say which model its weights are of, and its tensors are not those of any",
         "Name the model and give the file as its --weights, or write it with metadata={\"architecture\": NAME}",
-        ExitCode::BadInput);
+        ErrorKind::BadInput);
 }
 
 void require_file(const std::string& model, const std::string& weights, const char* holds, const char* instead) {
@@ -56,7 +56,7 @@ void require_file(const std::string& model, const std::string& weights, const ch
                           instead);
     if (!std::filesystem::exists(model, failure))
         throw ConfigError("--model '" + model + "' does not exist",
-                          "Give a .pt2, .pt or .safetensors file, or a model's name (--list)", ExitCode::NoInput);
+                          "Give a .pt2, .pt or .safetensors file, or a model's name (--list)", ErrorKind::NoInput);
 }
 
 }  // namespace

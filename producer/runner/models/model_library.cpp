@@ -25,7 +25,7 @@ std::string last_loader_error() {
 }
 
 [[noreturn]] void refuse(const std::string& what_happened) {
-    throw ConfigError(what_happened, kFix, ExitCode::DeviceUnsupported);
+    throw ConfigError(what_happened, kFix, ErrorKind::DeviceUnsupported);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ ModelLibrary ModelLibrary::open(const std::string& path) {
         throw ConfigError("the module of models '" + file + "' has interface version " + std::to_string(module->abi) +
                               ", this program needs version " + std::to_string(kModelModuleAbi) +
                               (module->abi == kModelModuleAbi ? " with other options" : ""),
-                          "Build program and module together: cmake --build build", ExitCode::DeviceUnsupported);
+                          "Build program and module together: cmake --build build", ErrorKind::DeviceUnsupported);
     return {file, module};
 }
 

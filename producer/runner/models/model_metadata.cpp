@@ -224,7 +224,7 @@ template <class Notes>
         place + "'" + key + "' says nothing about " + (std::is_same_v<Notes, InputMetadata> ? "an input" : "a model"),
         of_the_model ? "What is said of the whole model stands above the first [[input]]"
                      : (near ? "Did you mean " + *near + "? " : "") + "Known: " + list,
-        ExitCode::Config);
+        ErrorKind::Config);
 }
 
 template <class Notes>
@@ -236,12 +236,12 @@ void read_entry(const TomlEntry& entry, const std::string& file, const Keys<Note
     if (std::ranges::find(key.types, entry.type) == key.types.end() || !key.read(metadata, entry.text))
         throw ConfigError(
             place + entry.key + " is " + (entry.type == TomlType::String ? quote_toml(entry.text) : entry.text),
-            "Accepted: " + key.accepted, ExitCode::Config);
+            "Accepted: " + key.accepted, ErrorKind::Config);
 }
 
 [[noreturn]] void refuse_table(const std::string& file, const TomlTable& table, const std::string& problem,
                                const std::string& accepted) {
-    throw ConfigError(file + ":" + std::to_string(table.line) + ": " + problem, accepted, ExitCode::Config);
+    throw ConfigError(file + ":" + std::to_string(table.line) + ": " + problem, accepted, ErrorKind::Config);
 }
 
 // What only shows when a whole table has been read.
@@ -311,7 +311,7 @@ void read_inputs(const TomlDocument& document, ModelMetadata& metadata) {
             throw ConfigError(metadata.file + ":" + std::to_string(entry.line) + ": " + entry.key +
                                   " does not go with [[input]] in line " + std::to_string(document.tables.front().line),
                               "Tables [[input]] say all that goes in; pictures beside other inputs cannot be fed",
-                              ExitCode::Config);
+                              ErrorKind::Config);
 }
 
 // Consumers know which part of a picture it was by the settings alone, where there is one number for both sides.
@@ -325,7 +325,7 @@ void check_middle(const ModelMetadata& metadata, std::size_t line) {
                           "x" + std::to_string(metadata.width) + " cannot be cut from its middle",
                       "Accepted with it: a square image-size of " + std::to_string(kSmallestImageSize) + " to " +
                           std::to_string(metadata.resize_size),
-                      ExitCode::Config);
+                      ErrorKind::Config);
 }
 
 }  // namespace
@@ -352,7 +352,7 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
         throw ConfigError(
             name + ":" + std::to_string(dtype_line) + ": input-dtype is \"int32\", tokens, and input-shape is " +
                 (metadata.takes_pictures() ? "not given" : "of another form"),
-            "Accepted with it: input-shape = \"2xLENGTH\", ids and mask of LENGTH tokens", ExitCode::Config);
+            "Accepted with it: input-shape = \"2xLENGTH\", ids and mask of LENGTH tokens", ErrorKind::Config);
     return metadata;
 }
 

@@ -49,10 +49,10 @@ void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, co
     const std::string model = "the model '" + model_file + "'";
     const std::size_t most = inputs.names.size();
     if (most == 0)
-        throw ConfigError(model + " takes no input", "Only models that take input can be fed", ExitCode::BadInput);
+        throw ConfigError(model + " takes no input", "Only models that take input can be fed", ErrorKind::BadInput);
     if (inputs.needed > kMostInputs)
         throw ConfigError(model + " takes " + std::to_string(inputs.needed) + " inputs",
-                          "A model of 1 to 16 inputs can be fed", ExitCode::BadInput);
+                          "A model of 1 to 16 inputs can be fed", ErrorKind::BadInput);
     const std::size_t said = std::max<std::size_t>(metadata.inputs.size(), 1);
     if (said < inputs.needed || said > most)
         throw ConfigError(
@@ -60,13 +60,13 @@ void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, co
                 (most > inputs.needed ? " to " + std::to_string(most) : "") + (most == 1 ? " input" : " inputs") +
                 ", and " + metadata.file +
                 (metadata.inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said) + " [[input]]"),
-            tables_for(inputs, metadata), ExitCode::Config);
+            tables_for(inputs, metadata), ErrorKind::Config);
     // Of one alone nothing can be mixed up.
     for (std::size_t i = 0; i < said && said > 1; ++i)
         if (const std::string& name = inputs.names[i]; !name.empty() && name != metadata.inputs[i].name)
             throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name +
                                   "', and " + metadata.file + " calls it '" + metadata.inputs[i].name + "'",
-                              tables_for(inputs, metadata), ExitCode::Config);
+                              tables_for(inputs, metadata), ErrorKind::Config);
 }
 
 }  // namespace offramp

@@ -116,7 +116,7 @@ Weights read(const std::string& path, std::span<const TensorDemand> demands,
     if (unexpected.count() != 0)
         text += ": " + std::to_string(unexpected.count()) + " unexpected: " + unexpected.text();
     throw ConfigError(text, "producer/runner/models/README.md lists the names and how to export them",
-                      ExitCode::BadInput);
+                      ErrorKind::BadInput);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/base/exit_code.hpp"
+#include "common/settings/exit_code.hpp"
 #include "producer/runner/report/run_figures.hpp"
 
 namespace offramp {

@@ -35,21 +35,21 @@ void ProducerRun::fail(std::exception_ptr error) {
 // next producer. So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that
 // never answers.
 void ProducerRun::leave_to_successor(std::exception_ptr error) {
-    ExitCode code = ExitCode::Ok;
+    ErrorKind kind = ErrorKind::None;
     try {
         std::rethrow_exception(error);
     } catch (const Error& problem) {
-        code = problem.exit_code();
+        kind = problem.kind();
     } catch (...) {
         return;
     }
-    const bool device_is_lost = code == ExitCode::DeviceBroken || code == ExitCode::DeviceOutOfMemory;
+    const bool device_is_lost = kind == ErrorKind::DeviceBroken || kind == ErrorKind::DeviceOutOfMemory;
     if (!device_is_lost || !place_.is_ours() || !strategy_->traits().survives_producer() ||
         !lifecycle_.may_be_succeeded())
         return;
     spdlog::critical("{}. What is in flight is left to another producer (--adopt)", lifecycle_.failure());
     save_recording();
-    std::_Exit(to_int(code));
+    std::_Exit(to_int(kind));
 }
 
 void ProducerRun::beat() {
@@ -122,7 +122,7 @@ ExitCode ProducerRun::outcome(const RunFigures& figures) const {
             figures.sourced, figures.skipped, figures.dropped.samples, figures.dropped_when_full.samples,
             broker.published.samples, broker.completed.samples, broker.in_flight.samples, broker.spilled.samples,
             broker.quarantined.samples);
-        return ExitCode::Conservation;
+        return exit_code_for(ErrorKind::Conservation);
     }
     const bool input_is_left = figures.sourced + done_before() < source_->items();
     if (abandoned || (lifecycle_.stopped() && input_is_left)) return ExitCode::Interrupted;

@@ -107,7 +107,7 @@ void ProducerRun::flow_or_deliver_what_was_read() {
     try {
         flow();
     } catch (const Error& problem) {
-        if (problem.exit_code() != ExitCode::BadInput || lifecycle_.is_stopped(StopMode::Abandon)) throw;
+        if (problem.kind() != ErrorKind::BadInput || lifecycle_.is_stopped(StopMode::Abandon)) throw;
         lifecycle_.note(std::current_exception());
         egress_->sink().finish();
     }

@@ -35,7 +35,7 @@ void require_same_input(const RunProgress& progress, const BatchSource& source) 
 
 void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_before, const std::string& output) {
     if (done_before == progress.done_before) return;
-    throw Error(ExitCode::BadInput,
+    throw Error(ErrorKind::BadInput,
                 "the checkpoint in " + output + " says that " + std::to_string(done_before) +
                     " items were done before this run, its progress record says " +
                     std::to_string(progress.done_before),

@@ -12,7 +12,7 @@ namespace offramp {
 void RunLifecycle::require_not_stopped() const {
     const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
-    if (stop_) throw Error(ExitCode::Interrupted, "stopped while starting: nothing was read yet");
+    if (stop_) throw Error(ErrorKind::Interrupted, "stopped while starting: nothing was read yet");
 }
 
 void RunLifecycle::begin() {

@@ -14,6 +14,7 @@
 #include "common/base/scarcity.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/safetensors/safetensors_file.hpp"
+#include "common/settings/exit_code.hpp"
 #include "common/settings/flag_remedies.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/shm/run_objects.hpp"
@@ -109,10 +110,10 @@ int run_producer(int argc, const char* const* argv, const ProducerProgram& progr
         }
     } catch (const Error& problem) {
         say(program, problem.what());
-        return to_int(problem.exit_code());
+        return to_int(problem.kind());
     } catch (const std::exception& problem) {
         say(program, std::string("unexpected: ") + problem.what());
-        return to_int(ExitCode::Internal);
+        return to_int(ErrorKind::Internal);
     }
 }
 

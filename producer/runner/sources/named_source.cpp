@@ -55,7 +55,7 @@ void require_input(const std::string& input) {
     const auto nearest = nearest_beside(path);
     throw ConfigError("--input '" + input + "': " + std::strerror(failure ? failure.value() : ENOENT),
                       nearest ? "Did you mean " + *nearest + "?" : "Give a folder of images or a file that is there",
-                      ExitCode::NoInput);
+                      ErrorKind::NoInput);
 }
 
 }  // namespace offramp

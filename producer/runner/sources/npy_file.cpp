@@ -21,7 +21,7 @@ RegularFile opened(const std::string& path) {
         return RegularFile(path);
     } catch (const Error& problem) {
         throw ConfigError("--input '" + printable(path) + "': " + problem.what(),
-                          "It must be a .npy file that this user may read", problem.exit_code());
+                          "It must be a .npy file that this user may read", problem.kind());
     }
 }
 
@@ -47,7 +47,7 @@ NpyFile::NpyFile(std::string path) : path_(std::move(path)), file_(opened(path_)
         refuse("it is stored in Fortran order", "Save numpy.ascontiguousarray(array)");
     if (header_.shape.empty() || header_.shape.front() == 0)
         refuse("an array of shape " + shape_text(header_.shape) + " has no rows",
-               "Its first dimension counts the items", ExitCode::NoInput);
+               "Its first dimension counts the items", ErrorKind::NoInput);
     rows_ = static_cast<std::uint64_t>(header_.shape.front());
     note_ = XXH3_64bits(header_.descr.data(), header_.descr.size());
     note_ = XXH3_64bits_withSeed(row_shape().data(), row_shape().size_bytes(), note_);
@@ -55,7 +55,7 @@ NpyFile::NpyFile(std::string path) : path_(std::move(path)), file_(opened(path_)
 
 std::string NpyFile::describe() const { return header_.descr + " " + shape_text(header_.shape); }
 
-void NpyFile::refuse(const std::string& why, const std::string& hint, ExitCode code) const {
+void NpyFile::refuse(const std::string& why, const std::string& hint, ErrorKind code) const {
     throw ConfigError("--input '" + printable(path_) + "': " + why, hint, code);
 }
 

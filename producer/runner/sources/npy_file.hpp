@@ -26,7 +26,8 @@ class NpyFile {
     std::size_t row_bytes() const { return row_bytes_; }
     // "<f4 [100, 3, 16]"
     std::string describe() const;
-    [[noreturn]] void refuse(const std::string& why, const std::string& hint, ExitCode code = ExitCode::BadInput) const;
+    [[noreturn]] void refuse(const std::string& why, const std::string& hint,
+                             ErrorKind code = ErrorKind::BadInput) const;
 
     // How much a row is, once its shape is known to be what is wanted: a header may claim anything. Errors: the file
     // holds fewer rows.

@@ -127,7 +127,7 @@ class NpyFolder final : public BatchSource {
             throw ConfigError("--input '" + printable(folder_) + "' " +
                                   (folder ? "has no " + missing : std::string("is not a folder")),
                               "The model '" + options.config->model + "' takes its arrays from a folder with " + names_,
-                              ExitCode::NoInput);
+                              ErrorKind::NoInput);
     }
 
     std::string folder_;

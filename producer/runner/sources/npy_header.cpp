@@ -11,7 +11,7 @@ namespace {
 using namespace std::string_view_literals;
 
 [[noreturn]] void refuse(const std::string& why) {
-    throw ConfigError("no sound .npy file: " + why, "Write it with numpy.save()", ExitCode::BadInput);
+    throw ConfigError("no sound .npy file: " + why, "Write it with numpy.save()", ErrorKind::BadInput);
 }
 
 // The header's text, a Python dictionary of three entries: {'descr': '<f4', 'fortran_order': False, 'shape': (100, 3,

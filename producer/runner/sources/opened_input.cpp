@@ -27,7 +27,7 @@ void require_arrays(const std::string& input) {
     if (!has_arrays(input))
         throw ConfigError("--input '" + printable(input) + "': no .npy file in this folder",
                           "Give a .npy file, or a folder that has one for each of the model's inputs",
-                          ExitCode::NoInput);
+                          ErrorKind::NoInput);
 }
 
 }  // namespace

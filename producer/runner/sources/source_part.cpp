@@ -72,7 +72,7 @@ std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const I
         range = shard->of(kept);
         if (range.begin == range.end)
             throw ConfigError("--shard " + config.shard + " of " + std::to_string(kept) + " items is empty",
-                              "Make at most " + std::to_string(kept) + " shards", ExitCode::NoInput);
+                              "Make at most " + std::to_string(kept) + " shards", ErrorKind::NoInput);
         said += ", of these shard " + config.shard + ": " + std::to_string(range.end - range.begin) + " from number " +
                 std::to_string(range.begin) + " on";
     }

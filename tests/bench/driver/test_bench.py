@@ -12,7 +12,11 @@ import unittest
 import report
 import workloads
 from left_behind import objects_of_dead_runs, objects_of_peers
+from tests.support.turn import TURN, share, told
 
+# The curve and the latencies are looked at closely; of the other rows each day the next share, all of them by SmallBenchmarkWhole (slow).
+ALWAYS = ("latency", "E")
+ONE_IN = 3
 BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench.py"
 BIN = os.environ["OFFRAMP_TEST_BIN"]
 
@@ -34,7 +38,16 @@ def left_processes(mark):
     return found
 
 
-class SmallBenchmark(unittest.TestCase):
+def rows_of(turn):
+    """The ids of those that are measured that day, in the benchmark's order."""
+    rows = [row.id for row in workloads.make_rows(True)]
+    chosen = {*ALWAYS, *share(rows, ONE_IN, turn)}
+    return [name for name in rows if name in chosen]
+
+
+class WholeBenchmark:
+    TO_MEASURE = [row.id for row in workloads.make_rows(True)]
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="offramp-test-bench-")
@@ -43,23 +56,24 @@ class SmallBenchmark(unittest.TestCase):
         cls.before = objects_of_dead_runs() | objects_of_peers()
         logs = pathlib.Path(cls.folder.name, "logs")
         cls.json_file = pathlib.Path(cls.folder.name, "bench.json")
-        cls.done = run_bench("--small", "--json", cls.json_file, "--keep-logs", logs,
+        cls.done = run_bench(*cls.TO_MEASURE, "--small", "--json", cls.json_file, "--keep-logs", logs,
                              env={**os.environ, "OFFRAMP_BENCH_TEST": str(os.getpid()), "TMPDIR": cls.folder.name})
         cls.after = objects_of_dead_runs() | objects_of_peers()
         cls.told = cls.done.stdout + cls.done.stderr
         cls.whole = json.loads(cls.json_file.read_text()) if cls.json_file.exists() else {"rows": []}
         cls.by_row = {row["row"]: row for row in cls.whole["rows"]}
-        cls.rows = [row for row in workloads.make_rows(True) if not cls.by_row.get(row.id, {}).get("left_out")]
+        cls.asked = [row for row in workloads.make_rows(True) if row.id in cls.TO_MEASURE]
+        cls.rows = [row for row in cls.asked if not cls.by_row.get(row.id, {}).get("left_out")]
 
     def test_it_ends_well(self):
         self.assertEqual(0, self.done.returncode, self.told)
 
     def test_every_row_is_there_and_none_failed(self):
-        self.assertEqual([row.id for row in workloads.make_rows(True)], list(self.by_row), self.told)
+        self.assertEqual(self.TO_MEASURE, list(self.by_row), self.told)
         self.assertEqual({}, {name: row["failure"] for name, row in self.by_row.items() if row["failure"]})
 
     def test_rows_are_left_out_only_for_what_not_every_machine_has(self):
-        for row in workloads.make_rows(True):
+        for row in self.asked:
             self.assertTrue(row.needs or not self.by_row[row.id]["left_out"], self.by_row[row.id]["left_out"])
 
     def test_every_contestant_moved(self):
@@ -120,13 +134,33 @@ class SmallBenchmark(unittest.TestCase):
 
     def test_the_table_says_small_and_names_every_row(self):
         self.assertIn(report.SMALL, self.done.stdout)
-        for row in workloads.make_rows(True):
+        for row in self.asked:
             self.assertIn(f"## {row.id}\n", self.done.stdout)
 
     def test_nothing_is_left(self):
         self.assertEqual(set(), self.after - self.before)
         self.assertEqual([], left_processes(self.mark))
         self.assertEqual(set(), {path.name for path in pathlib.Path(self.folder.name).iterdir()} - {"logs", "bench.json"})
+
+
+class SmallBenchmark(WholeBenchmark, unittest.TestCase):
+    TO_MEASURE = rows_of(TURN)
+
+    @classmethod
+    def setUpClass(cls):
+        print(f"\n{' '.join(cls.TO_MEASURE)}: {told(TURN, ONE_IN)}", flush=True)
+        super().setUpClass()
+
+
+class SmallBenchmarkWhole(WholeBenchmark, unittest.TestCase):
+    pass
+
+
+class EachRowHasItsTurn(unittest.TestCase):
+    def test_within_days_and_few_at_a_time(self):
+        shares = [rows_of(turn) for turn in range(TURN, TURN + ONE_IN)]
+        self.assertEqual(set(WholeBenchmark.TO_MEASURE), set().union(*shares))
+        self.assertLess(max(map(len, shares)), len(WholeBenchmark.TO_MEASURE) / 2)
 
 
 class CommandLine(unittest.TestCase):

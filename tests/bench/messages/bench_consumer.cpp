@@ -118,7 +118,7 @@ ConsumerFigures BenchConsumer::finish() {
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || words.size() < 2)
-        throw Error(ExitCode::Internal, "a consumer ended with status " + std::to_string(status));
+        throw Error(ErrorKind::Internal, "a consumer ended with status " + std::to_string(status));
     return {.slabs = words[0], .cpu_ns = words[1], .latencies_ns = {words.begin() + 2, words.end()}};
 }
 
@@ -133,7 +133,7 @@ int serve_as_bench_consumer(const std::vector<std::string>& arguments) {
         config.credits = static_cast<std::uint32_t>(std::stoul(arguments.at(1)));
         Stamping processor(arguments.at(3) == "latency");
         const auto endpoint = wait_for_run(config, std::nullopt, signals);
-        if (!endpoint) return to_int(ExitCode::Ok);
+        if (!endpoint) return 0;
         const int code = serve_run(config, SlabWork::of(config).hash(), *endpoint, signals,
                                    [&]() -> Processor& { return processor; });
         const ConsumerFigures figures = processor.figures();

@@ -206,7 +206,7 @@ int run_bench(int argc, char** argv) {
     }
     const nlohmann::json result = measure(*settings);
     std::printf("%s\n", result.dump().c_str());
-    return result["conserved"].get<bool>() ? 0 : to_int(ExitCode::Internal);
+    return result["conserved"].get<bool>() ? 0 : to_int(ErrorKind::Internal);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ Settings read(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        std::exit(app.exit(error) == 0 ? 0 : to_int(offramp::ExitCode::Usage));
+        std::exit(app.exit(error) == 0 ? 0 : to_int(offramp::ErrorKind::Usage));
     }
     return settings;
 }
@@ -203,10 +203,10 @@ int main(int argc, char** argv) {
         measure(settings);
     } catch (const offramp::Error& error) {
         std::fprintf(stderr, "%s\n", error.what());
-        return to_int(error.exit_code());
+        return to_int(error.kind());
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
-        return to_int(offramp::ExitCode::Internal);
+        return to_int(offramp::ErrorKind::Internal);
     }
     return 0;
 }

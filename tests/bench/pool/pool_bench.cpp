@@ -168,6 +168,6 @@ int main(int argc, char** argv) {
         return offramp::run_bench(argc, argv);
     } catch (const offramp::Error& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
-        return offramp::to_int(problem.exit_code());
+        return offramp::to_int(problem.kind());
     }
 }

@@ -67,7 +67,7 @@ class CallersProcess : public testing::Test {
             stream.record(event);
             ADD_FAILURE() << "an event became a part of somebody's graph";
         } catch (const CudaError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Internal) << error.what();
+            EXPECT_EQ(error.kind(), ErrorKind::Internal) << error.what();
             EXPECT_NE(std::string(error.what()).find("captured into a CUDA graph"), std::string::npos) << error.what();
         }
         EXPECT_FALSE(event.armed());

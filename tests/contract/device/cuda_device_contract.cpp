@@ -15,7 +15,7 @@ TEST(CudaDevices, SayHowManyThereAreWhenOneIsMissing) {
         static_cast<void>(open_device("cuda:999"));
         FAIL() << "GPU 999 was opened";
     } catch (const CudaError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::DeviceUnsupported);
+        EXPECT_EQ(error.kind(), ErrorKind::DeviceUnsupported);
         const std::string text = error.what();
         EXPECT_NE(text.find("'cuda:999' does not exist"), std::string::npos) << text;
         EXPECT_NE(text.find(std::to_string(search.count) + " GPU"), std::string::npos) << text;

@@ -65,7 +65,7 @@ TEST_P(DeviceContract, SaysWhatWasNeededWhenMemoryRunsOut) {
         static_cast<void>(device().allocate(kTooMuch, "the model's output"));
         FAIL() << "70 TB were allocated";
     } catch (const CudaError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::DeviceOutOfMemory);
+        EXPECT_EQ(error.kind(), ErrorKind::DeviceOutOfMemory);
         const std::string text = error.what();
         EXPECT_NE(text.find("the model's output"), std::string::npos) << text;
         EXPECT_NE(text.find("needed " + std::to_string(kTooMuch) + " bytes"), std::string::npos) << text;

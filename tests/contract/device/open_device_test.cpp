@@ -17,7 +17,7 @@ TEST(OpenDevice, RefusesOtherWordsWithTheValueAndTheKnownOnes) {
             const std::string text = error.what();
             EXPECT_NE(text.find("'" + word + "'"), std::string::npos) << text;
             EXPECT_NE(text.find("auto, cpu, cuda, cuda:N"), std::string::npos) << text;
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(error.kind(), ErrorKind::Usage);
         }
     }
 }
@@ -37,7 +37,7 @@ TEST(OpenDevice, SaysWhatIsMissingWithoutAGpu) {
             static_cast<void>(open_device(word));
             ADD_FAILURE() << "'" << word << "' was opened";
         } catch (const CudaError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::DeviceUnsupported);
+            EXPECT_EQ(error.kind(), ErrorKind::DeviceUnsupported);
             const std::string text = error.what();
             EXPECT_NE(text.find("'" + word + "'"), std::string::npos) << text;
             EXPECT_NE(text.find(search.obstacle), std::string::npos) << text;

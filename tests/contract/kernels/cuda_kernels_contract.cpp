@@ -29,15 +29,15 @@ class GpuKernelsDeathTest : public testing::Test {
         // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
         kernels::cast(*stream, target->data(), kBFloat16, reinterpret_cast<const void*>(std::uintptr_t{4096}), 16);
         stream->synchronize();
-        std::_Exit(to_int(ExitCode::Ok));
+        std::_Exit(0);
     } catch (const CudaError& error) {
         std::fprintf(stderr, "%s\n", error.what());
-        std::_Exit(to_int(error.exit_code()));
+        std::_Exit(to_int(error.kind()));
     }
 }
 
 TEST_F(GpuKernelsDeathTest, CallsALostContextBroken) {
-    EXPECT_EXIT(exit_with_the_code_of_a_bad_address(), testing::ExitedWithCode(to_int(ExitCode::DeviceBroken)),
+    EXPECT_EXIT(exit_with_the_code_of_a_bad_address(), testing::ExitedWithCode(to_int(ErrorKind::DeviceBroken)),
                 "CUDA_ERROR_ILLEGAL_ADDRESS \\(700\\).*only a new process");
 }
 

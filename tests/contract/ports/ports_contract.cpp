@@ -311,7 +311,7 @@ TEST_P(PortsContract, RefusesASecondBroker) {
         place_->broker();
         FAIL() << "two brokers serve one place";
     } catch (const SystemError& problem) {
-        EXPECT_EQ(problem.exit_code(), ExitCode::RunInUse);
+        EXPECT_EQ(problem.kind(), ErrorKind::RunInUse);
     }
     const auto met = meet(*place_, *broker);
     EXPECT_EQ(broker->send(met.peer, bytes_of("still here")), SendOutcome::Sent);

@@ -137,7 +137,7 @@ TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
         place.broker();
         FAIL() << "two processes serve one run directory";
     } catch (const SystemError& problem) {
-        EXPECT_EQ(problem.exit_code(), ExitCode::RunInUse);
+        EXPECT_EQ(problem.kind(), ErrorKind::RunInUse);
     }
     dead.kill();
     dead.wait();

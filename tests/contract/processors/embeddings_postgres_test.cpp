@@ -100,7 +100,7 @@ TEST_F(EmbeddingsPostgres, ATableThatHasLostItsKeyIsRefused) {
     process(config_, slab_of({"a"}, 1).contents);
     database_->run("ALTER TABLE " + config_.sink_table + " DROP CONSTRAINT " + config_.sink_table + "_pkey");
     const Refusal refused = refusal_of([&] { process(config_, slab_of({"a"}, 1).contents); });
-    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_EQ(refused.code, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("lost its key"),
                                     HasSubstr("ADD PRIMARY KEY (key, output)")));
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
@@ -123,7 +123,7 @@ TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     const Tree before = read_tree(folder_.path());
     const auto refused = [&](const RunConfig& config, std::initializer_list<TensorSpec> specs) {
         const Refusal refusal = refusal_of([&] { process(config, made(specs).contents); });
-        EXPECT_EQ(refusal.code, ExitCode::Usage);
+        EXPECT_EQ(refusal.code, ErrorKind::Usage);
         return refusal.text;
     };
     EXPECT_THAT(refused(config_, {spec_of("v", kFloat32, {1, 7})}),
@@ -178,7 +178,7 @@ TEST_F(EmbeddingsPostgres, AnothersTableIsRefusedAndLeftAsItIs) {
             const Refusal refused = refusal_of([&] {
                 starts ? prepare_run(config_) : process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
             });
-            EXPECT_EQ(refused.code, ExitCode::Usage);
+            EXPECT_EQ(refused.code, ErrorKind::Usage);
             EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + table + "'"), HasSubstr("made by another program"),
                                             HasSubstr("--sink-table")));
         }
@@ -196,7 +196,7 @@ TEST_F(EmbeddingsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
                              std::function<void()>([&] { make_processor(config_.processor, {&config_}); }),
                              std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
-        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
         EXPECT_THAT(refused.text,
                     AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
     }
@@ -219,7 +219,7 @@ TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherHasBegunAnewIsToldSo) {
     note_run(other, Came::ToItsEnd);
     finish_run(other);
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
-    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_EQ(refused.code, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("begun anew by another run"), HasSubstr("--sink-table of its own")));
 }
 
@@ -255,7 +255,7 @@ TEST_F(EmbeddingsPostgres, ATableOfARunThatCameToItsEndIsReplacedWhenThatIsAsked
         RunConfig other = config_;
         if (!same_folder) other.output = another.path();
         const Refusal refused = refusal_of([&] { prepare_run(other); });
-        EXPECT_EQ(refused.code, ExitCode::Usage);
+        EXPECT_EQ(refused.code, ErrorKind::Usage);
         EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + config_.sink_table + "'"), HasSubstr("--start-over"),
                                         HasSubstr("--sink-table")));
         other.start_over = true;
@@ -294,7 +294,7 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
     for (const auto& [make, unmake, told] : obstacles) {
         database_->run(make);
         const Refusal refused = refusal_of([&] { prepare_run(config_); });
-        EXPECT_EQ(refused.code, ExitCode::Usage) << told;
+        EXPECT_EQ(refused.code, ErrorKind::Usage) << told;
         EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + table + "'"), HasSubstr(told), HasSubstr("RENAME TO"),
                                         HasSubstr("--sink-table")));
         database_->run(unmake);
@@ -305,7 +305,7 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
     for (const auto& [make, unmake, told] : obstacles) {
         database_->run(make);
         const Refusal refused = refusal_of([&] { finish_run(config_); });
-        EXPECT_EQ(refused.code, ExitCode::Usage) << told;
+        EXPECT_EQ(refused.code, ErrorKind::Usage) << told;
         EXPECT_THAT(refused.text, AllOf(HasSubstr(told), HasSubstr("--resume")));
         EXPECT_EQ(value("SELECT key FROM " + table), "a");
         database_->run(unmake);
@@ -473,7 +473,7 @@ TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
     config_.sink_table = "elsewhere." + config_.sink_table;
     const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
-    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_EQ(refused.code, ErrorKind::Usage);
     EXPECT_THAT(refused.text, HasSubstr("Create the schema"));
     database_->run("CREATE SCHEMA elsewhere");
     config_.catalogue.put("index", "hnsw");

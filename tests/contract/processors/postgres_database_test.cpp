@@ -75,11 +75,11 @@ TEST_F(WaitingForPostgres, PatienceEndsAndTheServerForgetsWhoWaited) {
         database_->run("LOCK TABLE " + config_.sink_table);
         const Refusal refused =
             refusal_of([&] { impatient.transact([&] { impatient.run("SELECT * FROM " + config_.sink_table); }); });
-        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
         EXPECT_THAT(refused.text, AllOf(HasSubstr("has not answered for 3 s: SELECT"), HasSubstr("pg_stat_activity"),
                                         HasSubstr("--sink-patience-seconds")));
         const Refusal closed = refusal_of([&] { impatient.run("SELECT 1"); });
-        EXPECT_EQ(closed.code, ExitCode::SinkUnavailable);
+        EXPECT_EQ(closed.code, ErrorKind::SinkUnavailable);
         database_->run("SELECT pg_sleep(0.1)");
         while (value("SELECT count(*) FROM pg_stat_activity WHERE pid = " + waiting) != "0")
             database_->run("SELECT pg_stat_clear_snapshot(), pg_sleep(0.1)");

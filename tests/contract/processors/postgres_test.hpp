@@ -36,7 +36,7 @@ class PostgresTest : public ::testing::Test {
     }
 
     struct Refusal {
-        ExitCode code = ExitCode::Ok;
+        ErrorKind code = ErrorKind::None;
         std::string text = "no error";
     };
     template <class Work>
@@ -44,7 +44,7 @@ class PostgresTest : public ::testing::Test {
         try {
             work();
         } catch (const Error& error) {
-            return {error.exit_code(), error.what()};
+            return {error.kind(), error.what()};
         }
         return {};
     }

@@ -321,7 +321,7 @@ TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
             ->process(make_slab(0, 1, std::string(1000, 'k') + "/a").contents(), kNoProgress, kCurrent);
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
     }
     EXPECT_TRUE(read_tree(folder.path()).empty()) << "a temporary file was left";
 }
@@ -333,7 +333,7 @@ TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsSaidAtTheStart) {
         make_processor(GetParam(), {&config});
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
         EXPECT_THAT(error.what(), ::testing::HasSubstr("/proc/offramp"));
     }
 }

@@ -100,7 +100,7 @@ TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) 
         for (const bool starts : {true, false}) {
             const Refusal refused =
                 refusal_of([&] { starts ? prepare_run(config_) : process(config_, mapped().contents); });
-            EXPECT_EQ(refused.code, ExitCode::Usage);
+            EXPECT_EQ(refused.code, ErrorKind::Usage);
             EXPECT_THAT(refused.text,
                         AllOf(HasSubstr("'" + config_.sink_table + "'"),
                               HasSubstr("made by another program, or holds other results"), HasSubstr("--sink-table")));
@@ -131,7 +131,7 @@ TEST_F(RecordsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
                              std::function<void()>([&] { make_processor(config_.processor, {&config_}); }),
                              std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
-        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
         EXPECT_THAT(refused.text,
                     AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
     }

@@ -40,7 +40,7 @@ void feed(std::span<const std::byte> input) {
         parse_checkpoint(checkpoint.header_line() + checkpoint.names_lines() + done_lines(checkpoint.done.list()),
                          "the same again");
     } catch (const Error& refused) {
-        expect(refused.exit_code() == ExitCode::BadInput, "a refusal is one of input");
+        expect(refused.kind() == ErrorKind::BadInput, "a refusal is one of input");
     }
 }
 

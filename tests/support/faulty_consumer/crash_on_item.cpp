@@ -70,7 +70,7 @@ void CrashOnItem::crash() const {
     if (how_ == "segv") die_of(SIGSEGV);
     if (how_ == "abort") die_of(SIGABRT);
     if (how_ == "exit") ::_exit(3);
-    if (how_ == "sink") throw Error(ExitCode::SinkUnavailable, "the sink is away, as the test wants it");
+    if (how_ == "sink") throw Error(ErrorKind::SinkUnavailable, "the sink is away, as the test wants it");
     throw std::runtime_error("the test wants this exception");
 }
 

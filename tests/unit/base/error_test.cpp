@@ -8,18 +8,18 @@ namespace offramp {
 namespace {
 
 TEST(Error, SaysWhatHappenedThenTheHint) {
-    EXPECT_STREQ(Error(ExitCode::BadInput, "weights are wrong", "Export them again").what(),
+    EXPECT_STREQ(Error(ErrorKind::BadInput, "weights are wrong", "Export them again").what(),
                  "weights are wrong. Export them again");
-    EXPECT_STREQ(Error(ExitCode::BadInput, "weights are wrong").what(), "weights are wrong");
+    EXPECT_STREQ(Error(ErrorKind::BadInput, "weights are wrong").what(), "weights are wrong");
 }
 
-TEST(Error, EachKindHasItsExitCodeUnlessToldOtherwise) {
-    EXPECT_EQ(ConfigError("x").exit_code(), ExitCode::Usage);
-    EXPECT_EQ(ConfigError("x", "", ExitCode::Config).exit_code(), ExitCode::Config);
-    EXPECT_EQ(ProtocolError("x").exit_code(), ExitCode::Protocol);
-    EXPECT_EQ(ProtocolError("x", "", ExitCode::NotPermitted).exit_code(), ExitCode::NotPermitted);
-    EXPECT_EQ(SystemError("x", EIO).exit_code(), ExitCode::System);
-    EXPECT_EQ(SystemError("x", ENOSPC, "", ExitCode::SharedMemoryFull).exit_code(), ExitCode::SharedMemoryFull);
+TEST(Error, EachTypeIsOfItsKindUnlessToldOtherwise) {
+    EXPECT_EQ(ConfigError("x").kind(), ErrorKind::Usage);
+    EXPECT_EQ(ConfigError("x", "", ErrorKind::Config).kind(), ErrorKind::Config);
+    EXPECT_EQ(ProtocolError("x").kind(), ErrorKind::Protocol);
+    EXPECT_EQ(ProtocolError("x", "", ErrorKind::NotPermitted).kind(), ErrorKind::NotPermitted);
+    EXPECT_EQ(SystemError("x", EIO).kind(), ErrorKind::System);
+    EXPECT_EQ(SystemError("x", ENOSPC, "", ErrorKind::SharedMemoryFull).kind(), ErrorKind::SharedMemoryFull);
 }
 
 TEST(Error, ASystemErrorAppendsTheSystemsWordAndNumber) {
@@ -35,12 +35,12 @@ TEST(Error, AllAreCaughtAsError) {
 }
 
 // Schedulers and the launch script act on the numbers.
-TEST(ExitCode, KeepsItsNumbers) {
-    EXPECT_EQ(to_int(ExitCode::Ok), 0);
-    EXPECT_EQ(to_int(ExitCode::Usage), 64);
-    EXPECT_EQ(to_int(ExitCode::SinkUnavailable), 75);
-    EXPECT_EQ(to_int(ExitCode::Config), 78);
-    EXPECT_EQ(to_int(ExitCode::ProducerGone), 86);
+TEST(ErrorKind, KeepsItsNumbers) {
+    EXPECT_EQ(to_int(ErrorKind::None), 0);
+    EXPECT_EQ(to_int(ErrorKind::Usage), 64);
+    EXPECT_EQ(to_int(ErrorKind::SinkUnavailable), 75);
+    EXPECT_EQ(to_int(ErrorKind::Config), 78);
+    EXPECT_EQ(to_int(ErrorKind::ProducerGone), 86);
 }
 
 TEST(Expect, PassesWhatHolds) { expect(true, "always"); }

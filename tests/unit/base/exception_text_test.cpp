@@ -11,7 +11,7 @@ namespace {
 
 TEST(ExceptionText, IsTheExceptionsOwn) {
     EXPECT_EQ(exception_text(std::make_exception_ptr(std::runtime_error("no such place"))), "no such place");
-    const Error refusal(ExitCode::Internal, "the pool is gone", "Start the run again");
+    const Error refusal(ErrorKind::Internal, "the pool is gone", "Start the run again");
     EXPECT_EQ(exception_text(std::make_exception_ptr(refusal)), refusal.what());
 }
 

@@ -127,7 +127,7 @@ TEST_F(Log, AFileThatCannotBeWrittenIsNamed) {
         ADD_FAILURE();
     } catch (const ConfigError& error) {
         EXPECT_THAT(error.what(), testing::HasSubstr("'" + path + "'"));
-        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
     }
 }
 

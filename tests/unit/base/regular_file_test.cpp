@@ -41,11 +41,11 @@ struct RegularFileTest : ::testing::Test {
         return text;
     }
 
-    static std::string refusal(const std::string& path, ExitCode code) {
+    static std::string refusal(const std::string& path, ErrorKind code) {
         try {
             const RegularFile file(path);
         } catch (const Error& error) {
-            EXPECT_EQ(error.exit_code(), code) << error.what();
+            EXPECT_EQ(error.kind(), code) << error.what();
             return error.what();
         }
         return "it was opened";
@@ -81,19 +81,19 @@ TEST_F(RegularFileTest, LinksAreFollowed) {
 }
 
 TEST_F(RegularFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
-    EXPECT_EQ(refusal(folder / "none", ExitCode::NoInput), "cannot be opened: No such file or directory");
-    EXPECT_EQ(refusal(write("a", "") + "/below", ExitCode::NoInput), "cannot be opened: Not a directory");
-    EXPECT_EQ(refusal(folder, ExitCode::BadInput), "a folder, not a file");
-    EXPECT_EQ(refusal("/dev/zero", ExitCode::BadInput), "not a regular file");
+    EXPECT_EQ(refusal(folder / "none", ErrorKind::NoInput), "cannot be opened: No such file or directory");
+    EXPECT_EQ(refusal(write("a", "") + "/below", ErrorKind::NoInput), "cannot be opened: Not a directory");
+    EXPECT_EQ(refusal(folder, ErrorKind::BadInput), "a folder, not a file");
+    EXPECT_EQ(refusal("/dev/zero", ErrorKind::BadInput), "not a regular file");
     ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0644), 0);
-    EXPECT_EQ(refusal(folder / "pipe", ExitCode::BadInput), "not a regular file");
+    EXPECT_EQ(refusal(folder / "pipe", ErrorKind::BadInput), "not a regular file");
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     std::strncpy(address.sun_path, (folder / "socket").c_str(), sizeof address.sun_path - 1);
     const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(refusal(folder / "socket", ExitCode::BadInput), "not a regular file");  // which cannot even be opened
+    EXPECT_EQ(refusal(folder / "socket", ErrorKind::BadInput), "not a regular file");  // which cannot even be opened
     fs::create_symlink("loop", folder / "loop");
-    EXPECT_EQ(refusal(folder / "loop", ExitCode::NoInput), "cannot be opened: Too many levels of symbolic links");
+    EXPECT_EQ(refusal(folder / "loop", ErrorKind::NoInput), "cannot be opened: Too many levels of symbolic links");
 }
 
 TEST_F(RegularFileTest, NoPermissionIsSaid) {
@@ -102,8 +102,8 @@ TEST_F(RegularFileTest, NoPermissionIsSaid) {
     fs::create_directory(folder / "locked");
     for (const fs::path& path : {fs::path(file), folder / "locked"}) fs::permissions(path, fs::perms::none);
     const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
-    const std::string file_reason = refusal(file, ExitCode::NoInput);
-    const std::string folder_reason = refusal(folder / "locked", ExitCode::NoInput);
+    const std::string file_reason = refusal(file, ErrorKind::NoInput);
+    const std::string folder_reason = refusal(folder / "locked", ErrorKind::NoInput);
     ::setfsuid(user);
     EXPECT_EQ(file_reason, "cannot be opened: Permission denied");
     EXPECT_EQ(folder_reason, "a folder that cannot be listed: Permission denied");
@@ -117,7 +117,7 @@ TEST_F(RegularFileTest, WhatTheDiskRefusesIsSaid) {
         FAIL() << "it was read";
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(), "cannot be read: Input/output error");
-        EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+        EXPECT_EQ(error.kind(), ErrorKind::NoInput);
     }
 }
 

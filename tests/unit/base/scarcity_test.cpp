@@ -16,11 +16,11 @@
 namespace offramp {
 namespace {
 
-std::string told(std::exception_ptr error, ExitCode code) {
+std::string told(std::exception_ptr error, ErrorKind code) {
     try {
         std::rethrow_exception(with_limits_named(std::move(error)));
     } catch (const Error& named) {
-        EXPECT_EQ(named.exit_code(), code);
+        EXPECT_EQ(named.kind(), code);
         return named.what();
     } catch (const std::exception& other) {
         return other.what();
@@ -29,16 +29,16 @@ std::string told(std::exception_ptr error, ExitCode code) {
 
 TEST(Scarcity, WantOfAThreadAndOfMemoryNameTheLimitsToRaise) {
     const std::system_error no_thread(std::make_error_code(std::errc::resource_unavailable_try_again));
-    EXPECT_THAT(told(std::make_exception_ptr(no_thread), ExitCode::System),
+    EXPECT_THAT(told(std::make_exception_ptr(no_thread), ErrorKind::System),
                 ::testing::AllOf(::testing::HasSubstr("thread"), ::testing::HasSubstr("ulimit -u")));
-    EXPECT_THAT(told(std::make_exception_ptr(std::bad_alloc()), ExitCode::System), ::testing::HasSubstr("memory"));
+    EXPECT_THAT(told(std::make_exception_ptr(std::bad_alloc()), ErrorKind::System), ::testing::HasSubstr("memory"));
 }
 
 TEST(Scarcity, AnythingElseStaysWhatItIs) {
-    EXPECT_EQ(told(std::make_exception_ptr(std::runtime_error("on fire")), ExitCode::System), "on fire");
-    EXPECT_EQ(told(std::make_exception_ptr(Error(ExitCode::NoInput, "gone")), ExitCode::NoInput), "gone");
+    EXPECT_EQ(told(std::make_exception_ptr(std::runtime_error("on fire")), ErrorKind::System), "on fire");
+    EXPECT_EQ(told(std::make_exception_ptr(Error(ErrorKind::NoInput, "gone")), ErrorKind::NoInput), "gone");
     const std::system_error other(std::make_error_code(std::errc::permission_denied), "x");
-    EXPECT_EQ(told(std::make_exception_ptr(other), ExitCode::System), other.what());
+    EXPECT_EQ(told(std::make_exception_ptr(other), ErrorKind::System), other.what());
 }
 
 // Each thread's stack takes room in the address space.
@@ -56,7 +56,7 @@ TEST(ScarcityDeathTest, ThreadsThatCannotBeStartedAreAnErrorAndNoneIsLeft) {
             require_threads(1000);
         } catch (const Error& problem) {
             std::fprintf(stderr, "%s", problem.what());
-            ::_exit(to_int(problem.exit_code()));
+            ::_exit(to_int(problem.kind()));
         }
         ::_exit(0);
     };

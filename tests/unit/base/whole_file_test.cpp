@@ -25,8 +25,9 @@ struct WholeFileTest : ::testing::Test {
     ~WholeFileTest() override { fs::remove_all(folder); }
 
     WriteFailure failure() const {
-        return
-            [](int problem) { return SystemError("writing the page", problem, "Do something", ExitCode::CannotWrite); };
+        return [](int problem) {
+            return SystemError("writing the page", problem, "Do something", ErrorKind::CannotWrite);
+        };
     }
 
     static std::string text_of(const std::string& file) {

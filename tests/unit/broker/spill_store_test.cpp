@@ -78,7 +78,7 @@ TEST_F(SpillStoreTest, AFolderThatCannotBeMadeIsSaidAtTheStart) {
         const SpillStore other(folder_ + "/file/spill", [] {});
         FAIL() << "nobody noticed";
     } catch (const SystemError& problem) {
-        EXPECT_EQ(problem.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
         EXPECT_THAT(problem.what(), HasSubstr(folder_ + "/file/spill"));
     }
 }

@@ -183,7 +183,7 @@ TEST(Checkpoint, WhatIsNoneIsRefusedByName) {
             parse_checkpoint(text, "/out/.offramp-manifest");
             ADD_FAILURE() << text;
         } catch (const Error& problem) {
-            EXPECT_EQ(problem.exit_code(), ExitCode::BadInput);
+            EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
             EXPECT_NE(std::string(problem.what()).find("/out/.offramp-manifest"), std::string::npos);
         }
     }

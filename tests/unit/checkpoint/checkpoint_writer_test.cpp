@@ -148,7 +148,7 @@ TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWri
             writer.close();
         } catch (const SystemError& problem) {
             const std::string what = problem.what();
-            clear = problem.exit_code() == ExitCode::CannotWrite && what.find(path) != std::string::npos &&
+            clear = problem.kind() == ErrorKind::CannotWrite && what.find(path) != std::string::npos &&
                     what.find("ulimit -f") != std::string::npos;
         }
         ::_exit(clear && told == 1 ? 0 : 1);

@@ -46,7 +46,7 @@ struct FilesOfOthers : ::testing::Test {
         try {
             require_no_files_of_others(config, items, outputs, 1);
         } catch (const ConfigError& problem) {
-            EXPECT_EQ(problem.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(problem.kind(), ErrorKind::Usage);
             const std::string said = problem.what();
             EXPECT_NE(said.find("--start-over"), std::string::npos) << said;
             const std::size_t at = said.find(folder.path() + "/") + folder.path().size() + 1;

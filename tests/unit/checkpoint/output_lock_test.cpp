@@ -25,7 +25,7 @@ TEST(OutputLock, KeepsASecondRunOutAndNamesTheFirst) {
         const OutputLock second(folder.path(), "second");
         FAIL();
     } catch (const Error& problem) {
-        EXPECT_EQ(problem.exit_code(), ExitCode::RunInUse);
+        EXPECT_EQ(problem.kind(), ErrorKind::RunInUse);
         const std::string text = problem.what();
         EXPECT_NE(text.find("run first"), std::string::npos) << text;
         EXPECT_NE(text.find(std::to_string(::getpid())), std::string::npos) << text;

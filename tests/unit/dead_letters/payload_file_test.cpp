@@ -97,7 +97,7 @@ TEST_F(Payload, WhatCannotBeWrittenIsTold) {
         write_payload("/dev/full/batch.safetensors", slab_.contents());
         FAIL() << "a device is not a folder";
     } catch (const SystemError& problem) {
-        EXPECT_EQ(problem.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
         EXPECT_THAT(problem.what(), HasSubstr("/dev/full/batch.safetensors"));
     }
     std::filesystem::create_directory(path_);

@@ -23,7 +23,7 @@ Error error_of(Action action) {
         return error;
     }
     ADD_FAILURE() << "no error";
-    return Error(ExitCode::Ok, "");
+    return Error(ErrorKind::None, "");
 }
 
 TEST(FileList, AFolderIsWalkedAndSortedBytewise) {
@@ -87,9 +87,9 @@ TEST(FileList, WhoeverDoesNotWantItAnyMoreNeedNotWaitForTheEnd) {
     folder.write("b/a.jpg", "x");
     int asked = 0;
     const auto stop = [&] {
-        if (++asked == 2) throw Error(ExitCode::Interrupted, "stopped");
+        if (++asked == 2) throw Error(ErrorKind::Interrupted, "stopped");
     };
-    EXPECT_EQ(error_of([&] { list_image_files(folder.path(), stop); }).exit_code(), ExitCode::Interrupted);
+    EXPECT_EQ(error_of([&] { list_image_files(folder.path(), stop); }).kind(), ErrorKind::Interrupted);
 }
 
 TEST(FileList, AFolderThatCannotBeListedStandsInTheList) {
@@ -131,17 +131,17 @@ TEST(FileList, OneImageIsAListOfOne) {
 
 TEST(FileList, MissingInputNamesTheValue) {
     const Error error = error_of([] { list_image_files("/no/such/folder"); });
-    EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+    EXPECT_EQ(error.kind(), ErrorKind::NoInput);
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("'/no/such/folder'"), HasSubstr("no such file"), HasSubstr("Give --input")));
-    EXPECT_EQ(error_of([] { list_image_files(""); }).exit_code(), ExitCode::NoInput);
+    EXPECT_EQ(error_of([] { list_image_files(""); }).kind(), ErrorKind::NoInput);
 }
 
 TEST(FileList, AFolderWithoutImagesNamesTheValue) {
     const TempFolder folder;
     folder.write("notes.txt", "x");
     const Error error = error_of([&] { list_image_files(folder.path()); });
-    EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+    EXPECT_EQ(error.kind(), ErrorKind::NoInput);
     EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("1 other files")));
 }
 
@@ -149,16 +149,16 @@ TEST(FileList, AListWithoutPathsNamesTheValue) {
     const TempFolder folder;
     const std::string list = folder.write("list.txt", "# nothing\n\n");
     const Error error = error_of([&] { list_image_files(list); });
-    EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+    EXPECT_EQ(error.kind(), ErrorKind::NoInput);
     EXPECT_THAT(error.what(), AllOf(HasSubstr(list), HasSubstr("no path")));
-    EXPECT_EQ(error_of([&] { list_image_files(folder.write("empty.txt", "")); }).exit_code(), ExitCode::NoInput);
+    EXPECT_EQ(error_of([&] { list_image_files(folder.write("empty.txt", "")); }).kind(), ErrorKind::NoInput);
 }
 
 TEST(FileList, SomethingElseIsBadInput) {
     const TempFolder folder;
     const std::string file = folder.write("model.bin", std::string("weights\0and more", 16));
     const Error error = error_of([&] { list_image_files(file); });
-    EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.what(), HasSubstr(file));
 }
 

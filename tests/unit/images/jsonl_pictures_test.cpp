@@ -35,11 +35,11 @@ struct Jsonl : ::testing::Test {
     }
     std::string reason(const std::string& line) { return reason(list(line + "\n"), 0); }
 
-    std::string refusal(const std::string& input, ExitCode code) {
+    std::string refusal(const std::string& input, ErrorKind code) {
         try {
             const JsonlPictures pictures(input);
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), code);
+            EXPECT_EQ(error.kind(), code);
             return error.what();
         }
         return "it was listed";
@@ -221,15 +221,15 @@ TEST_F(Jsonl, AManifestThatChangesMeanwhileIsNoticed) {
 }
 
 TEST_F(Jsonl, WhatIsNoManifestIsRefused) {
-    EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
-    EXPECT_THAT(refusal(folder / "none.jsonl", ExitCode::NoInput), HasSubstr("No such file"));
-    EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ExitCode::NoInput), HasSubstr("no line in this manifest"));
-    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput),
+    EXPECT_THAT(refusal("", ErrorKind::NoInput), HasSubstr("none is given"));
+    EXPECT_THAT(refusal(folder / "none.jsonl", ErrorKind::NoInput), HasSubstr("No such file"));
+    EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ErrorKind::NoInput), HasSubstr("no line in this manifest"));
+    EXPECT_THAT(refusal(folder.path().string(), ErrorKind::BadInput),
                 AllOf(HasSubstr("a folder, not a file"), HasSubstr("--source images")));
-    EXPECT_THAT(refusal("/proc/self/mem", ExitCode::NoInput),
+    EXPECT_THAT(refusal("/proc/self/mem", ErrorKind::NoInput),
                 HasSubstr("'/proc/self/mem': cannot be read: Input/output error"));
     ASSERT_EQ(::mkfifo((folder / "p.jsonl").c_str(), 0644), 0);
-    EXPECT_THAT(refusal(folder / "p.jsonl", ExitCode::BadInput), HasSubstr("not a regular file"));
+    EXPECT_THAT(refusal(folder / "p.jsonl", ErrorKind::BadInput), HasSubstr("not a regular file"));
 }
 
 }  // namespace

@@ -133,11 +133,11 @@ struct Shards : ::testing::Test {
         ImageDecoder().decode_file_in_full(pictures.place(picture), pixels);
         return pixels;
     }
-    std::string refusal(const std::string& input, ExitCode code = ExitCode::NoInput) {
+    std::string refusal(const std::string& input, ErrorKind code = ErrorKind::NoInput) {
         try {
             const TarPictures pictures(input);
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), code);
+            EXPECT_EQ(error.kind(), code);
             return error.what();
         }
         return "it was listed";

@@ -39,7 +39,7 @@ TEST(ErrorBudget, RefusesAnyOtherText) {
             const ErrorBudget budget(setting, 10);
             ADD_FAILURE() << setting;
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(error.kind(), ErrorKind::Usage);
             EXPECT_THAT(error.what(), HasSubstr("--max-errors '" + std::string(setting) + "'"));
         }
 }
@@ -49,7 +49,7 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
     for (std::uint64_t i = 0; i < 5; ++i)
         skipped.push_back({i, "/data/" + std::to_string(i) + ".jpg", "reason " + std::to_string(i)});
     const Error error = ErrorBudget("4", 100).failure(5, skipped);
-    EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("5 of 100 items"), HasSubstr("--max-errors 4"),
                       HasSubstr("/data/0.jpg: reason 0; /data/1.jpg: reason 1; /data/2.jpg: reason 2; and 2 more"),

@@ -325,7 +325,7 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
         while (auto batch = prefetcher.next()) batch->release_after(*compute);
         FAIL() << "it ended well";
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(),
                     AllOf(HasSubstr("of 1000 items"), HasSubstr("--max-errors 2"), HasSubstr("/fake/3: torn")));
     }
@@ -345,7 +345,7 @@ TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
         while (auto batch = prefetcher.next()) ++batches;
         FAIL() << "it ended well";
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(), HasSubstr("none of the 6 items could be read: /fake/0: torn"));
     }
     EXPECT_LE(batches, 1U);
@@ -599,7 +599,7 @@ TEST_F(PrefetcherTest, WhatComesToNothingLaterOnIsSkippedToo) {
         prefetcher.require_good();
         ADD_FAILURE() << "more were skipped than may be";
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(), HasSubstr("3 of 6 items had to be skipped"));
     }
     prefetcher.finish_early();

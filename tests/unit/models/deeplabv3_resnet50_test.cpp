@@ -126,7 +126,7 @@ struct BadOption {
     const char* why;
     void (*spoil)(ModelOptions&);
     const char* complaint;
-    ExitCode exit_code = ExitCode::Usage;
+    ErrorKind kind = ErrorKind::Usage;
 };
 
 class DeepLabV3BadOption : public testing::TestWithParam<BadOption> {};
@@ -139,7 +139,7 @@ TEST_P(DeepLabV3BadOption, IsRefusedWithTheValue) {
         FAIL() << "made";
     } catch (const Error& error) {
         EXPECT_THAT(error.what(), testing::HasSubstr(GetParam().complaint));
-        EXPECT_EQ(error.exit_code(), GetParam().exit_code);
+        EXPECT_EQ(error.kind(), GetParam().kind);
     }
 }
 
@@ -155,9 +155,9 @@ constexpr BadOption kBadOptions[] = {
      "image size 70 is not a multiple of 8"},
     {"Batch", [](ModelOptions& o) { o.batch = 0; }, "batch size is 0"},
     {"ImageSize", [](ModelOptions& o) { o.image_size = 7; }, "image size 7"},
-    {"Device", [](ModelOptions& o) { o.device_index = 99; }, "cuda:99", ExitCode::DeviceUnsupported},
+    {"Device", [](ModelOptions& o) { o.device_index = 99; }, "cuda:99", ErrorKind::DeviceUnsupported},
     {"Weights", [](ModelOptions& o) { o.weights = "/nowhere.safetensors"; }, "/nowhere.safetensors",
-     ExitCode::BadInput},
+     ErrorKind::BadInput},
 };
 INSTANTIATE_TEST_SUITE_P(Options, DeepLabV3BadOption, testing::ValuesIn(kBadOptions),
                          [](const auto& parameter) { return std::string(parameter.param.why); });

@@ -6,8 +6,8 @@ namespace offramp {
 namespace {
 
 std::unique_ptr<Model> make_faulty(const ModelOptions& options) {
-    if (options.seed == 1) throw ConfigError("weights of the faulty model", "the fix", ExitCode::BadInput);
-    if (options.seed == 2) throw Error(ExitCode::DeviceBroken, "context lost");
+    if (options.seed == 1) throw ConfigError("weights of the faulty model", "the fix", ErrorKind::BadInput);
+    if (options.seed == 2) throw Error(ErrorKind::DeviceBroken, "context lost");
     throw SystemError("open something", 2);
 }
 

@@ -33,11 +33,11 @@ class ModelFile : public testing::Test {
         return folder_ + "/" + name;
     }
 
-    std::string error_of(const std::string& model, const std::string& weights, ExitCode code) {
+    std::string error_of(const std::string& model, const std::string& weights, ErrorKind code) {
         try {
             (void)choose_model(model, weights, folder_);
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), code);
+            EXPECT_EQ(error.kind(), code);
             return error.what();
         }
         return "no error";
@@ -66,7 +66,7 @@ TEST_F(ModelFile, AFileSaysWhichModelItIsOf) {
 TEST_F(ModelFile, ANoteThatIsNoModelWithWeightsIsRefused) {
     for (const char* note : {"Foo_Bar", "", "copy"}) {
         const std::string noted = write("a.safetensors", "encoder.0.weight", {{"architecture", note}});
-        EXPECT_THAT(error_of(noted, "", ExitCode::BadInput),
+        EXPECT_THAT(error_of(noted, "", ErrorKind::BadInput),
                     testing::HasSubstr("says that its architecture is '" + std::string(note) + "'"));
     }
 }
@@ -90,7 +90,7 @@ TEST_F(ModelFile, ThePrefixOfAWrappedNetworkDoesNotHideWhichModelItIs) {
 
 TEST_F(ModelFile, AModelWithoutWeightsIsToldWithEveryWayOut) {
     const ConfigError refused = no_weights("encoder");
-    EXPECT_EQ(refused.exit_code(), ExitCode::Usage);
+    EXPECT_EQ(refused.kind(), ErrorKind::Usage);
     EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("'encoder' is shipped without weights"),
                                                testing::HasSubstr("--weights FILE"), testing::HasSubstr("export"),
                                                testing::HasSubstr("--random-weights")));
@@ -100,10 +100,10 @@ TEST_F(ModelFile, AFileWithAWholeModelIsTheModel) {
     for (const char* name : {"net.pt2", "net.pt"}) {
         const std::string file = folder_ + "/" + name;
         EXPECT_TRUE(is_model_file(file));
-        EXPECT_THAT(error_of(file, "", ExitCode::NoInput), testing::HasSubstr("does not exist"));
+        EXPECT_THAT(error_of(file, "", ErrorKind::NoInput), testing::HasSubstr("does not exist"));
         std::ofstream(file) << "whatever it is";
         EXPECT_EQ(choose_model(file, "", folder_), (ModelChoice{file, ""}));
-        EXPECT_THAT(error_of(file, "w.safetensors", ExitCode::Usage), testing::HasSubstr("holds a whole model"));
+        EXPECT_THAT(error_of(file, "w.safetensors", ErrorKind::Usage), testing::HasSubstr("holds a whole model"));
     }
     EXPECT_FALSE(is_model_file("cutout"));
     EXPECT_FALSE(is_model_file("net.safetensors"));
@@ -111,11 +111,11 @@ TEST_F(ModelFile, AFileWithAWholeModelIsTheModel) {
 
 TEST_F(ModelFile, WhatIsNoModelIsRefusedByName) {
     const std::string unknown = write("c.safetensors", "anything");
-    EXPECT_THAT(error_of(unknown, "", ExitCode::BadInput), testing::HasSubstr(unknown));
-    EXPECT_THAT(error_of(folder_ + "/none.safetensors", "", ExitCode::NoInput), testing::HasSubstr("does not exist"));
-    EXPECT_THAT(error_of(unknown, "w.safetensors", ExitCode::Usage), testing::HasSubstr("w.safetensors"));
+    EXPECT_THAT(error_of(unknown, "", ErrorKind::BadInput), testing::HasSubstr(unknown));
+    EXPECT_THAT(error_of(folder_ + "/none.safetensors", "", ErrorKind::NoInput), testing::HasSubstr("does not exist"));
+    EXPECT_THAT(error_of(unknown, "w.safetensors", ErrorKind::Usage), testing::HasSubstr("w.safetensors"));
     std::ofstream(unknown) << "no weights";
-    EXPECT_THAT(error_of(unknown, "", ExitCode::BadInput), testing::HasSubstr(unknown));
+    EXPECT_THAT(error_of(unknown, "", ErrorKind::BadInput), testing::HasSubstr(unknown));
 }
 
 }  // namespace

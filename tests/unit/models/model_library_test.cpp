@@ -31,7 +31,7 @@ TEST(ModelLibrary, TellsAbsentModuleByPathAndFix) {
     const ConfigError error = refusal("/nowhere/libofframp_models.so");
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("/nowhere/libofframp_models.so"), HasSubstr("LibTorch 2.7"), HasSubstr("setup")));
-    EXPECT_EQ(error.exit_code(), ExitCode::DeviceUnsupported);
+    EXPECT_EQ(error.kind(), ErrorKind::DeviceUnsupported);
 }
 
 TEST(ModelLibrary, GivesTheLoadersWords) {
@@ -80,7 +80,7 @@ TEST(ModelLibrary, ListsKnownModelsForAnUnknownOne) {
         FAIL() << "an unknown model was made";
     } catch (const ConfigError& error) {
         EXPECT_STREQ(error.what(), "unknown model 'resnet'. Known models: also-faulty, copy, faulty");
-        EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+        EXPECT_EQ(error.kind(), ErrorKind::Usage);
     }
 }
 
@@ -92,7 +92,7 @@ TEST(ModelLibrary, ExceptionsKeepTheirTypeAcrossTheBorder) {
         (void)library.make({.name = "faulty", .seed = 1});
         FAIL() << "nothing was thrown";
     } catch (const ConfigError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_STREQ(error.what(), "weights of the faulty model. the fix");
     }
     try {
@@ -101,7 +101,7 @@ TEST(ModelLibrary, ExceptionsKeepTheirTypeAcrossTheBorder) {
     } catch (const ConfigError&) {
         FAIL() << "caught as another type";
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::DeviceBroken);
+        EXPECT_EQ(error.kind(), ErrorKind::DeviceBroken);
     }
     EXPECT_THROW((void)library.make({.name = "faulty", .seed = 3}), SystemError);
 }

@@ -21,7 +21,7 @@ std::string error_of(const std::string& text) {
     try {
         (void)parse_model_metadata(text, "net.toml");
     } catch (const ConfigError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::Config);
+        EXPECT_EQ(error.kind(), ErrorKind::Config);
         return error.what();
     }
     return "no error";

@@ -29,7 +29,7 @@ TEST(ModelModule, TellsMemoryThatDoesNotSuffice) {
         (void)model->run(&nothing);  // fails at the first allocation, of 524 TB, before anything is read
         FAIL() << "524 TB were found";
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::System) << error.what();
+        EXPECT_EQ(error.kind(), ErrorKind::System) << error.what();
         EXPECT_THAT(error.what(),
                     testing::AllOf(testing::HasSubstr("batch 4000000000"), testing::HasSubstr("'encoder'")));
     }

@@ -11,11 +11,11 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string error_of(const NetworkInputs& inputs, const std::string& metadata, ExitCode code = ExitCode::Config) {
+std::string error_of(const NetworkInputs& inputs, const std::string& metadata, ErrorKind code = ErrorKind::Config) {
     try {
         check_inputs(inputs, parse_model_metadata(metadata, "net.toml"), "net.pt2");
     } catch (const ConfigError& refused) {
-        EXPECT_EQ(refused.exit_code(), code);
+        EXPECT_EQ(refused.kind(), code);
         return refused.what();
     }
     return "they fit";
@@ -54,7 +54,7 @@ TEST(NetworkInputs, WhatWouldFitIsShownAsFarAsItIsKnown) {
     EXPECT_THAT(error_of({.names = {"x", "y", "z"}, .needed = 2}, ""), HasSubstr("takes 2 to 3 inputs"));
     EXPECT_THAT(error_of({.names = {"x"}, .needed = 1}, arrays({"x", "y"})),
                 HasSubstr("takes 1 input, and net.toml has 2 [[input]]"));
-    EXPECT_THAT(error_of({}, "", ExitCode::BadInput), HasSubstr("takes no input"));
+    EXPECT_THAT(error_of({}, "", ErrorKind::BadInput), HasSubstr("takes no input"));
 }
 
 }  // namespace

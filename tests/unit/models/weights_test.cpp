@@ -64,7 +64,7 @@ class EncoderWeights : public testing::Test {
         try {
             (void)open_models().make(write());
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
             return error.what();
         }
         ADD_FAILURE() << "unfit weights were taken";

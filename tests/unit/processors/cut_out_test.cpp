@@ -82,7 +82,7 @@ TEST_F(CutOut, ThePictureThatItIsMadeFromIsNotReplacedThroughALinkEither) {
         run_over(made.contents);
         FAIL();
     } catch (const Error& problem) {
-        EXPECT_EQ(problem.exit_code(), ExitCode::Usage);
+        EXPECT_EQ(problem.kind(), ErrorKind::Usage);
         EXPECT_THAT(problem.what(), testing::HasSubstr(input_.path() + "/sample.png"));
     }
     EXPECT_EQ(test::read_tree(output_.path()), before);
@@ -189,11 +189,11 @@ TEST_F(CutOut, OfSeveralFittingOutputsEachGetsItsOwn) {
     EXPECT_TRUE(tree.contains("sample.out.png") && tree.contains("sample.aux.png"));
 }
 
-std::string error_of(const std::function<void()>& work, ExitCode code) {
+std::string error_of(const std::function<void()>& work, ErrorKind code) {
     try {
         work();
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), code);
+        EXPECT_EQ(error.kind(), code);
         return error.what();
     }
     return "no error";
@@ -204,11 +204,11 @@ TEST_F(CutOut, AnOriginalThatIsGoneOrSpoiltIsNamed) {
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 2, 4}));
     made.contents.samples[0].key = "other";
-    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput),
+    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ErrorKind::NoInput),
                 testing::HasSubstr("the sample 'other'"));
     made.contents.samples[0].key = "sample";
     std::ofstream(input_.path() + "/sample.png") << "no image";
-    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput),
+    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ErrorKind::NoInput),
                 testing::HasSubstr("sample.png, cannot be read any more"));
     EXPECT_TRUE(test::read_tree(output_.path()).empty());
 }
@@ -216,14 +216,14 @@ TEST_F(CutOut, AnOriginalThatIsGoneOrSpoiltIsNamed) {
 TEST_F(CutOut, ARunWithoutImagesIsRefusedAtTheStart) {
     RunConfig config = test::config_for("cut-out", output_.path());
     config.input.clear();
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage),
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ErrorKind::Usage),
                 testing::HasSubstr("--input"));
     config.input = input_.path();
     config.source = "npy";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage),
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ErrorKind::Usage),
                 testing::HasSubstr("--input"));
     config.source = "auto";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::NoInput),
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ErrorKind::NoInput),
                 testing::HasSubstr(input_.path()));
 }
 

@@ -28,7 +28,7 @@ std::string error_for(const RunConfig& config, const SlabContents& contents) {
     try {
         make_processor(config.processor, {&config})->process(contents, test::kNoProgress, test::kCurrent);
     } catch (const ConfigError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+        EXPECT_EQ(error.kind(), ErrorKind::Usage);
         return error.what();
     }
     return "no error";

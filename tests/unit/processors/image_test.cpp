@@ -42,7 +42,7 @@ class ImageProcessor : public testing::Test {
         try {
             run_over(contents);
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(error.kind(), ErrorKind::Usage);
             EXPECT_TRUE(test::read_tree(output_.path()).empty());
             return error.what();
         }

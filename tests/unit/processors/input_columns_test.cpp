@@ -29,7 +29,7 @@ struct OfAManifest : testing::Test {
         try {
             work();
         } catch (const Error& problem) {
-            EXPECT_EQ(problem.exit_code(), ExitCode::NoInput);
+            EXPECT_EQ(problem.kind(), ErrorKind::NoInput);
             return problem.what();
         }
         return "no error";

@@ -40,7 +40,7 @@ class OwnRun : public ::testing::Test {
         try {
             prepare(run, wish);
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(error.kind(), ErrorKind::Usage);
             return error.what();
         }
         return "none";

@@ -133,7 +133,7 @@ TEST_F(RecordsOfAManifest, AnInputThatChangedIsSaid) {
         row_of("chair 2", 0);
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+        EXPECT_EQ(error.kind(), ErrorKind::NoInput);
         EXPECT_THAT(error.what(), HasSubstr("'chair 2'"));
     }
 }

@@ -93,14 +93,14 @@ class RunRecoveryTest : public ::testing::Test {
         ASSERT_EQ(producer.wait(), 0);
     }
     RunRecovery recover() { return RunRecovery(layout_); }
-    static ExitCode code_of(const std::function<void()>& work, std::string* text = nullptr) {
+    static ErrorKind code_of(const std::function<void()>& work, std::string* text = nullptr) {
         try {
             work();
         } catch (const Error& problem) {
             if (text != nullptr) *text = problem.what();
-            return problem.exit_code();
+            return problem.kind();
         }
-        return ExitCode::Ok;
+        return ErrorKind::None;
     }
 
     HeldRun run_{support::own_run("recovery")};
@@ -152,7 +152,7 @@ TEST_F(RunRecoveryTest, TheSlabsBytesAreThoseThatTheDeadOneLeft) {
 TEST_F(RunRecoveryTest, AProducerThatLivesKeepsItsRun) {
     Producer running(run_.names());
     running.publish(0);
-    EXPECT_EQ(code_of([&] { recover(); }), ExitCode::RunInUse);
+    EXPECT_EQ(code_of([&] { recover(); }), ErrorKind::RunInUse);
     EXPECT_EQ(running.records.memory.epoch(), kFirstEpoch);
 }
 
@@ -161,7 +161,7 @@ TEST_F(RunRecoveryTest, SlabsThatLieOtherwiseAreRefusedByTheFieldThatDiffers) {
     RunRecovery::Layout other = layout_;
     other.spans = SpanPlan::make(kSlabs + 1, other.layout.slab_bytes);
     std::string text;
-    EXPECT_EQ(code_of([&] { RunRecovery refused(other); }, &text), ExitCode::Protocol);
+    EXPECT_EQ(code_of([&] { RunRecovery refused(other); }, &text), ErrorKind::Protocol);
     EXPECT_THAT(text, HasSubstr("slab_count is 4, this producer's would be 5"));
     EXPECT_EQ(recover().epoch(), kFirstEpoch + 1) << "a refusal uses up no epoch";
 }
@@ -174,13 +174,13 @@ TEST_F(RunRecoveryTest, ARecordThatContradictsTheSlabsIsRefusedAndNothingIsLost)
     });
     ChildProcess refuses([&](int) -> int {
         std::string text;
-        const ExitCode code = code_of(
+        const ErrorKind code = code_of(
             [&] {
                 RunRecovery recovery = recover();
                 recovery.take_up(numbers_, nullptr);
             },
             &text);
-        ::_exit(code == ExitCode::Conservation && text.find("4 in 1 completed") != std::string::npos ? 0 : 1);
+        ::_exit(code == ErrorKind::Conservation && text.find("4 in 1 completed") != std::string::npos ? 0 : 1);
     });
     EXPECT_EQ(refuses.wait(), 0);
     RunRecovery next = recover();
@@ -192,7 +192,7 @@ TEST_F(RunRecoveryTest, ASlabOfItemsThatTheSourceHasNotIsRefused) {
     die_after([](Producer& producer) { producer.publish(5); });
     RunRecovery recovery = recover();
     std::string text;
-    EXPECT_EQ(code_of([&] { recovery.take_up({.batch = kBatch, .items = 8}, nullptr); }, &text), ExitCode::Protocol);
+    EXPECT_EQ(code_of([&] { recovery.take_up({.batch = kBatch, .items = 8}, nullptr); }, &text), ErrorKind::Protocol);
     EXPECT_THAT(text, HasSubstr("holds batch 5, but the source has only 8 items"));
 }
 
@@ -225,11 +225,11 @@ TEST_F(RunRecoveryTest, OfASlabAndItsFileOneCounts) {
 
 TEST_F(RunRecoveryTest, ARunIsFoundByItsDirectoryAndItsId) {
     const TemporaryFolder folder;
-    EXPECT_EQ(code_of([&] { RunRecovery::find(folder.path(), "some"); }), ExitCode::NoSuchRun);
+    EXPECT_EQ(code_of([&] { RunRecovery::find(folder.path(), "some"); }), ErrorKind::NoSuchRun);
     Endpoint{.run_dir = folder.path(), .names = run_.names(), .producer_pid = 1, .epoch = 3}.publish();
     EXPECT_EQ(RunRecovery::find(folder.path(), run_.names().run_id).epoch, 3U);
     std::string text;
-    EXPECT_EQ(code_of([&] { RunRecovery::find(folder.path(), "another"); }, &text), ExitCode::Usage);
+    EXPECT_EQ(code_of([&] { RunRecovery::find(folder.path(), "another"); }, &text), ErrorKind::Usage);
     EXPECT_THAT(text, HasSubstr("'another'"));
 }
 

@@ -239,30 +239,30 @@ TEST(RunLifecycle, TheFirstErrorIsTheRuns) {
     RunLifecycle life(run);
     EXPECT_EQ(life.failure(), "");
     EXPECT_EQ(life.error(), nullptr);
-    life.note(std::make_exception_ptr(Error(ExitCode::CannotWrite, "the first")));
+    life.note(std::make_exception_ptr(Error(ErrorKind::CannotWrite, "the first")));
     life.note(std::make_exception_ptr(std::runtime_error("the second")));
     EXPECT_EQ(life.failure(), "the first");
     EXPECT_THROW(std::rethrow_exception(life.error()), Error);
     EXPECT_EQ(life.state(), RunState::Starting) << "an error stops nothing by itself";
 }
 
-ExitCode refusal_of(const RunLifecycle& life) {
+ErrorKind refusal_of(const RunLifecycle& life) {
     try {
         life.require_not_stopped();
     } catch (const Error& problem) {
-        return problem.exit_code();
+        return problem.kind();
     }
-    return ExitCode::Ok;
+    return ErrorKind::None;
 }
 
 TEST(RunLifecycle, AStartIsGivenUpForAStopAndRatherForAnError) {
     RecordedRun run;
     RunLifecycle life(run);
-    EXPECT_EQ(refusal_of(life), ExitCode::Ok);
+    EXPECT_EQ(refusal_of(life), ErrorKind::None);
     life.stop(StopMode::Drain, "a test");
-    EXPECT_EQ(refusal_of(life), ExitCode::Interrupted);
-    life.note(std::make_exception_ptr(Error(ExitCode::CannotWrite, "a full disk")));
-    EXPECT_EQ(refusal_of(life), ExitCode::CannotWrite);
+    EXPECT_EQ(refusal_of(life), ErrorKind::Interrupted);
+    life.note(std::make_exception_ptr(Error(ErrorKind::CannotWrite, "a full disk")));
+    EXPECT_EQ(refusal_of(life), ErrorKind::CannotWrite);
 }
 
 // Whatever another thread does with the parts is done when end() returns, and nothing is begun any more.

@@ -57,7 +57,7 @@ TEST_F(WeightFile, TellsWhatTorchSaveWroteAndHowToConvertIt) {
         const SafetensorsFile file(path_);
         FAIL() << "a ZIP archive was read";
     } catch (const ConfigError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"),
                                                  HasSubstr("torch.load('" + path_ + "'"),
                                                  HasSubstr("the file of a whole model is not read here")));
@@ -70,7 +70,7 @@ TEST_F(WeightFile, TellsAbsentFile) {
         FAIL() << "an absent file was read";
     } catch (const SystemError& error) {
         EXPECT_THAT(error.what(), HasSubstr("/nowhere/weights.safetensors"));
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     }
 }
 
@@ -110,7 +110,7 @@ TEST_P(BrokenWeightFile, IsRefusedWithItsReason) {
     } catch (const ConfigError& error) {
         EXPECT_THAT(error.what(), HasSubstr(GetParam().complaint));
         EXPECT_THAT(error.what(), HasSubstr(path_));
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     }
 }
 

@@ -101,7 +101,7 @@ class ConsumerLoopTest : public ::testing::Test {
                        mappings_,
                        [this](std::uint32_t) -> SlabProcessor& {
                            ++made_;
-                           if (sink_is_away_) throw Error(ExitCode::SinkUnavailable, "the test's sink is away");
+                           if (sink_is_away_) throw Error(ErrorKind::SinkUnavailable, "the test's sink is away");
                            return processor_;
                        },
                        clock_,
@@ -129,7 +129,7 @@ TEST_F(ConsumerLoopTest, WhoseSinkIsAwayWhenItIsLetInLeavesInOrder) {
     EXPECT_EQ(made_, 1);
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::SinkUnavailable);
+    EXPECT_EQ(end->error, ErrorKind::SinkUnavailable);
     EXPECT_TRUE(processor_.items.empty());
 }
 
@@ -215,7 +215,7 @@ TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
     acknowledge_all();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
     EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
@@ -233,7 +233,7 @@ TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
     acknowledge_all();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
     EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
@@ -242,7 +242,7 @@ TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsAtOnce) {
     signals_.ring();
     const auto end = loop_.turn();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_F(ConsumerLoopTest, AProducersDeathLetsTheSlabAtHandBeFinishedAndNoOther) {
@@ -254,7 +254,7 @@ TEST_F(ConsumerLoopTest, AProducersDeathLetsTheSlabAtHandBeFinishedAndNoOther) {
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::ProducerGone);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
     EXPECT_FALSE(end->launcher_gone);
     EXPECT_EQ(processor_.items.size(), 1U);
 }
@@ -268,7 +268,7 @@ TEST_F(ConsumerLoopTest, WithoutProducerAndLauncherItSaysThatItMayBeTheLast) {
     deliver({run_.lease_filled(0, 10)});
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::ProducerGone);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
     EXPECT_TRUE(end->launcher_gone);
 }
 
@@ -277,7 +277,7 @@ TEST_F(ConsumerLoopTest, AnIdleConsumerLeavesWithItsLauncher) {
     lifeline_.writing.reset();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
     EXPECT_TRUE(end->launcher_gone);
     EXPECT_TRUE(producer_.hear<Credit>());
     EXPECT_TRUE(producer_.hear<Disconnect>());
@@ -289,7 +289,7 @@ TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenHeard) {
     producer_life_.ring();
     const auto end = loop_.turn();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswer) {
@@ -303,7 +303,7 @@ TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswe
     clock_.advance(std::chrono::nanoseconds(1));
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
     EXPECT_TRUE(end->launcher_gone);
 }
 
@@ -320,14 +320,14 @@ TEST_F(ConsumerLoopTest, AProcessorsExceptionLeavesTheSlabChargedAndHeld) {
 TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsExitCodeAndTheCharge) {
     welcome();
     processor_.behaviour = [](const Progress&, const StillCurrent&) {
-        throw Error(ExitCode::CannotWrite, "the disk is full");
+        throw Error(ErrorKind::CannotWrite, "the disk is full");
     };
     deliver({run_.lease_filled(0, 10)});
     try {
         settle();
         FAIL() << "nothing was thrown";
     } catch (const Error& problem) {
-        EXPECT_EQ(problem.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
     }
     EXPECT_NE(work_word(), 0U);
 }
@@ -335,7 +335,7 @@ TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsExitCodeAndTheCharge) {
 TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder) {
     welcome();
     processor_.behaviour = [](const Progress&, const StillCurrent&) {
-        throw Error(ExitCode::SinkUnavailable, "no database");
+        throw Error(ErrorKind::SinkUnavailable, "no database");
     };
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
     ASSERT_FALSE(settle());
@@ -345,7 +345,7 @@ TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder
     acknowledge_all();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::SinkUnavailable);
+    EXPECT_EQ(end->error, ErrorKind::SinkUnavailable);
 }
 
 TEST_F(ConsumerLoopTest, APlaceThatIsAnothersOrNoneIsNeverWritten) {
@@ -364,7 +364,7 @@ TEST_F(ConsumerLoopTest, APlaceBeyondTheTableIsRefused) {
 
 struct RefusalCase {
     std::uint32_t reason;
-    ExitCode code;
+    ErrorKind code;
 };
 class RefusedConsumerTest : public ConsumerLoopTest, public ::testing::WithParamInterface<RefusalCase> {};
 
@@ -376,18 +376,19 @@ TEST_P(RefusedConsumerTest, EndsWithTheReasonsExitCode) {
     try {
         const auto end = loop_.turn();
         ASSERT_TRUE(end);
-        EXPECT_EQ(end->code, ExitCode::Ok);
-        EXPECT_EQ(GetParam().code, ExitCode::Ok);
+        EXPECT_EQ(end->error, ErrorKind::None);
+        EXPECT_EQ(GetParam().code, ErrorKind::None);
     } catch (const Error& problem) {
-        EXPECT_EQ(problem.exit_code(), GetParam().code);
+        EXPECT_EQ(problem.kind(), GetParam().code);
         EXPECT_NE(std::string(problem.what()).find("the producer's words"), std::string::npos);
     }
 }
 INSTANTIATE_TEST_SUITE_P(Reasons, RefusedConsumerTest,
-                         ::testing::Values(RefusalCase{1, ExitCode::Protocol}, RefusalCase{2, ExitCode::NoSuchRun},
-                                           RefusalCase{3, ExitCode::NotPermitted},
-                                           RefusalCase{4, ExitCode::NotPermitted}, RefusalCase{5, ExitCode::NoSuchRun},
-                                           RefusalCase{6, ExitCode::Ok}, RefusalCase{99, ExitCode::Protocol}));
+                         ::testing::Values(RefusalCase{1, ErrorKind::Protocol}, RefusalCase{2, ErrorKind::NoSuchRun},
+                                           RefusalCase{3, ErrorKind::NotPermitted},
+                                           RefusalCase{4, ErrorKind::NotPermitted},
+                                           RefusalCase{5, ErrorKind::NoSuchRun}, RefusalCase{6, ErrorKind::None},
+                                           RefusalCase{99, ErrorKind::Protocol}));
 
 // The loop on a thread of its own, as in the program; everything it waits for is rung from here.
 TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {
@@ -404,7 +405,7 @@ TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {
     while (!producer_.hear<Disconnect>()) std::this_thread::yield();
     consumer.join();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
     EXPECT_EQ(processor_.items, std::vector<std::uint64_t>{20});
 }
 

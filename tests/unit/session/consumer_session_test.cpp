@@ -177,7 +177,7 @@ TEST_F(ConsumerSessionTest, AMissingDeliveryEndsTheConsumer) {
     } catch (const ProtocolError& problem) {
         EXPECT_NE(std::string(problem.what()).find("deliveries 2 to 2 of session 42"), std::string::npos)
             << problem.what();
-        EXPECT_EQ(problem.exit_code(), ExitCode::Protocol);
+        EXPECT_EQ(problem.kind(), ErrorKind::Protocol);
     }
 }
 

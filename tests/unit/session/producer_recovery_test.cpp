@@ -220,7 +220,7 @@ TEST_P(ProducerRecoveryTest, AskedToEndItEndsAtOnceAndWellWhenItHoldsNothing) {
     signals_.ring();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_P(ProducerRecoveryTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
@@ -230,7 +230,7 @@ TEST_P(ProducerRecoveryTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
     signals_.ring();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSaysWhatItLost) {
@@ -242,7 +242,7 @@ TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSaysW
     signals_.ring();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::ProducerGone);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }
 
 TEST_P(ProducerRecoveryTest, WhoeverWasDrainingEndsWithItsProducer) {
@@ -251,7 +251,7 @@ TEST_P(ProducerRecoveryTest, WhoeverWasDrainingEndsWithItsProducer) {
     kill_producer();
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_P(ProducerRecoveryTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatience) {
@@ -262,7 +262,7 @@ TEST_P(ProducerRecoveryTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatience)
     const auto end = settle();
     EXPECT_EQ(end.has_value(), !GetParam());
     if (end) {
-        EXPECT_EQ(end->code, ExitCode::ProducerGone);
+        EXPECT_EQ(end->error, ErrorKind::ProducerGone);
     }
 }
 
@@ -306,7 +306,7 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
     welcome(2);
     const auto end = settle();
     ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 INSTANTIATE_TEST_SUITE_P(WithALauncher, ProducerRecoveryTest, ::testing::Values(true, false));

@@ -56,7 +56,7 @@ class RunSearchTest : public ::testing::Test {
         try {
             search(patience, nonce);
         } catch (const Error& problem) {
-            EXPECT_EQ(problem.exit_code(), ExitCode::NoSuchRun);
+            EXPECT_EQ(problem.kind(), ErrorKind::NoSuchRun);
             return problem.what();
         }
         return "none";

@@ -138,7 +138,7 @@ TEST_F(DeclaredSettingsOfThisBuild, EachIsInTheTableInItsGroupAndItsPresetIsAcce
 TEST_F(DeclaredSettingsOfThisBuild, EachRefusesWhatIsNotOfItsKind) {
     for (const DeclaredSetting& declared : DeclaredSetting::all()) {
         const Refusal refused = refusal({"--" + declared.flag + "=\xff"});
-        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_EQ(refused.kind, ErrorKind::Usage);
         EXPECT_THAT(refused.text, AllOf(HasSubstr("--" + declared.flag), HasSubstr("Accepted: "))) << declared.flag;
     }
 }

@@ -137,7 +137,7 @@ TEST_F(KeptSettings, WhereNoneAreKeptThereIsNoSuchRun) {
         kept_settings(folder_);
         ADD_FAILURE() << "nothing was refused";
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::NoSuchRun);
+        EXPECT_EQ(error.kind(), ErrorKind::NoSuchRun);
         EXPECT_THAT(error.what(), HasSubstr("producer-settings.toml"));
     }
 }

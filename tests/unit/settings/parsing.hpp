@@ -52,13 +52,13 @@ class Parsing : public testing::Test {
 
     struct Refusal {
         std::string text;
-        ExitCode exit_code = ExitCode::Ok;
+        ErrorKind kind = ErrorKind::None;
     };
     static Refusal refusal(const std::vector<std::string>& arguments, const std::string& program = "offramp-producer") {
         try {
             try_parse(arguments, program);
         } catch (const ConfigError& error) {
-            return {error.what(), error.exit_code()};
+            return {error.what(), error.kind()};
         }
         return {"nothing was refused"};
     }

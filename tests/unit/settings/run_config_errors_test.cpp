@@ -138,7 +138,7 @@ TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
     for (const BadValue& bad : kBadValues) {
         const std::string flag = std::string("--") + bad.flag;
         const Refusal refused = refusal({flag + "=" + bad.value});
-        EXPECT_EQ(refused.exit_code, ExitCode::Usage) << flag << " " << bad.value;
+        EXPECT_EQ(refused.kind, ErrorKind::Usage) << flag << " " << bad.value;
         EXPECT_THAT(refused.text,
                     AllOf(HasSubstr(flag), HasSubstr("'" + std::string(bad.value) + "'"), HasSubstr(bad.accepted)));
     }
@@ -148,7 +148,7 @@ TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
 TEST_F(Parsing, AModelThatIsWeightsAloneIsToldApart) {
     for (const char* file : {"folder/x.pth", "last.ckpt", "pytorch_model.bin"}) {
         const Refusal refused = refusal({std::string("--model=") + file});
-        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_EQ(refused.kind, ErrorKind::Usage);
         EXPECT_THAT(refused.text,
                     AllOf(HasSubstr("without a network"),
                           HasSubstr("./launch/offramp export NETWORK --weights " + std::string(file) + " "),
@@ -165,7 +165,7 @@ TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
         set_environment(variable, bad.value);
         const Refusal refused = refusal({});
         ::unsetenv(variable.c_str());
-        EXPECT_EQ(refused.exit_code, ExitCode::Usage) << variable << " " << bad.value;
+        EXPECT_EQ(refused.kind, ErrorKind::Usage) << variable << " " << bad.value;
         EXPECT_THAT(refused.text, AllOf(HasSubstr(variable), HasSubstr("--" + std::string(bad.flag)),
                                         HasSubstr("'" + std::string(bad.value) + "'"), HasSubstr(bad.accepted)));
     }
@@ -185,7 +185,7 @@ TEST_F(Parsing, EverySettingHasABadValueInThisTest) {
 
 TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
     const Refusal refused = refusal({"--image-sise", "512"});
-    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("unknown flag --image-sise"), HasSubstr("Did you mean --image-size?")));
     EXPECT_THAT(refusal({"--bacth=4"}).text, HasSubstr("Did you mean --batch?"));
     EXPECT_THAT(refusal({"-batch", "4"}).text, HasSubstr("Did you mean --batch?"));
@@ -196,7 +196,7 @@ TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
 TEST_F(Parsing, WhatIsNoFlagOrHasNoValueIsRefused) {
     EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is not a flag"));
     const Refusal refused = refusal({"--batch"});
-    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, HasSubstr("--batch"));
 }
 
@@ -222,7 +222,7 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
     for (const auto& one : cases) {
         const std::string path = write_file(one.text);
         const Refusal refused = refusal({"--config", path});
-        EXPECT_EQ(refused.exit_code, ExitCode::Config) << one.text;
+        EXPECT_EQ(refused.kind, ErrorKind::Config) << one.text;
         EXPECT_THAT(refused.text, HasSubstr(path + one.says));
     }
 }
@@ -230,7 +230,7 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
 TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
     for (const std::string& path : {(folder_ / "absent.toml").string(), folder_.string()}) {
         const Refusal refused = refusal({"--config", path});
-        EXPECT_EQ(refused.exit_code, ExitCode::Config);
+        EXPECT_EQ(refused.kind, ErrorKind::Config);
         EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + path + "' cannot be read"), HasSubstr("--config")));
     }
     EXPECT_EQ(parse({"--config", write_file("")}), RunConfig{});
@@ -245,10 +245,10 @@ TEST_F(Parsing, ActionsStandOnTheCommandLineOnly) {
 TEST_F(Parsing, AVariableThatIsNoSettingIsRefusedLikeAFlag) {
     set_environment("OFFRAMP_BATHC", "a secret");
     const Refusal refused = refusal({"--batch", "4"});
-    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("OFFRAMP_BATHC is not a setting"),
                                     HasSubstr("Did you mean OFFRAMP_BATCH?"), Not(HasSubstr("secret"))));
-    EXPECT_EQ(refusal({}, "offramp-consumer").exit_code, ExitCode::Usage);
+    EXPECT_EQ(refusal({}, "offramp-consumer").kind, ErrorKind::Usage);
     set_environment("OFFRAMP_BATHC", "");
     EXPECT_EQ(parse().batch, 0U) << "an empty one is none";
 }
@@ -270,7 +270,7 @@ TEST_F(Parsing, TheWordThatWasMeantIsTold) {
 
 TEST_F(Parsing, SettingsThatDoNotGoTogetherAreRefused) {
     const Refusal refused = refusal({"--model", "copy", "--transform", "class-map"});
-    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("--transform 'class-map'"), HasSubstr("--model copy")));
     EXPECT_THAT(refusal({"--model=copy", "--weights=w"}).text,
                 AllOf(HasSubstr("--weights 'w'"), HasSubstr("--model copy")));
@@ -283,7 +283,7 @@ TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
         EXPECT_THAT(refusal({transform, "--output-dtype=fp16"}).text,
                     AllOf(HasSubstr("--output-dtype 'fp16'"), HasSubstr("cast or low-res")));
     EXPECT_THAT(refusal({"--transform=cast", "--output-dtype=fp32"}).text, HasSubstr("auto, fp16, bf16"));
-    EXPECT_EQ(refusal({"--config", write_file("confidence = true\n")}).exit_code, ExitCode::Config);
+    EXPECT_EQ(refusal({"--config", write_file("confidence = true\n")}).kind, ErrorKind::Config);
 
     EXPECT_TRUE(parse({"--transform=class-map", "--confidence"}).confidence);
     EXPECT_EQ(parse({"--transform=low-res", "--output-dtype=fp32"}).output_dtype, "fp32");
@@ -301,7 +301,7 @@ TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
     for (const Refusal& refused :
          {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
           refusal({"--sink=password=secret", "--profile=embeddings", "--processor=embeddings-sqlite"})}) {
-        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_EQ(refused.kind, ErrorKind::Usage);
         EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink"), ::testing::Not(HasSubstr("secret"))));
     }
 }
@@ -312,7 +312,7 @@ TEST_F(Parsing, ANamedTableIsOneProcessors) {
     EXPECT_EQ(both.postgres_contents(), (std::vector<std::string>{"embeddings", "records"}));
     EXPECT_EQ(both.postgres_table_of("records"), "records");
     const Refusal refused = refusal({flags[0], flags[1], "--sink-table=own"});
-    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink-table 'own' is one table"), HasSubstr("search_path")));
     EXPECT_EQ(
         parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"}).postgres_table_of("records"),
@@ -322,7 +322,7 @@ TEST_F(Parsing, ANamedTableIsOneProcessors) {
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
     const std::string path = (folder_ / "absent.safetensors").string();
     const Refusal refused = refusal({"--weights", path});
-    EXPECT_EQ(refused.exit_code, ExitCode::NoInput);
+    EXPECT_EQ(refused.kind, ErrorKind::NoInput);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("--weights '" + path + "'"), HasSubstr("No such file")));
     EXPECT_EQ(try_parse({"--weights", path}, "offramp-consumer").value().weights, path);
 }

@@ -110,7 +110,7 @@ TEST(Toml, RefusesWhatItDoesNotReadAndSaysWhere) {
             ADD_FAILURE() << "taken: " << one.text;
         } catch (const ConfigError& error) {
             EXPECT_THAT(error.what(), HasSubstr(one.says));
-            EXPECT_EQ(error.exit_code(), ExitCode::Config);
+            EXPECT_EQ(error.kind(), ErrorKind::Config);
         }
     }
 }

@@ -40,13 +40,13 @@ void make_object(const std::string& name) { SharedRegion::create(name, 4096).kee
 void remove_object(const std::string& name) { ::unlink(("/dev/shm" + name).c_str()); }
 
 template <class Call>
-ExitCode exit_code_of(Call call) {
+ErrorKind kind_of(Call call) {
     try {
         call();
     } catch (const Error& problem) {
-        return problem.exit_code();
+        return problem.kind();
     }
-    return ExitCode::Ok;
+    return ErrorKind::None;
 }
 
 // A process that makes a run's objects, holds its lock, says so, and lives until it is killed.
@@ -86,7 +86,7 @@ TEST(RunNames, AcceptPlainRunIdsOnly) {
     for (const std::string good : {"a", "run_1.2-x", "0123456789abcdef0123456789abcdef0123456789abcdef"})
         EXPECT_NO_THROW(RunNames::check_run_id(good)) << good;
     for (const std::string bad : {"", "a/b", "a b", "a\n", "ä", "0123456789abcdef0123456789abcdef0123456789abcdefX"})
-        EXPECT_EQ(exit_code_of([&] { RunNames::check_run_id(bad); }), ExitCode::Usage) << bad;
+        EXPECT_EQ(kind_of([&] { RunNames::check_run_id(bad); }), ErrorKind::Usage) << bad;
 }
 
 TEST(RunNames, ReadBackTheNonceThatTheyWrite) {
@@ -117,19 +117,19 @@ TEST(RunLock, IsHeldByMany) {
 TEST(RunLock, IsMadeOnce) {
     const auto names = own_run("once");
     const auto lock = RunLock::hold(names, true);
-    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, true); }), ExitCode::RunInUse);
+    EXPECT_EQ(kind_of([&] { RunLock::hold(names, true); }), ErrorKind::RunInUse);
 }
 
 TEST(RunLock, SaysThatThereIsNoSuchRun) {
-    EXPECT_EQ(exit_code_of([] { RunLock::hold(own_run("none"), false); }), ExitCode::NoSuchRun);
-    EXPECT_EQ(exit_code_of([] { RunLock::hold({"a/b", 1}, false); }), ExitCode::Usage);
+    EXPECT_EQ(kind_of([] { RunLock::hold(own_run("none"), false); }), ErrorKind::NoSuchRun);
+    EXPECT_EQ(kind_of([] { RunLock::hold({"a/b", 1}, false); }), ErrorKind::Usage);
 }
 
 TEST(RunLock, DoesNotJoinARunThatIsBeingSwept) {
     const auto names = own_run("swept");
     auto sweeper = RunLockFile::create(names, 0600);
     ASSERT_TRUE(sweeper && sweeper->try_lock_exclusive());
-    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::NoSuchRun);
+    EXPECT_EQ(kind_of([&] { RunLock::hold(names, false); }), ErrorKind::NoSuchRun);
     sweeper.reset();
     EXPECT_TRUE(sweep_run(names));
 }
@@ -137,8 +137,8 @@ TEST(RunLock, DoesNotJoinARunThatIsBeingSwept) {
 TEST(RunLock, FollowsNoLink) {
     const auto names = own_run("link");
     ASSERT_EQ(::symlink("/etc/passwd", ("/dev/shm" + names.lock()).c_str()), 0);
-    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::System);
-    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, true); }), ExitCode::RunInUse);
+    EXPECT_EQ(kind_of([&] { RunLock::hold(names, false); }), ErrorKind::System);
+    EXPECT_EQ(kind_of([&] { RunLock::hold(names, true); }), ErrorKind::RunInUse);
     EXPECT_FALSE(sweep_run(names));
     EXPECT_THAT(objects_of(names), SizeIs(1));
     remove_object(names.lock());
@@ -163,11 +163,11 @@ TEST(RunLock, OfAnotherUserIsHeldOnlyWhenItIsForTheGroup) {
     const auto lock = RunLock::hold(names, true);
     const std::string path = "/dev/shm" + names.lock();
     ASSERT_EQ(::chown(path.c_str(), 65534, 0), 0);
-    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::NotPermitted);
+    EXPECT_EQ(kind_of([&] { RunLock::hold(names, false); }), ErrorKind::NotPermitted);
     ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
-    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::Ok);
+    EXPECT_EQ(kind_of([&] { RunLock::hold(names, false); }), ErrorKind::None);
     ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
-    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::NotPermitted);
+    EXPECT_EQ(kind_of([&] { RunLock::hold(names, false); }), ErrorKind::NotPermitted);
     remove_object(names.lock());
 }
 

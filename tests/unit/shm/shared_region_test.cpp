@@ -33,14 +33,14 @@ mode_t mode_of(const std::string& name) {
 }
 
 template <class Call>
-ExitCode exit_code_of(Call call, std::string* text = nullptr) {
+ErrorKind kind_of(Call call, std::string* text = nullptr) {
     try {
         call();
     } catch (const Error& problem) {
         if (text) *text = problem.what();
-        return problem.exit_code();
+        return problem.kind();
     }
-    return ExitCode::Ok;
+    return ErrorKind::None;
 }
 
 TEST(SharedRegion, ShowsItsBytesToAView) {
@@ -93,9 +93,9 @@ TEST(SharedRegion, IsTakenOverAsItIs) {
     EXPECT_EQ(objects_of(names).size(), 1U) << "whoever fails at taking over leaves it for the next";
     EXPECT_EQ(made.bytes()[0], std::byte{7}) << "the same memory";
     std::string text;
-    EXPECT_EQ(exit_code_of([&] { SharedRegion::adopt(names.span(0), 2 * kBytes); }, &text), ExitCode::Protocol);
+    EXPECT_EQ(kind_of([&] { SharedRegion::adopt(names.span(0), 2 * kBytes); }, &text), ErrorKind::Protocol);
     EXPECT_NE(text.find(std::to_string(2 * kBytes)), std::string::npos) << text;
-    EXPECT_EQ(exit_code_of([&] { SharedRegion::adopt(names.span(1), kBytes); }), ExitCode::NoSuchRun);
+    EXPECT_EQ(kind_of([&] { SharedRegion::adopt(names.span(1), kBytes); }), ErrorKind::NoSuchRun);
     made.unlink();
 }
 
@@ -106,7 +106,7 @@ TEST(SharedRegion, IsStillMappedAfterUnlink) {
     EXPECT_TRUE(objects_of(names).empty());
     region.bytes()[17] = std::byte{1};
     EXPECT_EQ(region.bytes()[17], std::byte{1});
-    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 1); }), ExitCode::NoSuchRun);
+    EXPECT_EQ(kind_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 1); }), ErrorKind::NoSuchRun);
 }
 
 TEST(SharedRegion, LeavesANameAloneThatAnotherObjectHasTaken) {
@@ -155,22 +155,22 @@ TEST(SharedRegion, IsClosedToOtherUsers) {
     const auto region = SharedRegion::create(names.ledger(), kBytes);
     ChildProcess child([&](int) {
         if (::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
-        return to_int(exit_code_of([&] { SharedRegionView::attach(names.ledger(), Access::ReadOnly, 1); }));
+        return to_int(kind_of([&] { SharedRegionView::attach(names.ledger(), Access::ReadOnly, 1); }));
     });
-    EXPECT_EQ(WEXITSTATUS(child.wait()), to_int(ExitCode::NotPermitted));
+    EXPECT_EQ(WEXITSTATUS(child.wait()), to_int(ErrorKind::NotPermitted));
 }
 
 TEST(SharedRegion, SaysBeforeAnythingIsMadeThatItDoesNotFit) {
     const auto names = own_run("huge");
     const std::size_t wanted = shared_memory_room().free_bytes + (std::size_t{1} << 40);
     std::string text;
-    EXPECT_EQ(exit_code_of([&] { SharedRegion::create(names.span(0), wanted); }, &text), ExitCode::SharedMemoryFull);
+    EXPECT_EQ(kind_of([&] { SharedRegion::create(names.span(0), wanted); }, &text), ErrorKind::SharedMemoryFull);
     EXPECT_TRUE(objects_of(names).empty());
     EXPECT_NE(text.find(std::to_string(wanted)), std::string::npos) << text;
     EXPECT_NE(text.find("free "), std::string::npos) << text;
     EXPECT_NE(text.find("--shm-size"), std::string::npos) << text;
     EXPECT_NE(text.find("emptyDir"), std::string::npos) << text;
-    EXPECT_EQ(exit_code_of([&] { require_shared_memory(wanted, "9 slabs"); }, &text), ExitCode::SharedMemoryFull);
+    EXPECT_EQ(kind_of([&] { require_shared_memory(wanted, "9 slabs"); }, &text), ErrorKind::SharedMemoryFull);
     EXPECT_NE(text.find("9 slabs"), std::string::npos) << text;
     EXPECT_NO_THROW(require_shared_memory(1, "one byte"));
 }
@@ -184,7 +184,7 @@ TEST(SharedRegion, LeavesNothingWhenReservingFails) {
         try {
             SharedRegion::create(names.span(0), kBytes);
         } catch (const SystemError& problem) {
-            const bool clear = problem.exit_code() == ExitCode::CannotWrite &&
+            const bool clear = problem.kind() == ErrorKind::CannotWrite &&
                                std::string(problem.what()).find("ulimit -f") != std::string::npos;
             return problem.errno_value() == EFBIG && clear ? 0 : 2;
         }
@@ -279,8 +279,8 @@ TEST(SharedRegionView, RefusesAnObjectThatIsTooSmall) {
     const auto names = own_run("small");
     const auto region = SharedRegion::create(names.span(0), kBytes);
     std::string text;
-    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, kBytes + 1); }, &text),
-              ExitCode::Protocol);
+    EXPECT_EQ(kind_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, kBytes + 1); }, &text),
+              ErrorKind::Protocol);
     EXPECT_NE(text.find(std::to_string(kBytes)), std::string::npos) << text;
     EXPECT_NE(text.find(std::to_string(kBytes + 1)), std::string::npos) << text;
 }
@@ -289,14 +289,14 @@ TEST(SharedRegionView, RefusesAnEmptyObject) {
     const auto names = own_run("empty");
     const std::string path = "/dev/shm" + names.span(0);
     std::ofstream(path).close();
-    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 0); }), ExitCode::Protocol);
+    EXPECT_EQ(kind_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 0); }), ErrorKind::Protocol);
     ::unlink(path.c_str());
 }
 
 TEST(SharedRegionView, NamesTheObjectThatIsNotThere) {
     std::string text;
-    EXPECT_EQ(exit_code_of([] { SharedRegionView::attach("/offramp-nobody", Access::ReadOnly, 1); }, &text),
-              ExitCode::NoSuchRun);
+    EXPECT_EQ(kind_of([] { SharedRegionView::attach("/offramp-nobody", Access::ReadOnly, 1); }, &text),
+              ErrorKind::NoSuchRun);
     EXPECT_NE(text.find("/offramp-nobody"), std::string::npos) << text;
 }
 

@@ -63,7 +63,7 @@ TEST(AtomicFile, AFolderInItsPlaceIsAClearError) {
         write_atomically(folder.path() + "/file", bytes_of("text"));
         FAIL();
     } catch (const SystemError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
         EXPECT_EQ(error.errno_value(), EISDIR);
         EXPECT_THAT(error.what(), ::testing::HasSubstr(folder.path() + "/file"));
     }
@@ -76,7 +76,7 @@ TEST(AtomicFile, AFileInPlaceOfItsFolderIsAClearError) {
         write_atomically(folder.path() + "/file/inner", bytes_of("text"));
         FAIL();
     } catch (const SystemError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
         EXPECT_EQ(error.errno_value(), ENOTDIR);
     }
 }
@@ -94,7 +94,7 @@ TEST(AtomicFile, AWriteThatFailsInTheMidstNamesThePathAndLeavesNothing) {
             write_atomically(folder.path() + "/file", bytes_of(std::string(10'000, 'x')));
             ::_exit(1);
         } catch (const SystemError& error) {
-            const bool clear = error.errno_value() == EFBIG && error.exit_code() == ExitCode::CannotWrite &&
+            const bool clear = error.errno_value() == EFBIG && error.kind() == ErrorKind::CannotWrite &&
                                std::string_view(error.what()).find(folder.path() + "/file") != std::string_view::npos;
             ::_exit(clear ? 0 : 2);
         }

@@ -33,7 +33,7 @@ TEST(SamplePath, TheErrorNamesKeyAndReason) {
         sample_path("out", "a/../b\n", ".png");
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(), ::testing::HasSubstr("'a/../b\\n'"));
         EXPECT_THAT(error.what(), ::testing::HasSubstr("'..'"));
     }

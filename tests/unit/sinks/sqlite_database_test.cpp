@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct Refusal {
-    ExitCode code = ExitCode::Ok;
+    ErrorKind code = ErrorKind::None;
     std::string text;
 };
 
@@ -34,7 +34,7 @@ Refusal refusal_of(Work&& work) {
     try {
         work();
     } catch (const Error& error) {
-        return {error.exit_code(), error.what()};
+        return {error.kind(), error.what()};
     }
     return {};
 }
@@ -86,7 +86,7 @@ TEST(SqliteDatabase, ATransactionIsAllOrNothing) {
                       add(1);
                   });
               }).code,
-              ExitCode::System);
+              ErrorKind::System);
     EXPECT_EQ(number(database, "SELECT sum(a) FROM t"), 3);
     EXPECT_EQ(number(database, "SELECT count(*) FROM t WHERE length(b) = 2 AND length(CAST(c AS BLOB)) = 3"), 2);
     database.transact([&] { add(3); });
@@ -110,7 +110,7 @@ TEST(SqliteDatabase, AWriterWaitsForAnotherAndThenSaysSo) {
     other.execute("BEGIN IMMEDIATE");
     const auto write = [&] { database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }); };
     const Refusal refused = refusal_of(write);
-    EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+    EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
     EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("kept locked by another program"), HasSubstr("30 ms")));
     other.execute("COMMIT");
     EXPECT_NO_THROW(write());
@@ -126,7 +126,7 @@ TEST(SqliteDatabase, WhoeverBeginsWaitsForAnotherAndThenSaysSo) {
         other.execute(lock);
         const auto begin = [&] { SqliteDatabase(path, Durability::Process, std::chrono::milliseconds(30)); };
         const Refusal refused = refusal_of(begin);
-        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
         EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("starting its log waited 30 ms")));
         other.execute("COMMIT");
         EXPECT_NO_THROW(begin());
@@ -145,7 +145,7 @@ TEST(SqliteDatabase, AFileThatIsMovedOrRemovedIsNotWrittenToUnnoticed) {
             std::filesystem::remove(path);
         const Refusal refused =
             refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }); });
-        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
         EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("moved or removed")));
         if (moved) std::filesystem::rename(folder.path() + "/elsewhere", path);
     }
@@ -159,7 +159,7 @@ TEST(SqliteDatabase, AFullDiskIsACannotWriteAndHarmsNothing) {
     database.execute("PRAGMA max_page_count = 4");
     const Refusal refused =
         refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (zeroblob(1000000))"); }); });
-    EXPECT_EQ(refused.code, ExitCode::CannotWrite);
+    EXPECT_EQ(refused.code, ErrorKind::CannotWrite);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("d.sqlite"), HasSubstr("No space left on device")));
     EXPECT_EQ(number(database, "SELECT count(*) FROM t"), 1);
     database.execute("PRAGMA max_page_count = 1000000");
@@ -171,11 +171,11 @@ TEST(SqliteDatabase, WhatIsNoDatabaseOrCannotBeOpenedIsACannotWrite) {
     const std::string path = folder.path() + "/d.sqlite";
     std::ofstream(path) << std::string(5000, 'x');
     Refusal refused = refusal_of([&] { SqliteDatabase(path, Durability::Process); });
-    EXPECT_EQ(refused.code, ExitCode::CannotWrite);
+    EXPECT_EQ(refused.code, ErrorKind::CannotWrite);
     EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("not a database")));
     for (const std::string& nowhere : {folder.path(), folder.path() + "/no/such/folder.sqlite"}) {
         refused = refusal_of([&] { SqliteDatabase(nowhere, Durability::Process); });
-        EXPECT_EQ(refused.code, ExitCode::CannotWrite);
+        EXPECT_EQ(refused.code, ErrorKind::CannotWrite);
         EXPECT_THAT(refused.text, HasSubstr(nowhere));
     }
 }
@@ -218,7 +218,7 @@ TEST(OutputDatabase, IsMadeByTheFirstRowAndByAnyNumberOfWritersAtOnce) {
             OutputDatabase own(folder.path(), "rows", kSchema, Durability::Process);
             for (int row = 0; row < kRows; ++row) add(own, writer * kRows + row);
         });
-        if (refused.code != ExitCode::Ok) std::fprintf(stderr, "%s\n", refused.text.c_str());
+        if (refused.code != ErrorKind::None) std::fprintf(stderr, "%s\n", refused.text.c_str());
         ::_exit(to_int(refused.code));
     }
     for (const pid_t writer : writers) {
@@ -243,7 +243,7 @@ TEST(OutputDatabase, OneThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     const auto open = [&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); };
     for (int i = 0; i < 2; ++i) {
         const Refusal refused = i == 0 ? refusal_of(open) : refusal_of([&] { finish_database(folder.path(), "rows"); });
-        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
         EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("is gone"), HasSubstr("Put it back")));
     }
     EXPECT_FALSE(std::filesystem::exists(path));
@@ -259,7 +259,7 @@ TEST(OutputDatabase, OneWhoseTableWasDroppedIsRefused) {
     add(database, 1);
     Stranger(folder.path() + "/rows.sqlite").execute("DROP TABLE t");
     const Refusal refused = refusal_of([&] { add(database, 2); });
-    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_EQ(refused.code, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("rows.sqlite"), HasSubstr("no such table: t"),
                                     HasSubstr("--start-over instead of --resume")));
 }
@@ -284,7 +284,7 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
         for (const bool ends : {false, true}) {
             const Refusal refused =
                 refusal_of([&] { ends ? finish_database(folder.path(), "rows") : begin(folder.path()); });
-            EXPECT_EQ(refused.code, ExitCode::Usage);
+            EXPECT_EQ(refused.code, ErrorKind::Usage);
             EXPECT_THAT(refused.text,
                         AllOf(HasSubstr(path), HasSubstr("not the one that this run began"),
                               HasSubstr("--start-over instead of --resume"), HasSubstr(".offramp-made-rows")));
@@ -305,7 +305,7 @@ TEST(OutputDatabase, AnothersDatabaseIsRefused) {
         return refusal_of([&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); });
     };
     Stranger(folder.path() + "/rows.sqlite").execute("CREATE TABLE t (a INTEGER PRIMARY KEY)");
-    EXPECT_EQ(refused().code, ExitCode::Usage);
+    EXPECT_EQ(refused().code, ErrorKind::Usage);
     EXPECT_THAT(refused().text, HasSubstr("made by another program"));
     Stranger(folder.path() + "/rows.sqlite").execute("PRAGMA application_id = 1330005586; PRAGMA user_version = 99");
     EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 99"), HasSubstr("knows 2")));
@@ -343,7 +343,7 @@ TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
         std::ofstream(folder.path() + "/.offramp-manifest") << "of an earlier run";
         const auto before = files_in(folder.path());
         const Refusal refused = refusal_of([&] { prepare_run(config); });
-        EXPECT_EQ(refused.code, ExitCode::Usage) << processor;
+        EXPECT_EQ(refused.code, ErrorKind::Usage) << processor;
         EXPECT_THAT(refused.text, AllOf(HasSubstr(database), HasSubstr("made by another program"),
                                         HasSubstr("Move it away"), HasSubstr("--output")));
         EXPECT_TRUE(files_in(folder.path()) == before) << processor;
@@ -362,7 +362,7 @@ TEST(StartOver, WhatAnotherWroteToItsLogStays) {
     std::ofstream(folder.path() + "/.offramp-made-records") << "";
     auto before = files_in(folder.path());
     EXPECT_THAT(before["records.sqlite-wal"], HasSubstr("precious"));
-    EXPECT_EQ(refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }).code, ExitCode::Usage);
+    EXPECT_EQ(refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }).code, ErrorKind::Usage);
     auto after = files_in(folder.path());
     // an index of the log, in which readers note themselves
     for (auto* files : {&before, &after}) files->erase("records.sqlite-shm");
@@ -376,7 +376,7 @@ TEST(StartOver, WhatIsNoDatabaseStaysAndIsSaid) {
     const auto refused = [&] { return refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }); };
     for (const std::string& text : {std::string("notes"), std::string(5000, 'x')}) {
         std::ofstream(path, std::ios::trunc) << text;
-        EXPECT_EQ(refused().code, ExitCode::Usage);
+        EXPECT_EQ(refused().code, ErrorKind::Usage);
         EXPECT_THAT(refused().text, AllOf(HasSubstr(path), HasSubstr("made by another program")));
         EXPECT_EQ(bytes_of(path), text);
     }
@@ -467,7 +467,7 @@ TEST(PutDatabaseInPlace, AnotherProgramsStaysAndOneThatIsReadWaits) {
     OutputDatabase database(next.path(), "rows", kSchema, Durability::Process);
     add(database, 2);
     EXPECT_EQ(refusal_of([&] { put_database_in_place(next.path(), folder.path(), "rows"); }).code,
-              ExitCode::SinkUnavailable)
+              ErrorKind::SinkUnavailable)
         << "its log is there";
     const ScratchFolder copied;
     {
@@ -477,7 +477,7 @@ TEST(PutDatabaseInPlace, AnotherProgramsStaysAndOneThatIsReadWaits) {
     finish_database(copied.path(), "rows");
     Stranger(folder.path() + "/rows.sqlite").execute("CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
     const auto before = files_in(folder.path());
-    EXPECT_EQ(refusal_of([&] { put_database_in_place(copied.path(), folder.path(), "rows"); }).code, ExitCode::Usage);
+    EXPECT_EQ(refusal_of([&] { put_database_in_place(copied.path(), folder.path(), "rows"); }).code, ErrorKind::Usage);
     EXPECT_TRUE(files_in(folder.path()) == before);
 }
 

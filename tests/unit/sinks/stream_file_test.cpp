@@ -18,20 +18,20 @@ using test::ScratchFolder;
 
 constexpr std::byte kBytes[1000]{};
 
-ExitCode code_of(const std::function<void()>& call) {
+ErrorKind code_of(const std::function<void()>& call) {
     try {
         call();
     } catch (const Error& error) {
-        return error.exit_code();
+        return error.kind();
     }
-    return ExitCode::Ok;
+    return ErrorKind::None;
 }
 
 TEST(StreamFile, TakesADevice) { EXPECT_NO_THROW(StreamFile("/dev/null").write(kBytes)); }
 
 TEST(StreamFile, AFullDeviceCannotBeWritten) {
     StreamFile full("/dev/full");
-    EXPECT_EQ(code_of([&] { full.write(kBytes); }), ExitCode::CannotWrite);
+    EXPECT_EQ(code_of([&] { full.write(kBytes); }), ErrorKind::CannotWrite);
 }
 
 TEST(StreamFile, AFifoIsWrittenInSequence) {
@@ -51,18 +51,18 @@ TEST(StreamFile, AFifoWithoutReaderIsAnUnavailableSinkAndNoSignal) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/fifo";
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    EXPECT_EQ(code_of([&] { const StreamFile fifo(path); }), ExitCode::SinkUnavailable);
+    EXPECT_EQ(code_of([&] { const StreamFile fifo(path); }), ErrorKind::SinkUnavailable);
     UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
     StreamFile fifo(path);
     reader.reset();
-    EXPECT_EQ(code_of([&] { fifo.write(kBytes); }), ExitCode::SinkUnavailable);
+    EXPECT_EQ(code_of([&] { fifo.write(kBytes); }), ErrorKind::SinkUnavailable);
 }
 
 TEST(StreamFile, AnOrdinaryFileIsRefused) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/file";
     std::ofstream(path) << "text";
-    EXPECT_EQ(code_of([&] { const StreamFile file(path); }), ExitCode::Usage);
+    EXPECT_EQ(code_of([&] { const StreamFile file(path); }), ErrorKind::Usage);
 }
 
 }  // namespace

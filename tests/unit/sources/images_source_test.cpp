@@ -81,7 +81,7 @@ TEST_F(ImagesSource, RefusesAMiddleThatIsNone) {
         try {
             (void)make(config, test::picture_input(size));
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(error.kind(), ErrorKind::Usage);
             return error.what();
         }
         return "it was made";

@@ -37,11 +37,11 @@ struct NpyFolder : ::testing::Test {
     }
     std::vector<InputPart> parts() const { return lay_out_parts(inputs, 8); }
 
-    std::string error(ExitCode code) {
+    std::string error(ErrorKind code) {
         try {
             make();
         } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.exit_code(), code) << refused.what();
+            EXPECT_EQ(refused.kind(), code) << refused.what();
             return refused.what();
         }
         return "it was made";
@@ -103,24 +103,24 @@ TEST_F(NpyFolder, OtherNumbersInAnyFileAreOtherInput) {
 
 TEST_F(NpyFolder, WhatDoesNotFitIsRefusedWithFileFoundAndWanted) {
     folder.write("ids.npy", npy("<i4", "(3, 2)", std::string(24, '\0')));
-    EXPECT_THAT(error(ExitCode::BadInput),
+    EXPECT_THAT(error(ErrorKind::BadInput),
                 AllOf(HasSubstr("ids.npy': its elements are <i4"), HasSubstr("the input 'ids'"),
                       HasSubstr("takes int64"), HasSubstr("astype('<i8')")));
     folder.write("ids.npy", npy("<i8", "(3, 3)", std::string(72, '\0')));
-    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("rows of [3]"), HasSubstr("takes [2]")));
+    EXPECT_THAT(error(ErrorKind::BadInput), AllOf(HasSubstr("rows of [3]"), HasSubstr("takes [2]")));
     folder.write("ids.npy", npy("<i8", "(2, 2)", std::string(32, '\0')));
-    EXPECT_THAT(error(ExitCode::BadInput),
+    EXPECT_THAT(error(ErrorKind::BadInput),
                 AllOf(HasSubstr("ids.npy': it has 2 rows"), HasSubstr("features.npy' has 3")));
     folder.write("ids.npy", npy("<i8", "(3, 2)", std::string(47, '\0')));
-    EXPECT_THAT(error(ExitCode::BadInput), HasSubstr("truncated"));
+    EXPECT_THAT(error(ErrorKind::BadInput), HasSubstr("truncated"));
     std::filesystem::remove(folder / "ids.npy");
-    EXPECT_THAT(error(ExitCode::NoInput),
+    EXPECT_THAT(error(ErrorKind::NoInput),
                 AllOf(HasSubstr("has no ids.npy"), HasSubstr("features.npy, ids.npy, flag.npy")));
     config.input = folder / "features.npy";
-    EXPECT_THAT(error(ExitCode::NoInput),
+    EXPECT_THAT(error(ErrorKind::NoInput),
                 AllOf(HasSubstr("is not a folder"), HasSubstr("features.npy, ids.npy, flag.npy")));
     config.input.clear();
-    EXPECT_THAT(error(ExitCode::NoInput), HasSubstr("none is given"));
+    EXPECT_THAT(error(ErrorKind::NoInput), HasSubstr("none is given"));
 }
 
 TEST_F(NpyFolder, AFileThatShrinksIsASkippedItem) {

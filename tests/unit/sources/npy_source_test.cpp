@@ -32,11 +32,11 @@ struct NpyArray : ::testing::Test {
         config.input = folder.write("array.npy", file);
         return test::make_source("npy", config, input, takes_images);
     }
-    std::string error(const std::string& file, ExitCode code = ExitCode::BadInput) {
+    std::string error(const std::string& file, ErrorKind code = ErrorKind::BadInput) {
         try {
             make(file);
         } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.exit_code(), code) << refused.what();
+            EXPECT_EQ(refused.kind(), code) << refused.what();
             return refused.what();
         }
         return "it was made";
@@ -133,24 +133,24 @@ TEST_F(NpyArray, AFileThatShrinksIsASkippedItem) {
 }
 
 TEST_F(NpyArray, WhatIsNoFileIsRefused) {
-    const auto refusal = [&](const std::string& path, ExitCode code) {
+    const auto refusal = [&](const std::string& path, ErrorKind code) {
         config.input = path;
         try {
             test::make_source("npy", config, input, takes_images);
         } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.exit_code(), code) << refused.what();
+            EXPECT_EQ(refused.kind(), code) << refused.what();
             return std::string(refused.what());
         }
         return std::string("it was made");
     };
-    EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
-    EXPECT_EQ(refusal("/no/array.npy", ExitCode::NoInput),
+    EXPECT_THAT(refusal("", ErrorKind::NoInput), HasSubstr("none is given"));
+    EXPECT_EQ(refusal("/no/array.npy", ErrorKind::NoInput),
               "--input '/no/array.npy': cannot be opened: No such file or directory. It must be a .npy file that this "
               "user may read");
-    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), HasSubstr("a folder, not a file"));
+    EXPECT_THAT(refusal(folder.path().string(), ErrorKind::BadInput), HasSubstr("a folder, not a file"));
     ASSERT_EQ(::mkfifo((folder / "p.npy").c_str(), 0644), 0);
-    EXPECT_THAT(refusal(folder / "p.npy", ExitCode::BadInput), HasSubstr("not a regular file"));
-    EXPECT_THAT(refusal("/proc/self/mem", ExitCode::BadInput), HasSubstr("no sound .npy file"));
+    EXPECT_THAT(refusal(folder / "p.npy", ErrorKind::BadInput), HasSubstr("not a regular file"));
+    EXPECT_THAT(refusal("/proc/self/mem", ErrorKind::BadInput), HasSubstr("no sound .npy file"));
 }
 
 TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {
@@ -161,16 +161,16 @@ TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {
     EXPECT_THAT(error(npy(">f4", "(4, 2, 3)", "")), HasSubstr(">f4"));
     EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24)), "True")),
                 AllOf(HasSubstr("Fortran"), HasSubstr("ascontiguousarray")));
-    EXPECT_THAT(error(npy("<f4", "(0, 2, 3)", ""), ExitCode::NoInput), HasSubstr("no rows"));
-    EXPECT_THAT(error(npy("<f4", "()", "1234"), ExitCode::NoInput), HasSubstr("no rows"));
+    EXPECT_THAT(error(npy("<f4", "(0, 2, 3)", ""), ErrorKind::NoInput), HasSubstr("no rows"));
+    EXPECT_THAT(error(npy("<f4", "()", "1234"), ErrorKind::NoInput), HasSubstr("no rows"));
     input.dtype = kInt32;
-    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ExitCode::Usage),
+    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ErrorKind::Usage),
                 HasSubstr("takes input int32 [8, 2, 3]"));
     takes_images = true;
     input = test::picture_input({64, 64});
     EXPECT_THAT(error(npy("<f4", "(1, 3, 32, 32)", bytes_of(counting(3072)))), HasSubstr("--image-size"));
     input = {};
-    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ExitCode::Usage), HasSubstr("takes none"));
+    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ErrorKind::Usage), HasSubstr("takes none"));
 }
 
 TEST_F(NpyArray, ATruncatedFileIsRefusedAtTheStart) {

@@ -32,7 +32,7 @@ TEST_F(ResultNames, AKeyAndAnOutputWithDotsThatMeetOthersAreRefusedByName) {
         require_distinct({"classes", "aux.classes"});
         FAIL() << "two results have one name";
     } catch (const ConfigError& refused) {
-        EXPECT_EQ(refused.exit_code(), ExitCode::Usage);
+        EXPECT_EQ(refused.kind(), ErrorKind::Usage);
         EXPECT_THAT(refused.what(),
                     ::testing::AllOf(::testing::HasSubstr("'cat.aux.classes'"), ::testing::HasSubstr("item 'cat'"),
                                      ::testing::HasSubstr("item 'cat.aux'"), ::testing::HasSubstr("Rename one")));

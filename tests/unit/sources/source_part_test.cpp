@@ -117,7 +117,7 @@ TEST(SourcePart, AShardOfNothingIsRefused) {
         part_of(std::make_unique<Numbered>(3), part(0, "4/4"));
         FAIL() << "it was made";
     } catch (const ConfigError& error) {
-        EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+        EXPECT_EQ(error.kind(), ErrorKind::NoInput);
         EXPECT_STREQ(error.what(), "--shard 4/4 of 3 items is empty. Make at most 3 shards");
     }
 }

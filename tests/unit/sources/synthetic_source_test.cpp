@@ -32,7 +32,7 @@ struct SyntheticSource : ::testing::Test {
         try {
             make();
         } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(refused.kind(), ErrorKind::Usage);
             return refused.what();
         }
         return "it was made";

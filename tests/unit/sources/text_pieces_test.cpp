@@ -70,12 +70,12 @@ TEST(TextLines, AreFoundAcrossBlocks) {
 
 TEST(TextLines, SayWhichFileCannotBeRead) {
     for (const auto& [path, code] :
-         {std::pair{"/nowhere/text.txt", ExitCode::NoInput}, std::pair{"/tmp", ExitCode::BadInput}}) {
+         {std::pair{"/nowhere/text.txt", ErrorKind::NoInput}, std::pair{"/tmp", ErrorKind::BadInput}}) {
         try {
             TextLines lines(path);
             FAIL() << "it was opened";
         } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.exit_code(), code);
+            EXPECT_EQ(refused.kind(), code);
             EXPECT_THAT(refused.what(), ::testing::HasSubstr(path));
         }
     }

@@ -51,11 +51,11 @@ struct TextSource : ::testing::Test {
         return entry->make({.config = &config, .model_input = input, .parts = {}});
     }
 
-    std::string error(ExitCode code) {
+    std::string error(ErrorKind code) {
         try {
             make();
         } catch (const Error& refused) {
-            EXPECT_EQ(refused.exit_code(), code);
+            EXPECT_EQ(refused.kind(), code);
             return refused.what();
         }
         return "it was made";
@@ -147,38 +147,38 @@ TEST_F(TokenizedText, OtherWordsOrAnotherTokenizerAreOtherInput) {
 TEST_F(TokenizedText, TheTokenizerLiesBesideTheModel) {
     config.tokenizer.clear();
     config.model = folder / "minilm.pt2";
-    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("minilm.tokenizer.json"), HasSubstr("--tokenizer FILE")));
+    EXPECT_THAT(error(ErrorKind::BadInput), AllOf(HasSubstr("minilm.tokenizer.json"), HasSubstr("--tokenizer FILE")));
     write("minilm.tokenizer.json", kWords);
     EXPECT_THAT(row(*make(), 0), ElementsAre(2, 3, 0, 1, 1, 0));
 }
 
 TEST_F(TokenizedText, WhatIsNoTokenizerIsSaidInTheLibrarysWords) {
     config.tokenizer = write("words.json", "{}");
-    EXPECT_THAT(error(ExitCode::BadInput),
+    EXPECT_THAT(error(ErrorKind::BadInput),
                 AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Wanted is a tokenizer.json")));
 }
 
 TEST_F(TextSource, APythonThatIsNotThereIsNamed) {
     ::setenv("OFFRAMP_TOKENIZER_PYTHON", "/nowhere/python3", 1);
-    EXPECT_THAT(error(ExitCode::System), AllOf(HasSubstr("/nowhere/python3"), HasSubstr("OFFRAMP_TOKENIZER_PYTHON")));
+    EXPECT_THAT(error(ErrorKind::System), AllOf(HasSubstr("/nowhere/python3"), HasSubstr("OFFRAMP_TOKENIZER_PYTHON")));
 }
 
 TEST_F(TextSource, AProgramThatEndsAtOnceIsNoTokenizer) {
     ::setenv("OFFRAMP_TOKENIZER_PYTHON", "true", 1);
-    EXPECT_THAT(error(ExitCode::System), HasSubstr("ended in the middle of its work"));
+    EXPECT_THAT(error(ErrorKind::System), HasSubstr("ended in the middle of its work"));
     EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "it is reaped";
 }
 
 TEST_F(TextSource, AModelThatTakesNoTokensIsRefused) {
     input = TensorSpec::contiguous("image", kFloat32, std::vector<std::int64_t>{4, 3, 20, 20});
-    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("float32"), HasSubstr("export sentence:FOLDER")));
+    EXPECT_THAT(error(ErrorKind::BadInput), AllOf(HasSubstr("float32"), HasSubstr("export sentence:FOLDER")));
     input = {};
-    EXPECT_THAT(error(ExitCode::BadInput), HasSubstr("takes no input"));
+    EXPECT_THAT(error(ErrorKind::BadInput), HasSubstr("takes no input"));
 }
 
 TEST_F(TextSource, NoInputOrAnEmptyOneIsRefused) {
     config.input.clear();
-    EXPECT_THAT(error(ExitCode::NoInput), HasSubstr("--input FILE"));
+    EXPECT_THAT(error(ErrorKind::NoInput), HasSubstr("--input FILE"));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class TokenizerStandIn : public ::testing::Test {
         try {
             tokenizer.encode(texts, rows);
         } catch (const Error& problem) {
-            EXPECT_EQ(problem.exit_code(), ExitCode::System);
+            EXPECT_EQ(problem.kind(), ErrorKind::System);
             return problem.what();
         }
         return "it was encoded";

@@ -43,7 +43,7 @@ class OutputTransformerTest : public testing::Test {
         try {
             make(outputs, upsample_factor, settings);
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(error.kind(), ErrorKind::Usage);
             return error.what();
         }
         return "no error";

@@ -66,7 +66,7 @@ class ScoreReviewTest : public testing::Test {
         try {
             passes(score);
         } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_EQ(error.kind(), ErrorKind::Usage);
             return error.what();
         }
         return "no error";

@@ -20,14 +20,14 @@ using support::TemporaryFolder;
 
 constexpr const char* kValid = "offramp-endpoint=1\nrun_id=r\nnonce=00000000000000ff\nproducer_pid=7\nepoch=3\n";
 
-ExitCode exit_code_of(const std::function<void()>& call, std::string* text = nullptr) {
+ErrorKind kind_of(const std::function<void()>& call, std::string* text = nullptr) {
     try {
         call();
     } catch (const Error& problem) {
         if (text) *text = problem.what();
-        return problem.exit_code();
+        return problem.kind();
     }
-    return ExitCode::Ok;
+    return ErrorKind::None;
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -78,9 +78,9 @@ TEST(Endpoint, IsRefusedWhenItIsNotWhatPublishWrites) {
     const std::string valid = kValid;
     const auto read_back = [&](const std::string& text) {
         std::ofstream(folder.file("endpoint")) << text;
-        return exit_code_of([&] { Endpoint::read(folder.path()); });
+        return kind_of([&] { Endpoint::read(folder.path()); });
     };
-    ASSERT_EQ(read_back(valid), ExitCode::Ok);
+    ASSERT_EQ(read_back(valid), ErrorKind::None);
     for (const std::string& text : {std::string(),
                                     valid.substr(0, valid.size() - 1),
                                     valid.substr(0, 30),
@@ -105,30 +105,30 @@ TEST(Endpoint, IsRefusedWhenItIsNotWhatPublishWrites) {
                                     replaced(valid, "epoch=3", "epoch=4294967296"),
                                     replaced(valid, "epoch=3\n", "epoch=3\r\n"),
                                     replaced(valid, "pid=7", std::string("pid=7\0", 6))})
-        EXPECT_EQ(read_back(text), ExitCode::Protocol) << text;
+        EXPECT_EQ(read_back(text), ErrorKind::Protocol) << text;
 }
 
 TEST(Endpoint, OfAnotherVersionIsNamed) {
     const TemporaryFolder folder;
     std::ofstream(folder.file("endpoint")) << "offramp-endpoint=9\nsomething=new\n";
     std::string text;
-    EXPECT_EQ(exit_code_of([&] { Endpoint::read(folder.path()); }, &text), ExitCode::Protocol);
+    EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }, &text), ErrorKind::Protocol);
     EXPECT_NE(text.find("version 9"), std::string::npos) << text;
 }
 
 TEST(Endpoint, IsNoLinkAndNoFifo) {
     const TemporaryFolder folder;
     ASSERT_EQ(::symlink("/etc/hostname", folder.file("endpoint").c_str()), 0);
-    EXPECT_EQ(exit_code_of([&] { Endpoint::read(folder.path()); }), ExitCode::System);
+    EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }), ErrorKind::System);
     ::unlink(folder.file("endpoint").c_str());
     ASSERT_EQ(::mkfifo(folder.file("endpoint").c_str(), 0600), 0);
-    EXPECT_EQ(exit_code_of([&] { Endpoint::read(folder.path()); }), ExitCode::Protocol);
+    EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }), ErrorKind::Protocol);
 }
 
 TEST(Endpoint, SaysWhereItCannotBeWritten) {
     const TemporaryFolder folder;
     std::string text;
-    EXPECT_EQ(exit_code_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ExitCode::System);
+    EXPECT_EQ(kind_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ErrorKind::System);
     EXPECT_NE(text.find(folder.file("none")), std::string::npos) << text;
 }
 
@@ -138,10 +138,10 @@ TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
     EXPECT_NO_THROW(Endpoint::check_run_dir(longest));
     EXPECT_NO_THROW(Endpoint::check_run_dir("/tmp/a run"));
     std::string text;
-    EXPECT_EQ(exit_code_of([&] { Endpoint::check_run_dir(longest + "x"); }, &text), ExitCode::Usage);
+    EXPECT_EQ(kind_of([&] { Endpoint::check_run_dir(longest + "x"); }, &text), ErrorKind::Usage);
     EXPECT_NE(text.find("108"), std::string::npos) << text;
     for (const char* bad : {"", "relative", "./r", "@abstract", "/tmp/a\nb", "/tmp/\x7f"})
-        EXPECT_EQ(exit_code_of([&] { Endpoint::check_run_dir(bad); }), ExitCode::Usage) << bad;
+        EXPECT_EQ(kind_of([&] { Endpoint::check_run_dir(bad); }), ErrorKind::Usage) << bad;
 }
 
 RC_GTEST_PROP(Endpoint, IsReadBack, (std::uint64_t nonce, std::uint32_t epoch)) {
@@ -165,8 +165,8 @@ RC_GTEST_PROP(Endpoint, SurvivesAnyChangedByte, ()) {
     std::string text = kValid;
     text[*rc::gen::inRange<std::size_t>(0, text.size())] = static_cast<char>(*rc::gen::inRange(0, 256));
     std::ofstream(folder.file("endpoint")) << text;
-    const ExitCode code = exit_code_of([&] { RC_ASSERT(Endpoint::read(folder.path()).has_value()); });
-    RC_ASSERT(code == ExitCode::Ok || code == ExitCode::Protocol);
+    const ErrorKind code = kind_of([&] { RC_ASSERT(Endpoint::read(folder.path()).has_value()); });
+    RC_ASSERT(code == ErrorKind::None || code == ErrorKind::Protocol);
 }
 
 }  // namespace

@@ -33,13 +33,13 @@ UniqueFd bind_to(const std::string& path, bool listening) {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-ExitCode exit_code_of(const std::function<void()>& call) {
+ErrorKind kind_of(const std::function<void()>& call) {
     try {
         call();
     } catch (const Error& problem) {
-        return problem.exit_code();
+        return problem.kind();
     }
-    return ExitCode::Ok;
+    return ErrorKind::None;
 }
 
 TEST(SocketPath, IsFreeWhenNothingOrADeadSocketIsThere) {
@@ -54,16 +54,16 @@ TEST(SocketPath, IsFreeWhenNothingOrADeadSocketIsThere) {
 TEST(SocketPath, IsInUseWhileSomeoneListens) {
     const TemporaryFolder folder;
     const auto listener = bind_to(folder.file("s"), true);
-    EXPECT_EQ(exit_code_of([&] { require_free_socket_path(folder.file("s")); }), ExitCode::RunInUse);
+    EXPECT_EQ(kind_of([&] { require_free_socket_path(folder.file("s")); }), ErrorKind::RunInUse);
     // Also when its queue of connections is full.
     for (int i = 0; i < 4; ++i)
-        EXPECT_EQ(exit_code_of([&] { require_free_socket_path(folder.file("s")); }), ExitCode::RunInUse);
+        EXPECT_EQ(kind_of([&] { require_free_socket_path(folder.file("s")); }), ErrorKind::RunInUse);
 }
 
 TEST(SocketPath, IsNotTakenFromAnotherKindOfFile) {
     const TemporaryFolder folder;
     std::ofstream(folder.file("s")) << "precious";
-    EXPECT_EQ(exit_code_of([&] { require_free_socket_path(folder.file("s")); }), ExitCode::System);
+    EXPECT_EQ(kind_of([&] { require_free_socket_path(folder.file("s")); }), ErrorKind::System);
     EXPECT_TRUE(exists(folder.file("s")));
 }
 
@@ -98,10 +98,10 @@ TEST(RunDirectoryLock, IsHeldByOne) {
     const TemporaryFolder folder;
     {
         const RunDirectoryLock lock(folder.path());
-        EXPECT_EQ(exit_code_of([&] { RunDirectoryLock second(folder.path()); }), ExitCode::RunInUse);
+        EXPECT_EQ(kind_of([&] { RunDirectoryLock second(folder.path()); }), ErrorKind::RunInUse);
     }
     EXPECT_NO_THROW(RunDirectoryLock(folder.path()));
-    EXPECT_EQ(exit_code_of([&] { RunDirectoryLock(folder.file("none")); }), ExitCode::System);
+    EXPECT_EQ(kind_of([&] { RunDirectoryLock(folder.file("none")); }), ErrorKind::System);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ void collect(const c10::IValue& value, const std::string& name, const std::strin
     } else if (!value.isNone()) {
         throw ConfigError("the model '" + file + "' gives, beside tensors, a value of type " + value.tagKind(),
                           "A model's outputs are tensors, alone or in tuples, lists and dictionaries",
-                          ExitCode::BadInput);
+                          ErrorKind::BadInput);
     }
 }
 
@@ -55,7 +55,7 @@ class ScriptNetwork final : public FileNetwork {
         if (!forward)
             throw ConfigError("the model '" + file_ + "' has no forward()",
                               "Save a module whose forward() takes the input and gives the outputs",
-                              ExitCode::BadInput);
+                              ErrorKind::BadInput);
         const auto& arguments = forward->function().getSchema().arguments();
         for (std::size_t i = 1; i < arguments.size(); ++i) {  // the first is the module itself
             inputs_.names.push_back(arguments[i].name());
@@ -100,7 +100,7 @@ class ScriptNetwork final : public FileNetwork {
         throw ConfigError(
             "--model '" + file + "' is no TorchScript that this LibTorch reads: " + first_sentence(reason),
             "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
-            ExitCode::BadInput);
+            ErrorKind::BadInput);
     }
 
     std::string file_;

@@ -161,7 +161,7 @@ bool is_zip(const std::string& file) {
 [[noreturn]] void refuse_device(const std::string& file, const std::string& made_for, const std::string& here,
                                 const std::string& fix) {
     throw ConfigError("--model '" + file + "' was compiled for " + made_for + ", and this run is on " + here, fix,
-                      ExitCode::DeviceUnsupported);
+                      ErrorKind::DeviceUnsupported);
 }
 
 // Code for another processor would end in an illegal instruction.
@@ -265,7 +265,7 @@ class CompiledNetwork final : public FileNetwork {
             throw ConfigError(
                 "--model '" + file_ + "' is not a model: a .pt2 file is a zip archive, and this is not one",
                 "Make one with ./launch/offramp export, or torch._inductor.aoti_compile_and_package",
-                ExitCode::BadInput);
+                ErrorKind::BadInput);
         Metadata metadata;
         try {
             metadata = metadata_of(file_);
@@ -288,12 +288,12 @@ class CompiledNetwork final : public FileNetwork {
             throw ConfigError("--model '" + file_ + "' holds no compiled model: " + reason,
                               "An exported program (torch.export.save) is compiled by "
                               "torch._inductor.aoti_compile_and_package; TorchScript is called .pt",
-                              ExitCode::BadInput);
+                              ErrorKind::BadInput);
         throw ConfigError("--model '" + file_ + "', made by " +
                               (maker.empty() ? "a PyTorch that it does not name" : "PyTorch " + maker) +
                               ", does not load with LibTorch " TORCH_VERSION ": " + reason,
                           "Export it with the PyTorch of this set-up: ./launch/offramp export",
-                          ExitCode::DeviceUnsupported);
+                          ErrorKind::DeviceUnsupported);
     }
 
     std::vector<at::Tensor> first_run(const std::vector<at::Tensor>& inputs) {

@@ -170,7 +170,7 @@ class NpySource final : public BatchSource {
 std::unique_ptr<BatchSource> make_npy(const SourceOptions& options) {
     if (options.config->input.empty())
         throw ConfigError("--input '': the source npy needs an input and none is given", "Give --input a .npy file",
-                          ExitCode::NoInput);
+                          ErrorKind::NoInput);
     if (!options.parts.empty()) return make_npy_folder(options);
     return std::make_unique<NpySource>(options);
 }

@@ -72,7 +72,7 @@ std::string tokenizer_of(const RunConfig& config) {
     const std::string beside = std::filesystem::path(config.model).replace_extension(".tokenizer.json").string();
     if (std::filesystem::exists(beside)) return beside;
     throw ConfigError("--source text needs the model's tokenizer, and '" + beside + "' is not there",
-                      "Give --tokenizer FILE, the tokenizer.json that the model was trained with", ExitCode::BadInput);
+                      "Give --tokenizer FILE, the tokenizer.json that the model was trained with", ErrorKind::BadInput);
 }
 
 std::string python() {
@@ -93,9 +93,9 @@ std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
                           options.parts.empty() ? "Use a model of texts, made with ./launch/offramp export "
                                                   "sentence:FOLDER, or with --input NAME=ids:LENGTH"
                                                 : kGiveArrays,
-                          ExitCode::BadInput);
+                          ErrorKind::BadInput);
     if (config.input.empty())
-        throw ConfigError("--source text needs --input FILE", "Give a text file, one text a line", ExitCode::NoInput);
+        throw ConfigError("--source text needs --input FILE", "Give a text file, one text a line", ErrorKind::NoInput);
     require_lines(config.input);
     return std::make_unique<TextSource>(
         config.input, TokenizerProcess::Settings{.python = python(),

@@ -15,7 +15,7 @@ std::uint64_t hash_of_tokenizer(const std::string& path) try {
     return XXH3_64bits(bytes.data(), file.read_at(0, bytes));
 } catch (const Error& reason) {
     throw ConfigError("--tokenizer '" + path + "' " + reason.what(),
-                      "Give the tokenizer.json that the model was trained with", reason.exit_code());
+                      "Give the tokenizer.json that the model was trained with", reason.kind());
 }
 
 LineTokenizer::LineTokenizer(const TextLines& lines, const TokenizerProcess::Settings& settings,
@@ -29,7 +29,7 @@ LineTokenizer::LineTokenizer(const TextLines& lines, const TokenizerProcess::Set
 void LineTokenizer::open() {
     tokens_ = process_.open();
     if (hash_of_tokenizer(file_) != file_hash_)
-        throw Error(ExitCode::System, "'" + file_ + "' was replaced by another tokenizer after the run had begun");
+        throw Error(ErrorKind::System, "'" + file_ + "' was replaced by another tokenizer after the run had begun");
 }
 
 void LineTokenizer::make(std::uint64_t first, std::span<std::int32_t> rows) {

@@ -16,8 +16,7 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 
 [[noreturn]] void refuse(const std::string& path, const Error& reason) {
-    throw ConfigError("--input '" + path + "' " + reason.what(), "Give a text file, one text a line",
-                      reason.exit_code());
+    throw ConfigError("--input '" + path + "' " + reason.what(), "Give a text file, one text a line", reason.kind());
 }
 
 RegularFile open(const std::string& path) try { return RegularFile(path); } catch (const Error& reason) {
@@ -62,7 +61,7 @@ void require_lines(const std::string& path) {
     }
     if (text.empty() || text == kByteOrderMark)
         throw ConfigError("--input '" + path + "' has no lines", "Give a text file, one text a line",
-                          ExitCode::NoInput);
+                          ErrorKind::NoInput);
 }
 
 std::string TextLines::line(std::uint64_t number) const {

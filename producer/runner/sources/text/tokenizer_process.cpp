@@ -161,7 +161,7 @@ void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
                           no_library ? "Install the PyPI package `tokenizers` for '" + settings_.python +
                                            "', or name a Python that has it in OFFRAMP_TOKENIZER_PYTHON"
                                      : "Wanted is a tokenizer.json as the `tokenizers` library writes it",
-                          no_library ? ExitCode::System : ExitCode::BadInput);
+                          no_library ? ErrorKind::System : ErrorKind::BadInput);
     }
     if (front[0] != 0 || front[1] != payload.size())
         fail("gave " + std::to_string(front[1]) + " bytes, wanted " + std::to_string(payload.size()));
@@ -169,8 +169,8 @@ void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
 }
 
 void TokenizerProcess::fail(const std::string& what) {
-    throw Error(ExitCode::System, "the tokenizer ('" + settings_.python + "' '" + settings_.server + "' '" +
-                                      settings_.tokenizer + "') " + what);
+    throw Error(ErrorKind::System, "the tokenizer ('" + settings_.python + "' '" + settings_.server + "' '" +
+                                       settings_.tokenizer + "') " + what);
 }
 
 }  // namespace offramp

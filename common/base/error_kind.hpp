@@ -2,11 +2,11 @@
 
 namespace offramp {
 
-// Names the exit codes of every program of the project. The numbers follow sysexits(3) where it has a word for the
-// case, so that schedulers' "retry on 75" rules work. The launch script's table (launch/exit_codes.md) says what is
-// done on each.
-enum class ExitCode : int {
-    Ok = 0,
+// What kind of failure an Error tells of. A number is the same wherever it is met: the C ABI returns it (offramp.h),
+// and a program that such an error ends has it as its exit code. The numbers follow sysexits(3) where it has a word for
+// the case, so that schedulers' "retry on 75" rules work.
+enum class ErrorKind : int {
+    None = 0,                // of a function that answers with a kind: nothing failed
     Internal = 1,            // an unexpected exception: a bug of ours
     Usage = 64,              // an unknown flag or a value that no machine could accept
     BadInput = 65,           // input data: more unreadable items than --max-errors, wrong weights
@@ -23,12 +23,11 @@ enum class ExitCode : int {
     DeviceOutOfMemory = 81,  // the GPU has too little memory for model, input and output
     DeviceBroken = 82,       // a sticky CUDA error: the process's context is lost
     DeviceUnsupported = 83,  // driver, GPU or LibTorch too old, or memory that cannot be page-locked
-    SetAside = 84,           // the run finished, but batches were given up (quarantined) and are listed
     RunInUse = 85,           // a second producer on the same run directory
     ProducerGone = 86,       // a consumer's producer died
-    Interrupted = 130,       // drained at the user's word before the input was used up
+    Interrupted = 130,       // stopped at the user's word before it was done
 };
 
-constexpr int to_int(ExitCode code) { return static_cast<int>(code); }
+constexpr int to_int(ErrorKind kind) { return static_cast<int>(kind); }
 
 }  // namespace offramp

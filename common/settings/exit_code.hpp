@@ -1,0 +1,19 @@
+#pragma once
+
+#include "common/base/error_kind.hpp"
+
+namespace offramp {
+
+// How a program of the project ends: in order, in one of two ways that are no errors, or with the number of the error
+// that ended it. The launch script's table (launch/exit_codes.md) says what is done on each.
+enum class ExitCode : int {
+    Ok = 0,
+    SetAside = 84,      // the run finished, but batches were given up (quarantined) and are listed
+    Interrupted = 130,  // drained at the user's word before the input was used up
+};
+
+constexpr int to_int(ExitCode code) { return static_cast<int>(code); }
+
+constexpr ExitCode exit_code_for(ErrorKind kind) { return static_cast<ExitCode>(kind); }
+
+}  // namespace offramp

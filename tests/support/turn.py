@@ -1,0 +1,16 @@
+"""Of checks that take long and resemble one another, each day the next share: a few minutes instead of many, and all of them within days."""
+
+import os
+import time
+
+TURN_FROM = "OFFRAMP_TEST_TURN"
+TURN = int(os.environ.get(TURN_FROM, time.gmtime().tm_yday))
+
+
+def share(things, one_in, turn=TURN):
+    return [thing for i, thing in enumerate(things) if i % one_in == turn % one_in]
+
+
+def told(turn, one_in):
+    """For a test's output: which share it was, and how to run that one again."""
+    return f"share {turn % one_in + 1} of {one_in}; again with {TURN_FROM}={turn}"

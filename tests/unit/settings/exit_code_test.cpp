@@ -1,0 +1,21 @@
+#include "common/settings/exit_code.hpp"
+
+#include <gtest/gtest.h>
+
+namespace offramp {
+namespace {
+
+TEST(ExitCode, IsTheNumberOfTheErrorThatEndedAProgram) {
+    EXPECT_EQ(to_int(exit_code_for(ErrorKind::NoSuchRun)), 69);
+    EXPECT_EQ(exit_code_for(ErrorKind::None), ExitCode::Ok);
+    EXPECT_EQ(exit_code_for(ErrorKind::Interrupted), ExitCode::Interrupted);
+}
+
+// Schedulers and the launch script act on the numbers.
+TEST(ExitCode, KeepsTheNumbersOfEndsThatAreNoErrors) {
+    EXPECT_EQ(to_int(ExitCode::Ok), 0);
+    EXPECT_EQ(to_int(ExitCode::SetAside), 84);
+}
+
+}  // namespace
+}  // namespace offramp
