@@ -8,7 +8,7 @@
 namespace offramp {
 
 // CUDA's own word on a failure: the call, the error's name and number. Number 0: CUDA was not asked (the CPU
-// twin, a bad index).
+// backend, a bad index).
 struct CudaCause {
     std::string call;
     std::string error_name;
