@@ -70,7 +70,7 @@ void ConsumerLoop::look_at_fds() {
         session_->leave();
     }
     if (hung_up(fds_.lifeline)) {
-        spdlog::info("the launcher is gone: ending");
+        spdlog::info("who started this consumer is gone: ending");
         fds_.lifeline = -1;
         launcher_gone_since_ = clock_->now();
         session_->leave();
@@ -98,7 +98,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
         port_ = nullptr;
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
-        spdlog::warn("the launcher is gone and the producer does not answer: ending without a goodbye");
+        spdlog::warn("who started this consumer is gone, and the producer does not answer: ending without a goodbye");
         return End{.error = error_, .launcher_gone = true};
     }
     return std::nullopt;

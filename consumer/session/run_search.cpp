@@ -51,7 +51,7 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
                      : "there is no file 'endpoint'";
         if (hung_up(fds.lifeline))
             throw Error(ErrorKind::NoSuchRun,
-                        "waiting for a run in '" + run_dir + "': " + found + ", and the launcher is gone");
+                        "waiting for a run in '" + run_dir + "': " + found + ", and who started this consumer is gone");
         if (clock.now() >= give_up_at)
             throw Error(ErrorKind::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found,
                         "Start the producer with the same run directory, or check the path");
