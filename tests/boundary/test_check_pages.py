@@ -90,17 +90,27 @@ class Mentions(Repository):
 
 class Lengths(Repository):
     def test_sixty_lines_and_a_hundred_columns_are_enough(self):
-        self.write("room/README.md", "# room\n" + "a" * 100 + "\n" + "| " + "b" * 300 + " |\n" + "\n" * 57)
+        self.write("room/README.md", "# room\n" + "a" * 100 + "\n" + "| " + "b" * 96 + " |\n" + "\n" * 57)
         self.write("room/page.md", "line\n" * 200)
-        self.write("README.md", "c" * 200 + "\n")
+        self.write("README.md", "line\n" * 200)
         self.assert_clean("lengths")
+
+    def test_a_table_of_a_page_that_is_no_readme_may_be_wider(self):
+        self.write("room/page.md", "# page\n\n| " + "b" * 300 + " |\n")
+        self.assert_clean("lengths")
+
+    def test_a_wide_row_of_a_readmes_table_is_found(self):
+        for name in ("room/README.md", "README.md"):
+            with self.subTest(name):
+                self.write(name, "# room\n\n| " + "b" * 97 + " |\n")
+                self.assert_faulty("lengths", f"{name}:3: 101 columns")
 
     def test_a_longer_readme_is_found(self):
         self.write("room/README.md", "# room\n" + "\n" * 60)
         self.assert_faulty("lengths", "room/README.md: 61 lines")
 
     def test_a_longer_line_is_found_on_any_page(self):
-        for name in ("room/README.md", "room/page.md"):
+        for name in ("room/README.md", "room/page.md", "README.md"):
             with self.subTest(name):
                 self.write(name, "# room\n\n" + "a" * 101 + "\n")
                 self.assert_faulty("lengths", f"{name}:3: 101 columns")
