@@ -146,6 +146,8 @@ class Package(unittest.TestCase):
             run("cmake", "--build", str(build), "--target", "consumer")
             header = next(prefix.rglob("offramp/consumer.hpp"))
             header.write_text(header.read_text() + '#include "common/base/error.hpp"\n')
+            later = time.time() + 60     # than what was built, however coarse the file system's clock is
+            os.utime(header, (later, later))
             with self.assertRaisesRegex(AssertionError, "common/base/error.hpp: No such file"):
                 run("cmake", "--build", str(build), "--target", "consumer")
 
