@@ -34,7 +34,7 @@ struct ProgressRecord {
     std::uint64_t generation;  // of that slab
     // the high-water mark: every item before this one was published, could not be read, or was done before the run
     std::uint64_t items_through;
-    std::uint64_t holes;  // of them: items that could not be read
+    std::uint64_t skipped;  // of them: items that could not be read
     SlabTotals published;
     SlabTotals completed;
     SlabTotals dead_letters;

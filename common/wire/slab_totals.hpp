@@ -14,7 +14,7 @@ namespace offramp {
 struct SlabTotals {
     std::uint64_t slabs = 0;
     std::uint64_t batches = 0;  // counted with the slab that holds a batch's last rows
-    std::uint64_t samples = 0;  // without holes
+    std::uint64_t samples = 0;  // without empty rows
     std::uint64_t bytes = 0;    // of payload
 
     SlabTotals& operator+=(const SlabTotals& more) {

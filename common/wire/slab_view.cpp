@@ -228,7 +228,7 @@ bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::sp
     return true;
 }
 
-void SlabWriter::make_hole(std::uint32_t row) {
+void SlabWriter::make_empty(std::uint32_t row) {
     expect(row < rows_, "a row that was added");
     std::byte* const at = slab_.data() + layout_->samples_offset + row * sizeof(SampleRecord);
     SampleRecord record{};

@@ -97,7 +97,7 @@ class SlabWriter {
     bool add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples);
 
     // A row that was added means nothing after all.
-    void make_hole(std::uint32_t row);
+    void make_empty(std::uint32_t row);
     // Writes tensor table and counts, for the rows added so far.
     void finish(std::uint64_t submitted_at_ns);
     // Writes the time at which the copy was seen done.

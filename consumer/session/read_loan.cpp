@@ -42,9 +42,9 @@ ReadLoan::~ReadLoan() {
 
 void ReadLoan::complete(std::chrono::nanoseconds busy) && {
     expect(session_ != nullptr, "a loan is used up once");
-    const auto holes = std::count_if(contents_->samples.begin(), contents_->samples.end(),
+    const auto empty = std::count_if(contents_->samples.begin(), contents_->samples.end(),
                                      [](const SampleView& sample) { return sample.hole; });
-    const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(holes);
+    const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(empty);
     heartbeat_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
     failpoint("consumer.work_ended");
     std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Completed, busy);

@@ -33,7 +33,7 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
     switch (step) {
         case CountedStep::Publish:
             next.published += slab.totals();
-            next.holes += slab.holes;
+            next.skipped += slab.skipped;
             next.dropped += slab.dropped;
             next.items_through = std::max(next.items_through, slab.items_through);
             break;
@@ -56,7 +56,7 @@ ProgressLog::Totals ProgressLog::totals() const {
             .completed = record.completed,
             .dead_letters = record.dead_letters,
             .items_through = record.items_through,
-            .holes = record.holes,
+            .skipped = record.skipped,
             .dropped = record.dropped};
 }
 

@@ -8,10 +8,10 @@ namespace offramp {
 
 // What went into an egress path and came out of it. A copy of one moment.
 struct OutputFigures {
-    std::uint64_t batches_submitted = 0, samples_submitted = 0;  // samples without holes
+    std::uint64_t batches_submitted = 0, samples_submitted = 0;  // samples without empty rows
     std::uint64_t batches_published = 0, samples_published = 0;
     std::uint64_t batches_dropped = 0, samples_dropped = 0;  // since no slab was free, and the run does not wait
-    std::uint64_t samples_rejected = 0;  // whose outputs mean nothing: holes of the slab that they are in
+    std::uint64_t samples_rejected = 0;                      // whose outputs mean nothing: empty rows of their slab
     std::uint64_t bytes_copied = 0;
     // device time of the copies, from event pairs; of slabs that hold one batch, or a part of one
     double copy_seconds = 0;

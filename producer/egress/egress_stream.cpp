@@ -42,7 +42,7 @@ EgressStream::~EgressStream() {
 
 bool EgressStream::submit(OutputBatch batch) {
     if (batch.tensors.empty()) {
-        expect(std::ranges::all_of(batch.rows, &RowInfo::hole), "a batch without outputs has holes alone");
+        expect(std::ranges::all_of(batch.rows, &RowInfo::hole), "a batch without outputs has empty rows alone");
     } else {
         expect(batch.tensors.size() == layout_.tensors.size(), "a batch has the layout's outputs");
         expect(batch.computed && batch.computed->armed(), "the event behind the outputs is armed");
@@ -135,7 +135,7 @@ bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::
     if (batch.computed) batch.computed->wait();
     const OutputBatch::Counts counts = batch.count(first_row, rows);
     dropped_.samples += counts.samples;
-    dropped_.unreadable += counts.unreadable;
+    dropped_.skipped += counts.skipped;
     counters_.dropped(counts.samples, first_row + rows == batch.rows.size());
     if (options_.on_dropped) options_.on_dropped(batch.number, std::span(batch.rows).subspan(first_row, rows));
     return true;

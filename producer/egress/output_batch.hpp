@@ -33,24 +33,24 @@ class RowReview {
 struct OutputBatch {
     std::uint64_t number = 0;
     std::vector<RowInfo> rows;  // as many as are wanted of each tensor's dimension 0
-    // in the order of the layout's; none where every row is a hole: the slab has zeros there
+    // in the order of the layout's; none where every row is empty: the slab has zeros there
     std::vector<DeviceTensor> tensors;
     // armed on the producing stream behind the work that writes the tensors; null without any
     std::shared_ptr<Event> computed;
-    std::uint32_t unreadable_left_out = 0;  // items of batches that were left out since the one before it
-    std::vector<RowOutliers> outliers;      // for whoever has seen `computed` done
-    RowReview* review = nullptr;            // outlives the batch; null: its rows need not be looked at
+    std::uint32_t skipped_before = 0;   // items of batches that were left out since the one before it
+    std::vector<RowOutliers> outliers;  // for whoever has seen `computed` done
+    RowReview* review = nullptr;        // outlives the batch; null: its rows need not be looked at
 
     struct Counts {
-        std::uint32_t samples = 0;  // without holes
-        // items that could not be read, with the first row those that were left out before
-        std::uint32_t unreadable = 0;
+        std::uint32_t samples = 0;  // without empty rows
+        // items; with the first row those of `skipped_before` as well
+        std::uint32_t skipped = 0;
     };
     Counts count(std::uint32_t first_row, std::uint32_t row_count) const {
-        Counts counts{.samples = 0, .unreadable = first_row == 0 ? unreadable_left_out : 0};
+        Counts counts{.samples = 0, .skipped = first_row == 0 ? skipped_before : 0};
         for (std::uint32_t row = first_row; row < first_row + row_count; ++row) {
             counts.samples += rows[row].hole ? 0 : 1;
-            counts.unreadable += rows[row].hole && !rows[row].done ? 1 : 0;
+            counts.skipped += rows[row].hole && !rows[row].done ? 1 : 0;
         }
         return counts;
     }

@@ -12,8 +12,8 @@ struct RowInfo {
     std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
     // the item could not be read, or is done: its row is zero before normalisation and means nothing
     bool hole = false;
-    bool done = false;   // by an earlier run or producer: a hole only because its batch is made for others
-    std::string reason;  // of a hole that could not be read
+    bool done = false;   // by an earlier run or producer: empty only because its batch is made for others
+    std::string reason;  // of an item that could not be read
 };
 
 }  // namespace offramp

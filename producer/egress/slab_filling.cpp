@@ -41,7 +41,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     if (parts_.empty()) published_.first_batch = batch->number;
     const OutputBatch::Counts counts = batch->count(first_row, rows);
     published_.samples += counts.samples;
-    published_.holes += counts.unreadable;
+    published_.skipped += counts.skipped;
     published_.items_through = batch->rows[first_row + rows - 1].item + 1;
     published_.batches_ended += first_row + rows == batch->rows.size() ? 1U : 0U;
     parts_.push_back({.batch = batch, .first_row = first_row, .rows = rows});
@@ -65,7 +65,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     return true;
 }
 
-// An item whose row means nothing is a hole for everybody behind.
+// An item whose row means nothing is an empty row for everybody behind.
 void SlabFilling::review_rows(OutputCounters& counters) {
     std::uint32_t slab_row = 0, rejected = 0;
     RowReview* review = nullptr;
@@ -78,12 +78,12 @@ void SlabFilling::review_rows(OutputCounters& counters) {
                 append_item(published_.items, info.item);
                 continue;
             }
-            writer_.make_hole(slab_row);
+            writer_.make_empty(slab_row);
             ++rejected;
         }
     }
     published_.samples -= rejected;
-    published_.holes += rejected;
+    published_.skipped += rejected;
     counters.rejected(rejected);
     if (review != nullptr) review->end_slab();
 }

@@ -52,10 +52,10 @@ class SlabFilling {
     // Rows [first_row, first_row + rows) of the batch, copied once `computed` is done. False, and nothing changed: no
     // room.
     bool add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
-    // So many samples were dropped just before this slab, and so many items of those batches were unreadable.
+    // So many samples were dropped just before this slab, and so many items of those batches were skipped.
     void note_dropped(const OutputBatch::Counts& counts) {
         published_.dropped += counts.samples;
-        published_.holes += counts.unreadable;
+        published_.skipped += counts.skipped;
     }
     void close();
     // Sleeps until the copies are done, has the rows reviewed and completes the header. The target may be published

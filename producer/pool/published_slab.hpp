@@ -12,14 +12,14 @@ namespace offramp {
 struct PublishedSlab {
     std::uint32_t slab = 0;
     std::uint64_t first_batch = 0;
-    std::uint32_t samples = 0;        // without holes
+    std::uint32_t samples = 0;        // without empty rows
     std::uint32_t batches_ended = 0;  // batches whose last rows are in this slab
     std::uint64_t bytes = 0;          // of the payload
     std::uint64_t filled_at_ns = 0;
     std::uint64_t items_through = 0;  // the number of the last item in it, plus one
-    std::uint32_t holes = 0;          // items that could not be read, those of batches left out just before it included
+    std::uint32_t skipped = 0;        // items, those of batches left out just before it included
     std::uint32_t dropped = 0;        // samples that were dropped just before it, since no slab was free
-    std::vector<ItemRange> items;     // without holes, in the order of the slab's rows
+    std::vector<ItemRange> items;     // without empty rows, in the order of the slab's rows
 
     // What it adds to totals.
     SlabTotals totals() const { return {.slabs = 1, .batches = batches_ended, .samples = samples, .bytes = bytes}; }

@@ -28,7 +28,7 @@ constexpr const char* kRecordsUpsert =
     "excluded.classes, "
     "columns = excluded.columns, model = excluded.model";
 
-// A hole may also stand for an item that an earlier run has done: its row stays.
+// An empty row may also stand for an item that an earlier run has done: its row stays.
 constexpr const char* kSkip =
     "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, 'skipped', '{}', NULL, ?, "
     "?) "

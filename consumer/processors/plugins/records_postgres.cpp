@@ -29,7 +29,7 @@ constexpr PostgresLayout kLayout{.contents = "records",
                                  .second = {},
                                  .indexed = "key"};
 
-// A hole may also stand for an item that an earlier run has done: its row stays.
+// An empty row may also stand for an item that an earlier run has done: its row stays.
 constexpr const char* kUpsert =
     " ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = "
     "excluded.classes, "

@@ -107,7 +107,7 @@ class WriteStream final : public Processor {
     // Bytes handed over in one call, so that small samples do not cost a system call each.
     static constexpr std::size_t kWriteBytes = std::size_t{8} << 20U;
 
-    // Writes the samples from `row` on, up to a hole or kWriteBytes; returns the row behind them.
+    // Writes the samples from `row` on, up to an empty row or kWriteBytes; returns the row behind them.
     std::size_t write_run(const SlabContents& slab, const TensorView& tensor, std::size_t row,
                           const Progress& progress) {
         if (slab.samples[row].hole) return row + 1;

@@ -23,8 +23,8 @@ struct RecordRow {
 };
 
 // Makes a row for each item, for processors whose results are a table of them: the files that the other processors of
-// the run leave for it, what share of its pixels is of which class, and what the input says of it. Of a hole only the
-// last.
+// the run leave for it, what share of its pixels is of which class, and what the input says of it. Of an empty row only
+// the last.
 //
 // Borrows: what the options name. Owns the list of the input and scratch memory. Thread: one. Errors: those of
 // InputColumns and ClassIds.

@@ -11,7 +11,7 @@
 namespace offramp {
 namespace {
 
-std::uint32_t unreadable_in(const InputBatch& batch) {
+std::uint32_t skipped_in(const InputBatch& batch) {
     return static_cast<std::uint32_t>(
         std::ranges::count_if(batch.rows(), [](const RowInfo& row) { return row.hole && !row.done; }));
 }
@@ -42,7 +42,7 @@ bool Inference::run(Prefetcher& input, EgressPath& egress, std::uint64_t batches
         } else if (unread_ == Unread::HandOn) {
             if (!submit(describe(*batch), egress)) return false;
         } else {
-            unreadable_left_out_ += unreadable_in(*batch);
+            skipped_before_ += skipped_in(*batch);
         }
     }
     clock_.settle();
@@ -64,7 +64,7 @@ std::optional<InputBatch> Inference::get_batch(Prefetcher& input) {
 OutputBatch Inference::describe(const InputBatch& input) {
     return {.number = input.number(),
             .rows = {input.rows().begin(), input.rows().end()},
-            .unreadable_left_out = std::exchange(unreadable_left_out_, 0),
+            .skipped_before = std::exchange(skipped_before_, 0),
             .review = review_};
 }
 

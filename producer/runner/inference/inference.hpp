@@ -27,7 +27,7 @@ class Inference {
         std::size_t timed = 1;
     };
     // What becomes of a batch of which nothing could be read. Nothing is computed for it either way.
-    enum class Unread { LeaveOut, HandOn };  // HandOn: its rows go to the egress, as holes
+    enum class Unread { LeaveOut, HandOn };  // HandOn: its rows go to the egress, as empty ones
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
               const SlabLayout& layout, Pace pace, Unread unread = Unread::LeaveOut, RowReview* review = nullptr);
 
@@ -51,8 +51,8 @@ class Inference {
     Stream& compute_;
     const SlabLayout& layout_;
     const Unread unread_;
-    RowReview* const review_;                // of the outputs, where they need one
-    std::uint32_t unreadable_left_out_ = 0;  // since the last batch that was computed
+    RowReview* const review_;           // of the outputs, where they need one
+    std::uint32_t skipped_before_ = 0;  // since the last batch that was computed
     ComputeClock clock_;
     LendingPool<Event> events_;
     std::atomic<std::uint64_t> output_wait_ns_{0};

@@ -101,7 +101,7 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
 
 InputBatch::~InputBatch() { release(); }
 
-std::size_t InputBatch::holes() const {
+std::size_t InputBatch::empty_rows() const {
     return static_cast<std::size_t>(
         std::count_if(rows_.begin(), rows_.end(), [](const RowInfo& row) { return row.hole; }));
 }

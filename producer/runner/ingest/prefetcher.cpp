@@ -27,7 +27,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       settings_(std::move(settings)),
       plan_(source.items(), settings_.batch, settings_.done),
       budget_(settings_.max_errors, source.items()),
-      unreadable_(SkippedItems::kKept, settings_.skipped_before),
+      found_(SkippedItems::kKept, settings_.skipped_before),
       skipped_(SkippedItems::kKept, settings_.skipped_before),
       queue_(std::max<std::size_t>(settings_.depth + 1, kBatchesAhead), clock) {
     const ModelInput& input = settings_.input;
@@ -80,14 +80,12 @@ std::optional<std::uint64_t> Prefetcher::upcoming() const {
 
 bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
     const SkippedItem skipped{.item = item, .origin = source_.origin(item), .reason = reason, .was_read = true};
-    const std::uint64_t failed = unreadable_.record(skipped);
+    const std::uint64_t failed = found_.record(skipped);
     skipped_.record(skipped);
     return budget_.exceeded_by(failed) || budget_.nothing_was_read(failed);
 }
 
-void Prefetcher::end_for_skipped() {
-    fail(std::make_exception_ptr(budget_.failure(unreadable_.total(), unreadable_.list())));
-}
+void Prefetcher::end_for_skipped() { fail(std::make_exception_ptr(budget_.failure(found_.total(), found_.list()))); }
 
 void Prefetcher::require_good() {
     if (!finished_) rethrow_failure();
@@ -95,22 +93,22 @@ void Prefetcher::require_good() {
 
 void Prefetcher::book(std::span<const RowInfo> rows) {
     std::uint64_t wanted = 0;
-    std::uint64_t holes = 0;
+    std::uint64_t skipped = 0;
     for (const RowInfo& row : rows) {
         if (row.done) continue;
         ++wanted;
         if (!row.hole) continue;
-        ++holes;
+        ++skipped;
         skipped_.record({.item = row.item, .origin = source_.origin(row.item), .reason = row.reason});
     }
     items_delivered_ += wanted;
-    holes_delivered_ += holes;
+    items_skipped_ += skipped;
 }
 
 std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
     const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, of which more may come
-    if (unreadable_.total() > SkippedItems::kKept) return {};
-    const std::vector<SkippedItem> found = unreadable_.list();
+    if (found_.total() > SkippedItems::kKept) return {};
+    const std::vector<SkippedItem> found = found_.list();
     std::vector<SkippedItem> ahead;
     std::ranges::set_difference(found, given_out, std::back_inserter(ahead), {}, &SkippedItem::item,
                                 &SkippedItem::item);
@@ -132,7 +130,7 @@ void Prefetcher::stop() noexcept {
 Prefetcher::Progress Prefetcher::progress() const {
     Progress progress{.batches_delivered = batches_delivered_,
                       .items_delivered = items_delivered_,
-                      .holes_delivered = holes_delivered_,
+                      .items_skipped = items_skipped_,
                       .batches_queued = queue_.size(),
                       .next_blocked_seconds = queue_.pop_blocked_seconds(),
                       .upload_blocked_on_model_seconds = queue_.push_blocked_seconds(),
@@ -164,8 +162,8 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
         row.hole = true;
         row.reason = unreadable.what();
         const std::uint64_t failed =
-            unreadable_.record({.item = claim.item, .origin = source_.origin(claim.item), .reason = row.reason});
-        if (budget_.exceeded_by(failed)) throw budget_.failure(failed, unreadable_.list());
+            found_.record({.item = claim.item, .origin = source_.origin(claim.item), .reason = row.reason});
+        if (budget_.exceeded_by(failed)) throw budget_.failure(failed, found_.list());
     }
     staging_->done(std::move(row));
 }
@@ -191,8 +189,7 @@ void Prefetcher::upload_batches() {
         const TraceRange staging(TraceName::StageBatch, turn < plan_.batches() ? plan_.number(turn) : 0);
         std::optional<StagingWindow::Batch> batch = staging_->take_complete();
         if (!batch) return;
-        if (budget_.nothing_was_read(unreadable_.total()))
-            throw budget_.failure(unreadable_.total(), unreadable_.list());
+        if (budget_.nothing_was_read(found_.total())) throw budget_.failure(found_.total(), found_.list());
         if (leave_out(*batch)) continue;
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
             if (batch->rows[row].done)

@@ -33,18 +33,18 @@ struct PrefetchSettings {
     std::uint64_t seed = 0;              // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
     ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)
-    std::uint64_t skipped_before = 0;    // of them: unreadable
+    std::uint64_t skipped_before = 0;    // of them
 };
 
 // Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
 // thread uploads whole batches on a stream of its own and hands them out in order. Batch k is the items
-// [k*batch, (k+1)*batch); an item that cannot be read is a hole in it, never a shift. Owns threads
+// [k*batch, (k+1)*batch); an item that cannot be read is an empty row of it, never a shift. Owns threads
 // ("decode-0".., "upload"), copy stream, depth+1 staging buffers, depth+1 device inputs: nothing is allocated
 // per batch but the rows' descriptions. Borrows device, source, timeline and clock, which outlive it and every batch
 // that it gave out. Thread: next(): one; the others: any, except that stop() and the destructor are not
 // called from a source's load(). Blocks: next() until a batch is there; stop() until items in the making are
 // done. Errors: the constructor: ConfigError (max_errors; a source that does not fit the model),
-// DeviceOutOfMemory. next(): the first failure of any thread, and BadInput when more items were unreadable
+// DeviceOutOfMemory. next(): the first failure of any thread, and BadInput when more items were skipped
 // than max_errors allows, or all were.
 class Prefetcher {
   public:
@@ -69,9 +69,9 @@ class Prefetcher {
     // still last.
     struct Progress {
         std::uint64_t batches_delivered = 0;  // without those that were left out
-        // Rows that were wanted, holes included, of all that next() gave.
+        // Rows that were wanted, empty ones included, of all that next() gave.
         std::uint64_t items_delivered = 0;
-        std::uint64_t holes_delivered = 0;  // of those: unreadable
+        std::uint64_t items_skipped = 0;  // of those
         std::uint64_t batches_queued = 0;
         double next_blocked_seconds = 0;  // the model waits for input
         double upload_blocked_on_decode_seconds = 0;
@@ -88,7 +88,7 @@ class Prefetcher {
     // Errors: those of next(), also once it has given out everything.
     void require_good();
 
-    // Those of holes_delivered, and by skip(). Of a batch that is not given out any more nothing is skipped: all of it
+    // Those of items_skipped, and by skip(). Of a batch that is not given out any more nothing is skipped: all of it
     // is left to do.
     const SkippedItems& skipped() const { return skipped_; }
     // Found unreadable besides, in batches that were not given out, or not yet. Nothing where more were found than are
@@ -113,7 +113,7 @@ class Prefetcher {
     const PrefetchSettings settings_;
     const BatchPlan plan_;
     const ErrorBudget budget_;
-    SkippedItems unreadable_;  // found so far, also in batches that were not given out yet, and by skip(): the budget's
+    SkippedItems found_;  // so far, also in batches that were not given out yet, and by skip(): the budget's
     SkippedItems skipped_;
 
     std::unique_ptr<DeviceBuffer> resident_;
@@ -126,7 +126,7 @@ class Prefetcher {
     BoundedQueue<InputBatch> queue_;
     std::uint64_t next_turn_ = 0;  // of the thread that calls next()
     std::atomic<bool> finished_{false};
-    std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, holes_delivered_{0};
+    std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, items_skipped_{0};
     std::atomic<std::uint64_t> h2d_ns_{0};
     std::mutex failure_mutex_;
     std::exception_ptr failure_;

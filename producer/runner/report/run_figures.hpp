@@ -48,7 +48,7 @@ struct RunFigures {
     std::string state = "starting";  // starting, running, draining, ended, failed
     BrokerReport broker;
     std::uint64_t sourced = 0;     // items taken from the source
-    std::uint64_t skipped = 0;     // of them: unreadable
+    std::uint64_t skipped = 0;     // of them
     SlabTotals dropped;            // read, but never published: the run was stopped, or drops what finds no slab
     SlabTotals dropped_when_full;  // of them: the latter
     std::vector<SkippedItem> skipped_items;     // the first of them

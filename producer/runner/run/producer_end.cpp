@@ -70,7 +70,7 @@ RunFigures ProducerRun::figures() const {
     const ComputeTime computed = inference_->computed();
     RunFigures figures{.broker = egress_->delivery().report(),
                        .sourced = sourced_before_ + input.items_delivered,
-                       .skipped = previous.holes + input.holes_delivered + output.samples_rejected,
+                       .skipped = previous.skipped + input.items_skipped + output.samples_rejected,
                        .skipped_items = input_->skipped().list(),
                        .unreadable_ahead = input_->unreadable_ahead(),
                        .compute_busy_seconds = computed.seconds,

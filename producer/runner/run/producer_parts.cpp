@@ -104,8 +104,8 @@ void ProducerRun::open_checkpoint(const Predecessor& predecessor) {
     if (config_.resume && config_.output.empty())
         throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
     if (config_.output.empty() || strategy_->traits().outputs_dropped) return;
-    // A producer that died before it published any sample may have left another run's checkpoint there: slabs of holes
-    // alone are noted by nobody.
+    // A producer that died before it published any sample may have left another run's checkpoint there: slabs of empty
+    // rows alone are noted by nobody.
     const bool recovers = config_.adopt && predecessor.totals.published.samples > 0;
     const auto earlier = recovers         ? EarlierWork::Recovered
                          : config_.resume ? EarlierWork::Resumed
@@ -124,7 +124,7 @@ void ProducerRun::start_pipeline(Inference::Pace pace) {
                                                            .seed = config_.seed,
                                                            .timeline = timeline_.get(),
                                                            .done = done_earlier(),
-                                                           .skipped_before = egress_->predecessor().totals.holes});
+                                                           .skipped_before = egress_->predecessor().totals.skipped});
     review_ = make_review();
     inference_ = std::make_unique<Inference>(
         *device_, *model_, *transformer_, *compute_, *timeline_, egress_->layout(), pace,

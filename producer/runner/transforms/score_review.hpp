@@ -13,7 +13,7 @@
 namespace offramp {
 
 // Looks at what networks of one channel gave, once it is in a slab and before anybody gets it. An item with a score
-// that cannot be means nothing: its row becomes a hole, and it is skipped like one that could not be read. Scores that
+// that cannot be means nothing: its row becomes empty, and it is skipped like one that could not be read. Scores that
 // are no probabilities from the first item on, or in most items when too many are skipped, are logits that nobody told
 // of: that ends the run.
 //

@@ -243,7 +243,8 @@ TEST(ProgressLog, CountsEachStepOnceAndNamesTheLast) {
     RunProgress memory{};
     ProgressLog log(memory);
     EXPECT_EQ(log.last_step().kind, CountedStep::None);
-    const PublishedSlab first{.slab = 3, .samples = 5, .batches_ended = 1, .bytes = 50, .items_through = 8, .holes = 3};
+    const PublishedSlab first{
+        .slab = 3, .samples = 5, .batches_ended = 1, .bytes = 50, .items_through = 8, .skipped = 3};
     log.count(CountedStep::Publish, first, 7);
     // A batch of which a part was published before is published again in full: the high-water mark does not go back.
     log.count(CountedStep::Publish, {.slab = 1, .samples = 1, .bytes = 10, .items_through = 6}, 1);
@@ -253,7 +254,7 @@ TEST(ProgressLog, CountsEachStepOnceAndNamesTheLast) {
     EXPECT_EQ(next.totals().published.slabs, 2U);
     EXPECT_EQ(next.totals().completed.bytes, 50U);
     EXPECT_EQ(next.totals().items_through, 8U);
-    EXPECT_EQ(next.totals().holes, 3U);
+    EXPECT_EQ(next.totals().skipped, 3U);
     EXPECT_EQ(next.last_step().kind, CountedStep::Complete);
     EXPECT_EQ(next.last_step().slab, 3U);
     EXPECT_EQ(next.last_step().generation, 7U);

@@ -144,7 +144,7 @@ TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
     const PublishedSlab first = next(), second = next();
     EXPECT_THAT(holes_in(first), ElementsAre(false, false, true, false));
     EXPECT_EQ(first.samples, 3U);
-    EXPECT_EQ(first.holes, 1U);
+    EXPECT_EQ(first.skipped, 1U);
     EXPECT_THAT(first.items, ElementsAre(ItemRange{0, 2}, ItemRange{3, 4}));
     EXPECT_THAT(holes_in(second), ElementsAre(false, true, false));
     EXPECT_THAT(skipped, ElementsAre(2, 5));
@@ -167,7 +167,7 @@ TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
     const PublishedSlab slab = next();
     EXPECT_EQ(slab.batches_ended, 2U);
     EXPECT_EQ(slab.samples, kBatch);
-    EXPECT_EQ(slab.holes, kBatch);
+    EXPECT_EQ(slab.skipped, kBatch);
     EXPECT_EQ(slab.items_through, 2U * kBatch);
     EXPECT_EQ(slab.bytes, 2U * kBatch * kSampleBytes) << "as the slab's own tables say: who takes over counts by these";
     EXPECT_THAT(holes_in(slab), ElementsAre(false, false, false, false, true, true, true, true));

@@ -66,7 +66,7 @@ TEST_F(PrefetcherTest, BatchesComeInOrderTheLastOneShortAndZeroBeyond) {
     const auto progress = prefetcher.progress();
     EXPECT_EQ(progress.batches_delivered, 6U);
     EXPECT_EQ(progress.items_delivered, 22U);
-    EXPECT_EQ(progress.holes_delivered, 0U);
+    EXPECT_EQ(progress.items_skipped, 0U);
 }
 
 TEST_F(PrefetcherTest, PixelsAreNormalisedOnTheDevice) {
@@ -120,7 +120,7 @@ TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleAndShiftsNothing) {
             EXPECT_EQ(batch->rows()[row].reason, hole ? "reason " + std::to_string(item) : "");
             EXPECT_EQ(values[row * kRowFloats + 5], hole ? 0.0F : static_cast<float>(item + 1));
         }
-        EXPECT_EQ(batch->holes(), number < 2 ? 1U : 0U);
+        EXPECT_EQ(batch->empty_rows(), number < 2 ? 1U : 0U);
     }
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(prefetcher.skipped().total(), 2U);
@@ -128,7 +128,7 @@ TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleAndShiftsNothing) {
     EXPECT_EQ(list[1].item, 7U);
     EXPECT_EQ(list[1].origin, "/fake/7");
     EXPECT_EQ(list[1].reason, "reason 7");
-    EXPECT_EQ(prefetcher.progress().holes_delivered, 2U);
+    EXPECT_EQ(prefetcher.progress().items_skipped, 2U);
 }
 
 TEST_F(PrefetcherTest, AResidentInputIsOneBufferOfSeededNumbers) {
@@ -330,7 +330,7 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
                     AllOf(HasSubstr("of 1000 items"), HasSubstr("--max-errors 2"), HasSubstr("/fake/3: torn")));
     }
     EXPECT_LT(source.loads, 100U);
-    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().holes_delivered)
+    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped)
         << "what was only read ahead is left to do";
     EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_ahead().size(), 3U)
         << "and nothing that was found is lost";
@@ -349,7 +349,7 @@ TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
         EXPECT_THAT(error.what(), HasSubstr("none of the 6 items could be read: /fake/0: torn"));
     }
     EXPECT_LE(batches, 1U);
-    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().holes_delivered);
+    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped);
 }
 
 TEST_F(PrefetcherTest, BadSettingsAreRefusedAtOnce) {
@@ -453,7 +453,7 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
         RC_ASSERT(prefetcher.progress().batches_delivered == computed);
         RC_ASSERT(item == items);
         RC_ASSERT(prefetcher.progress().items_delivered == items);
-        RC_ASSERT(prefetcher.progress().holes_delivered == expected_holes);
+        RC_ASSERT(prefetcher.progress().items_skipped == expected_holes);
         RC_ASSERT(holes == expected_holes);
         RC_ASSERT(prefetcher.skipped().total() == expected_holes);
     });
@@ -488,7 +488,7 @@ TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 4U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 4U);
-    EXPECT_EQ(prefetcher.progress().holes_delivered, 0U);
+    EXPECT_EQ(prefetcher.progress().items_skipped, 0U);
 }
 
 TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutOfBatchesWithoutUploadToo) {
@@ -528,7 +528,7 @@ TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedFor
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 5U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
-    EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
+    EXPECT_EQ(prefetcher.progress().items_skipped, 1U);
     EXPECT_EQ(prefetcher.skipped().total(), 1U);
 }
 
@@ -545,7 +545,7 @@ TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
     EXPECT_EQ(left_out->number(), 1U);
     EXPECT_TRUE(left_out->left_out());
     EXPECT_EQ(left_out->data(), nullptr);
-    EXPECT_EQ(left_out->holes(), 4U);
+    EXPECT_EQ(left_out->empty_rows(), 4U);
     auto last = prefetcher.next();
     ASSERT_TRUE(last);
     EXPECT_EQ(last->number(), 2U);
@@ -553,7 +553,7 @@ TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(prefetcher.progress().batches_delivered, 2U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 12U);
-    EXPECT_EQ(prefetcher.progress().holes_delivered, 7U);
+    EXPECT_EQ(prefetcher.progress().items_skipped, 7U);
 }
 
 TEST_F(PrefetcherTest, SuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
@@ -570,10 +570,10 @@ TEST_F(PrefetcherTest, SuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
         ASSERT_TRUE(batch);
         EXPECT_EQ(batch->number(), number);
         EXPECT_TRUE(batch->left_out());
-        EXPECT_EQ(batch->holes(), 4U);
+        EXPECT_EQ(batch->empty_rows(), 4U);
     }
     EXPECT_FALSE(prefetcher.next());
-    EXPECT_EQ(prefetcher.progress().holes_delivered, 6U);
+    EXPECT_EQ(prefetcher.progress().items_skipped, 6U);
 }
 
 TEST_F(PrefetcherTest, WhatComesToNothingLaterOnIsSkippedToo) {
@@ -643,7 +643,7 @@ TEST_F(PrefetcherTest, AProducerThatTakesOverGoesOnCountingWhatCouldNotBeRead) {
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 5U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
-    EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
+    EXPECT_EQ(prefetcher.progress().items_skipped, 1U);
     EXPECT_EQ(prefetcher.skipped().total(), 3U);
 }
 

@@ -112,7 +112,7 @@ TEST(FrozenLedger, ProgressRecord) {
                                 .slab = word(3),
                                 .generation = word(4),
                                 .items_through = word(5),
-                                .holes = word(6),
+                                .skipped = word(6),
                                 .published = {word(7), word(8), word(9), word(10)},
                                 .completed = {word(11), word(12), word(13), word(14)},
                                 .dead_letters = {word(15), word(16), word(17), word(18)},
