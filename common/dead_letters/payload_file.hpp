@@ -14,7 +14,7 @@ namespace offramp {
 // CannotWrite (write_dead_letter_file).
 void write_payload(const std::string& path, const SlabContents& slab);
 
-// Opens what write_payload wrote: a slab like the one that was set aside, for a processor.
+// Opens what write_payload wrote: a slab like the one that became a dead letter, for a processor.
 // Owns the file's mapping and a copy of those tensors that do not lie aligned in it. Thread: any, it never changes.
 // Errors: ConfigError or ProtocolError when the file is not what write_payload writes, with the file and the field.
 class PayloadFile {

@@ -18,7 +18,7 @@ struct Endpoint {
     std::uint32_t epoch = 0;
 
     // A socket of its own for each epoch: what waits in a consumer's old one, which connects again by itself, can never
-    // reach the producer that took over.
+    // reach the next producer.
     std::string work_address() const;       // ipc://RUN_DIR/work-EPOCH.sock
     std::string free_list_address() const;  // ipc://RUN_DIR/free-EPOCH.sock
     std::string file() const;               // RUN_DIR/endpoint

@@ -50,7 +50,7 @@ class BrokerPort {
 
 // A consumer's end. What it sent and what was not yet taken may be lost when it is closed: whoever must be
 // sure waits for an acknowledgement. Thread: the one that made it. Blocks: wait(); and the destructor, for a
-// second at most, while its last words leave.
+// second at most, while its last messages leave.
 class ConsumerPort {
   public:
     virtual ~ConsumerPort() = default;

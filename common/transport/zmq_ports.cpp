@@ -243,7 +243,7 @@ class ZmqConsumerPort final : public ConsumerPort {
     explicit ZmqConsumerPort(const Endpoint& endpoint)
         : work_(make_socket(context_, zmq::socket_type::dealer)),
           free_list_(make_socket(context_, zmq::socket_type::push)) {
-        // Its last word is Disconnect, which nobody answers: closing waits until it has left, but for no dead
+        // Its last message is Disconnect, which nobody answers: closing waits until it has left, but for no dead
         // producer's sake.
         work_.set(zmq::sockopt::linger, kDisconnectLingerMs);
         connect(work_, endpoint.work_address());

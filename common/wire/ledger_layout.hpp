@@ -54,7 +54,7 @@ struct LedgerHeader {
 };
 
 struct LedgerConsumer {
-    std::uint64_t session;  // counts admissions of the run from 1; 0: the place is free. Stored last, cleared first
+    std::uint64_t session;  // counts admissions of the run from 1; 0: the entry is free. Stored last, cleared first
     std::uint64_t pid;
     std::uint64_t start_time;  // field 22 of /proc/PID/stat
     std::uint64_t uid;
@@ -63,13 +63,13 @@ struct LedgerConsumer {
 
 struct SlabEntry {
     std::uint64_t word;     // state, attempt, generation
-    std::uint64_t charges;  // deaths that this filling is suspected of
+    std::uint64_t charges;  // the failure count: deaths that this filling is suspected of
     std::array<std::uint64_t, kMaxHolders> holders;
     std::array<std::uint64_t, 6> reserved;
 };
 
 struct HeartbeatRecord {
-    std::uint64_t work;      // the delivery being worked on; a death charges it
+    std::uint64_t work;      // the delivery being worked on; a death counts against it
     std::uint64_t progress;  // any change is a sign of life
     std::uint64_t session;
     std::uint64_t busy_ns;  // time spent processing, for status pages only, as are the rest
@@ -107,7 +107,7 @@ struct SlabWord {
 struct HolderWord {
     bool used = false;
     std::uint32_t attempt = 0;
-    std::uint32_t consumer_index = 0;  // place in the table of consumers
+    std::uint32_t consumer_index = 0;  // in the table of consumers
     std::uint64_t session = 0;
 
     bool operator==(const HolderWord&) const = default;

@@ -52,10 +52,10 @@ struct MessageHeader {
     std::uint32_t count;  // of the records behind the body
 };
 
-// First word of a consumer. To a producer that has taken over from a dead one it names the session that it had with
-// that one, and what it holds or has released without an acknowledgement (the records, in that order; of more than fit,
-// the oldest releases are left out), and the last delivery that it saw. The Welcome then names the same session and
-// place, and deliveries and releases are numbered from 1 again.
+// First message of a consumer. To a producer that recovered the run it names the session that it had with the
+// predecessor, and what it holds or has released without an acknowledgement (the records, in that order; of more than
+// fit, the oldest releases are left out), and the last delivery that it saw. The Welcome then names the same session
+// and index, and deliveries and releases are numbered from 1 again.
 struct Hello {
     std::uint64_t run_nonce;
     std::uint64_t previous_session;  // 0: new
@@ -74,7 +74,7 @@ struct Answer {
 };
 struct Welcome {
     std::uint64_t session;
-    std::uint32_t consumer_index;  // the consumer's place in the ledger's table, and its heartbeat record
+    std::uint32_t consumer_index;  // in the ledger's table, and of its heartbeat record
     std::uint32_t epoch;
 };
 enum class RefusalReason : std::uint32_t {

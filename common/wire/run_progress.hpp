@@ -7,24 +7,24 @@
 
 #include "common/wire/slab_totals.hpp"
 
-// A run's progress record, at the end of the ledger object, so that a producer that takes over from a dead one goes on
-// counting where that one stopped.
+// A run's progress record, at the end of the ledger object, so that a producer that recovers the run goes on
+// counting where its predecessor stopped.
 //
 //   RunProgress (512 bytes)   what does not change | current | two ProgressRecords, of which one is current
 //
 // The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and
-// only then takes the step that the record counts (publish, complete, give up). A death in between leaves a step that
-// is counted and not taken: the record names it, and the next producer takes it first. So every step is counted once,
-// and the record and the slabs' states never contradict each other.
+// only then takes the step that the record counts (publish, complete, quarantine). A death in between leaves a step
+// that is counted and not taken: the record names it, and the next producer takes it first. So every step is counted
+// once, and the record and the slabs' states never contradict each other.
 //
 // Version rule: as for the ledger, of which it is a part.
 namespace offramp {
 
 enum class CountedStep : std::uint64_t {
     None = 0,
-    Publish = 1,   // Filling → Ready
-    Complete = 2,  // Leased or Ready → Retired
-    GiveUp = 3,    // Ready → Quarantined
+    Publish = 1,     // Filling → Ready
+    Complete = 2,    // Leased or Ready → Retired
+    Quarantine = 3,  // Ready → Quarantined
 };
 
 struct ProgressRecord {

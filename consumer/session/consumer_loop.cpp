@@ -49,7 +49,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
     }
     idle_ = true;
     if (!session_->welcomed()) return std::nullopt;
-    if (!heartbeat_) settle_in();
+    if (!heartbeat_) begin_session();
     // A slab that is done must be free before the next one keeps this thread busy for long.
     if (!session_->all_sent()) return std::nullopt;
     if (const auto ticket = session_->take()) {
@@ -143,19 +143,20 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
                         "Start producer and consumers of one build");
 }
 
-void ConsumerLoop::settle_in() {
+void ConsumerLoop::begin_session() {
     const Welcome& welcome = session_->welcome();
     const std::uint32_t capacity = mappings_->ledger().header().consumer_capacity;
     if (welcome.consumer_index >= capacity)
-        throw ProtocolError("the producer gave this consumer place " + std::to_string(welcome.consumer_index) +
+        throw ProtocolError("the producer gave this consumer the index " + std::to_string(welcome.consumer_index) +
                             ", but the ledger has only " + std::to_string(capacity));
-    // Another consumer's heartbeat record must never be written: its death would be charged to the wrong slab.
+    // Another consumer's heartbeat record must never be written: its death would count against the wrong slab.
     if (const std::uint64_t session = mappings_->ledger().session_in(welcome.consumer_index);
         session != welcome.session)
-        throw ProtocolError("the ledger's place " + std::to_string(welcome.consumer_index) + " belongs to session " +
-                            std::to_string(session) + ", not to this consumer's " + std::to_string(welcome.session));
+        throw ProtocolError("the ledger's consumer index " + std::to_string(welcome.consumer_index) +
+                            " belongs to session " + std::to_string(session) + ", not to this consumer's " +
+                            std::to_string(welcome.session));
     heartbeat_.emplace(mappings_->heartbeat(welcome.consumer_index), welcome.session);
-    spdlog::info("session {} in place {}", welcome.session, welcome.consumer_index);
+    spdlog::info("session {} has consumer index {}", welcome.session, welcome.consumer_index);
     try {
         processor_ = &make_(welcome.consumer_index);
     } catch (const Error& problem) {

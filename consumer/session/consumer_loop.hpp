@@ -20,8 +20,8 @@
 
 namespace offramp {
 
-// The processor, once the run has let this consumer in, into this place of its table. Called on the loop's thread.
-using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t place)>;
+// The processor, once the run has let this consumer in, under this index. Called on the loop's thread.
+using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t consumer_index)>;
 
 // Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
 // processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a
@@ -68,7 +68,7 @@ class ConsumerLoop {
     std::optional<End> end_with_producer();
     std::optional<End> refused_end() const;
     void look_for_producer();
-    void settle_in();
+    void begin_session();
     void sink_is_away(const Error& problem);
     void work_on(const SlabTicket& ticket);
     void wait();

@@ -100,9 +100,9 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
                              .first_window = 0,
                              .program_version = std::string(program_version()),
                              .work = options.work});
-    const MakeOnEntry make_when_in = [&](std::uint32_t place) -> SlabProcessor& {
+    const MakeOnEntry make_when_in = [&](std::uint32_t consumer_index) -> SlabProcessor& {
         let_in = true;
-        return make(place);
+        return make(consumer_index);
     };
     return ConsumerLoop(*found->port, session, mappings, make_when_in, clock, fds,
                         next_producer_of(options, connection))

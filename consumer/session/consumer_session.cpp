@@ -93,7 +93,7 @@ void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind, std::c
 
 void ConsumerSession::leave() {
     if (state_ == State::Ended || state_ == State::Refused || returns_new_) return;
-    if (away_) {  // its holds are settled with the next producer, or by its own end
+    if (away_) {  // what it holds is for the next producer, or for its own end
         returns_new_ = true;
         return_pending();
         return;
@@ -148,7 +148,7 @@ void ConsumerSession::receive(const Bytes& bytes) {
         case MessageType::Credit:
         case MessageType::Releases:
         case MessageType::Disconnect:
-            break;  // a consumer's own words
+            break;  // a consumer's own messages
     }
     ++counts_.out_of_place;
 }
@@ -165,8 +165,8 @@ void ConsumerSession::on_welcome(const Welcome& welcome) {
     if (away_ && welcomed() &&
         (welcome.session != welcome_.session || welcome.consumer_index != welcome_.consumer_index))
         throw ProtocolError("the producer gave this consumer session " + std::to_string(welcome.session) +
-                                " in place " + std::to_string(welcome.consumer_index) +
-                                ", but it holds slabs as session " + std::to_string(welcome_.session) + " in place " +
+                                " with consumer index " + std::to_string(welcome.consumer_index) +
+                                ", but it holds slabs as session " + std::to_string(welcome_.session) + " with index " +
                                 std::to_string(welcome_.consumer_index),
                             "This consumer ends, so that the producer gives them to another one");
     failpoint("consumer.welcomed");

@@ -71,8 +71,9 @@ class ConsumerSession {
     // The producer is dead: nothing is sent or received until meet(). What is held may be worked on and released
     // meanwhile.
     void lose_producer();
-    // Announces itself to the producer that took over, with what it holds and what is unacknowledged: the session goes
-    // on, with new numbers, when that one's Welcome comes. `port` outlives the session, or the next lose_producer().
+    // Announces itself to the producer that recovered the run, with what it holds and what is unacknowledged: the
+    // session goes on, with new numbers, when that one's Welcome comes. `port` outlives the session, or the next
+    // lose_producer().
     void meet(ConsumerPort& port);
 
     // Ends the session in order, by own wish: no more deliveries, those not begun are returned. Harmless when

@@ -84,7 +84,7 @@ SlabWord LedgerView::slab_word(std::uint32_t slab) const {
 }
 
 std::uint64_t LedgerView::session_in(std::uint32_t consumer_index) const {
-    expect(consumer_index < header_.consumer_capacity, "a place of the table of consumers");
+    expect(consumer_index < header_.consumer_capacity, "an index of the table of consumers");
     return load_word(word_at(
         ledger_, sizeof(LedgerHeader) + consumer_index * sizeof(LedgerConsumer) + offsetof(LedgerConsumer, session)));
 }

@@ -11,7 +11,7 @@ void ProducerLoss::see_death() {
     died_at_ = clock_.now();
 }
 
-// Whoever was leaving leaves: its death says the rest. Whoever owes the dead one nothing, and is asked to end or
+// Whoever was leaving leaves: its death says the rest. Whoever owes the predecessor nothing, and is asked to end or
 // drained, ends in order: most often the producer came to its end before it let this consumer in.
 ProducerLoss::Verdict ProducerLoss::verdict(const Wishes& wishes) const {
     const bool draining = session_.state() == ConsumerSession::State::Draining;
@@ -31,7 +31,7 @@ ProducerLoss::Verdict ProducerLoss::verdict(const Wishes& wishes) const {
 void ProducerLoss::let_go() {
     if (let_go_) return;
     if (session_.settled())
-        spdlog::info("the producer has ended: waiting for another one, or for the word to end");
+        spdlog::info("the producer has ended: waiting for another one, or to be told to end");
     else
         spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
     session_.lose_producer();

@@ -40,7 +40,7 @@ class ProducerLoss {
     };
     enum class Verdict {
         GoOn,
-        EndInOrder,  // nothing of the dead one is held
+        EndInOrder,  // nothing of the dead producer is held
         EndAlone,    // nobody is left who would take back what is held
     };
 

@@ -6,9 +6,9 @@
 
 namespace offramp {
 
-// Finds the producer that takes over from a dead one: the seam through which the loop meets it, so that tests can
+// Finds the producer that recovers the run of a dead one: the seam through which the loop meets it, so that tests can
 // restart a thread. Owns: the connection that look() gave. Thread: one. Blocks: never; forget(), for a second at most,
-// while last words leave.
+// while last messages leave.
 class ProducerSearch {
   public:
     struct Found {

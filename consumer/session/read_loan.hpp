@@ -19,8 +19,8 @@ namespace offramp {
 class ReadLoan {
   public:
     // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket
-    // says; the slab is then neither given back nor uncharged, so that a slab that nobody can read is given
-    // up in the end.
+    // says; the slab is then not given back, and this consumer's end counts as a failure, so that a slab that nobody
+    // can read is a dead letter in the end.
     // `contents`: where the slab's description is read to; handed in so that its memory serves the next slab as well.
     static ReadLoan open(const SlabTicket& ticket, SlabMappings& mappings, Heartbeat& heartbeat,
                          ConsumerSession& session, SlabContents& contents);

@@ -17,7 +17,7 @@ std::optional<ProducerSearch::Found> RunConnection::look() {
         throw Error(ErrorKind::NoSuchRun,
                     "the run directory '" + run_dir_ + "' is another run's by now, '" + endpoint->names.run_id + "'",
                     "The run that this consumer was started for is over; start it again");
-    // The ledger's word is later than the file's when yet another producer is taking over.
+    // The ledger knows a later one than the file when yet another producer is recovering the run.
     const LedgerView::Producer producer = ledger_.producer();
     if (producer.pid != endpoint->producer_pid) return std::nullopt;
     auto watched = watch_process(producer.pid, producer.start_time);

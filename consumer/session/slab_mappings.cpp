@@ -27,7 +27,7 @@ SlabMappings::SlabMappings(const RunNames& names, Keeping keeping, SharedRegionV
       spans_(plan_.span_count) {}
 
 HeartbeatRecord& SlabMappings::heartbeat(std::uint32_t consumer_index) {
-    expect(consumer_index < ledger_.header().consumer_capacity, "a place of the table of consumers");
+    expect(consumer_index < ledger_.header().consumer_capacity, "an index of the table of consumers");
     return reinterpret_cast<HeartbeatRecord*>(heartbeats_.writable_bytes().data())[consumer_index];
 }
 

@@ -27,7 +27,7 @@ class SlabMappings {
     static SlabMappings attach(const RunNames& names, Keeping keeping = Keeping::AllRun);
 
     const LedgerView& ledger() const { return ledger_; }
-    // The heartbeat record in this place of the table; the caller owns the session that the place belongs to.
+    // The heartbeat record of this index; the caller owns the session that the index belongs to.
     HeartbeatRecord& heartbeat(std::uint32_t consumer_index);
     // Header and payload of one slab. ProtocolError when the run has no such slab.
     std::span<const std::byte> slab(std::uint32_t index);

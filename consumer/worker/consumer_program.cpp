@@ -54,8 +54,8 @@ std::optional<Endpoint> wait_for_run(const RunConfig& told, std::optional<std::u
 
 int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpoint, const EndSignals& signals,
               const std::function<SlabProcessor&()>& make) {
-    const MakeOnEntry make_here = [&make](std::uint32_t place) -> SlabProcessor& {
-        name_this_thread(("offramp-c" + std::to_string(place)).c_str());
+    const MakeOnEntry make_here = [&make](std::uint32_t consumer_index) -> SlabProcessor& {
+        name_this_thread(("offramp-c" + std::to_string(consumer_index)).c_str());
         return make();
     };
     const auto end = consume_run(endpoint, options_of(config, work, signals), make_here);

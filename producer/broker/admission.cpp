@@ -93,7 +93,7 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (known != nullptr && known->gone) {
         state_.peers.remove(inbound.peer);  // it disconnected a moment ago, and begins anew
     } else if (known != nullptr) {
-        // Its first word came twice: answer as before.
+        // Its Hello came twice: answer as before.
         const Peer& peer = *known;
         if (peer.admitted)
             state_.port.send(peer.routing_id,
@@ -190,7 +190,7 @@ void Admission::on_disconnect(Peer& peer) {
     state_.memory.refresh_heartbeats();  // for its last figures
     state_.peers.note_departure(peer, "goodbye");
     // Tickets that crossed its Disconnect: it never saw them, or will not begin.
-    state_.take_holds_back(peer, 0, "goodbye");
+    state_.take_slabs_back(peer, 0, "goodbye");
     peer.gone = true;
 }
 

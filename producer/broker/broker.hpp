@@ -43,8 +43,9 @@ class Broker {
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
 
     // Before the first step, over an adopted ledger: goes on with the record in `progress` and with what is in flight,
-    // Ready slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for
-    // the previous producer's consumers to come back, and takes back what the dead of them held, uncharged.
+    // Ready slabs in this order; sees to dead letters that are still there; goes on with what was spilled; waits for
+    // the previous producer's consumers to come back, and takes back what the dead of them held, which counts as no
+    // failure.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                std::span<const SpilledSlab> spilled = {});
 

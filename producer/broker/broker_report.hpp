@@ -16,7 +16,7 @@ namespace offramp {
 inline constexpr const char* kShortageNoConsumers = "no-consumers";
 inline constexpr const char* kShortageLeased = "all-leased";      // consumers are slower than the producer
 inline constexpr const char* kShortageHeld = "retired-but-held";  // done with, but a late holder has not let go
-inline constexpr const char* kShortageQuarantine = "quarantine";  // given up, and on their way to the disk
+inline constexpr const char* kShortageQuarantine = "quarantine";  // dead letters, on their way to the disk
 inline constexpr const char* kShortageFilling = "filling";        // being copied into
 inline constexpr const char* kShortageDraining = "draining";      // every consumer is leaving
 
@@ -27,10 +27,10 @@ struct ConsumerReport {
     std::uint32_t consumer_index = 0;
     std::uint32_t holding = 0;
     SlabTotals completed;
-    double busy_seconds = 0;         // its own word
+    double busy_seconds = 0;         // as it says itself
     std::string end;                 // empty while it lives; "goodbye" or "died"
     double oldest_hold_seconds = 0;  // how long it has held the slab that it has held longest
-    bool overdue = false;            // no progress for longer than a visibility timeout: its slabs go to others as well
+    bool stalled = false;            // no progress for longer than a visibility timeout: its slabs go to others as well
 };
 
 struct DeadLetter {
@@ -38,7 +38,7 @@ struct DeadLetter {
     std::uint32_t samples = 0;
     std::uint64_t deaths = 0;
     std::vector<std::uint64_t> pids;  // of the consumers that it took down
-    std::string payload;              // the file that it was set aside in; empty: not there (yet), see error
+    std::string payload;              // the file that it is in; empty: not there (yet), see error
     std::string error;                // why its payload could not be kept
 };
 
@@ -62,9 +62,9 @@ struct BrokerReport {
     SlabTotals before_steady;           // completed until then
     std::string shortage_reason;        // one of kShortage...; empty when a slab is free
     std::string shortage;               // the same with who holds what, for people
-    std::uint64_t payloads_lost = 0;    // of given-up slabs: could not be written
+    std::uint64_t payloads_lost = 0;    // of dead letters: could not be written
     std::uint64_t leases_expired = 0;   // consumers that made no progress for a visibility timeout
-    std::uint64_t overdue_killed = 0;   // of those: killed for it
+    std::uint64_t stalled_killed = 0;   // of those: killed for it
     bool ended = false;                 // nothing is in flight, and every consumer has been told
 
     // One more is done at this time. The steady state begins when `warmup_batches` are.

@@ -23,11 +23,11 @@ void BrokerState::count_step(CountedStep step, const PublishedSlab& slab) {
     if (options.progress != nullptr) options.progress->count(step, slab, ledger.word(slab.slab).generation);
 }
 
-void BrokerState::take_holds_back(Peer& peer, std::uint64_t work, const char* how) {
-    for (const SlabLedger::Revoked& hold : ledger.revoke(peer.ref, work)) {
-        fillings.note_failed(hold.slab, hold.attempt, peer, how, hold.charged);
-        if (hold.charged) fillings[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
-        if (hold.ready_again) ready.put_ahead(hold.slab);
+void BrokerState::take_slabs_back(Peer& peer, std::uint64_t work, const char* how) {
+    for (const SlabLedger::Revoked& held : ledger.revoke(peer.ref, work)) {
+        fillings.note_failed(held.slab, held.attempt, peer, how, held.charged);
+        if (held.charged) fillings[held.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
+        if (held.ready_again) ready.put_ahead(held.slab);
     }
 }
 

@@ -48,8 +48,8 @@ struct BrokerState {
     std::uint64_t count(const std::string& reason) { return ++totals.refused[reason]; }
     // To be called immediately before the ledger takes the step.
     void count_step(CountedStep step, const PublishedSlab& slab);
-    // A consumer has gone, or will not work on what it holds: others get it. `work`: the dead one's work word.
-    void take_holds_back(Peer& peer, std::uint64_t work, const char* how);
+    // A consumer has gone, or will not work on what it holds: others get it. `work`: its work word, where it is dead.
+    void take_slabs_back(Peer& peer, std::uint64_t work, const char* how);
     // The egress waits, and no slab is free.
     bool egress_is_short() const;
 };

@@ -46,9 +46,9 @@ void ContinuedRun::expect_back(const SlabLedger::Admitted& previous) {
     peer->ref = previous.ref;
     auto watched = state_.watch.open(peer->credentials.pid);
     if (!watched || watched->start_time != previous.start_time || has_input(watched->died.get())) {
-        // Nobody saw when and of what it died: no slab is charged.
+        // Nobody saw when and of what it died: no failure is counted.
         state_.peers.note_departure(*peer, "died");
-        state_.take_holds_back(*peer, 0, "died");
+        state_.take_slabs_back(*peer, 0, "died");
         return;
     }
     peer->watched = std::move(*watched);
@@ -81,10 +81,12 @@ void ContinuedRun::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     peer.held = 0;
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabWord before = state_.ledger.word(slab);
-        for (const HolderWord& hold : state_.ledger.holders(slab)) {
-            if (hold.session != peer.ref.session) continue;
-            const SlabTicket ticket{
-                .epoch = state_.ledger.epoch(), .slab = slab, .generation = before.generation, .attempt = hold.attempt};
+        for (const HolderWord& holder : state_.ledger.holders(slab)) {
+            if (holder.session != peer.ref.session) continue;
+            const SlabTicket ticket{.epoch = state_.ledger.epoch(),
+                                    .slab = slab,
+                                    .generation = before.generation,
+                                    .attempt = holder.attempt};
             const bool has_it = std::any_of(kept.begin(), kept.end(), [&](const SlabTicket& one) {
                 return one.slab == slab && one.generation == ticket.generation && one.attempt == ticket.attempt;
             });
@@ -103,7 +105,7 @@ void ContinuedRun::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
 void ContinuedRun::forget_previous_self(const Peer& peer) {
     for (auto& [id, previous] : state_.peers) {
         if (!previous->away || previous->gone || previous->credentials.pid != peer.credentials.pid) continue;
-        state_.take_holds_back(*previous, 0, "began anew");
+        state_.take_slabs_back(*previous, 0, "began anew");
         previous->gone = true;
     }
 }

@@ -22,9 +22,9 @@ class ContinuedRun {
 
     // --- before the first step ---
     // Goes on with the progress record, with what is in flight, Ready slabs in this order, and with the incident
-    // reports of what was given up.
+    // reports of dead letters.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters);
-    // Each keeps its place and what it holds until it comes back, or is proven dead; its visibility timeouts run
+    // Each keeps its index and what it holds until it comes back, or is proven dead; its visibility timeouts run
     // meanwhile. The dead are let go.
     void expect_consumers_back();
 

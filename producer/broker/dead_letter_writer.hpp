@@ -18,9 +18,9 @@
 
 namespace offramp {
 
-// A slab that was given up, for DeadLetterWriter. Nobody writes its memory until the outcome has been taken.
+// A dead letter, for DeadLetterWriter. Nobody writes its memory until the outcome has been taken.
 struct DeadLetterJob {
-    SlabTicket ticket;  // of its filling, under the epoch of the producer that gives it up
+    SlabTicket ticket;  // of its filling, under the epoch of the producer that counted it as one
     std::uint64_t first_batch = 0;
     std::string reason;  // for people
     std::uint64_t deaths = 0;
@@ -35,10 +35,10 @@ struct DeadLetterOutcome {
     std::string error;    // why not
 };
 
-// Brings slabs that were given up to the disk, on a thread of its own: FOLDER/batch-B-row-R.safetensors
+// Brings dead letters to the disk, on a thread of its own: FOLDER/batch-B-row-R.safetensors
 // (payload_file.hpp) and, beside it, the incident report as .json, for people and for the launch script, which adds
 // what it alone knows (signals, last log lines). Both appear whole or not at all and are on the disk before the outcome
-// is told; the same rows set aside again replace them.
+// is told; the same rows, a dead letter once more, replace them.
 //
 // A payload that cannot be written (a full disk) is an outcome like any other: the error names path and reason, the
 // incident report is written if at least that fits, and the slab may be freed. Nothing is lost silently: the outcome

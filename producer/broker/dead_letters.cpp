@@ -10,9 +10,9 @@ namespace offramp {
 
 std::uint32_t DeadLetters::most_at_the_writer() const { return std::max(1U, state_.ledger.slab_count() / 10); }
 
-void DeadLetters::give_up(std::uint32_t slab) {
+void DeadLetters::quarantine(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
-    state_.count_step(CountedStep::GiveUp, filling.published);
+    state_.count_step(CountedStep::Quarantine, filling.published);
     state_.ledger.quarantine(slab);
     state_.totals.quarantined += filling.published.totals();
     spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,

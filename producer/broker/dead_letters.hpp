@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// What is given up goes to the disk, and its memory back into the pool; a run without a writer only counts it.
+// Dead letters go to the disk, and their memory back into the pool; a run without a writer only counts them.
 //
 // Owns: what waits for the writer, and what is with it. Borrows: the state; of it: writer, ledger, fillings, totals.
 // Thread: the broker's. Blocks: never, the writer has a thread of its own. Errors: none; a payload that could not be
@@ -19,8 +19,8 @@ class DeadLetters {
     explicit DeadLetters(BrokerState& state) : state_(state) {}
 
     // A Ready slab that took too many consumers down: nobody gets it any more.
-    void give_up(std::uint32_t slab);
-    // Sees to a slab that is Quarantined, and counted: by give_up(), or by a previous producer.
+    void quarantine(std::uint32_t slab);
+    // Sees to a slab that is Quarantined, and counted: by quarantine(), or by a previous producer.
     void see_to(std::uint32_t slab);
     // What is on the disk, or cannot get there (that is in the totals), makes room.
     void free_written();

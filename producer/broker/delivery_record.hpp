@@ -5,7 +5,7 @@
 
 namespace offramp {
 
-// One delivery of a filling that did not complete it: what the incident report of a slab that is given up is made of.
+// One delivery of a filling that did not complete it: what the incident report of a dead letter is made of.
 struct DeliveryRecord {
     std::uint32_t attempt = 0;
     std::uint64_t pid = 0;

@@ -132,10 +132,10 @@ void Dispatcher::hand_out() {
     const TimePoint now = state_.clock.now();
     state_.ready.keep_if([&](const ReadySlab& entry, std::size_t left) {
         const SlabWord word = state_.ledger.word(entry.slab);
-        if (!ReadyQueue::is_current(entry, word)) return false;  // completed late, or given up
+        if (!ReadyQueue::is_current(entry, word)) return false;  // completed late, or a dead letter
         if (spill_.is_being_written(entry.slab)) return true;
         if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt) {
-            dead_letters_.give_up(entry.slab);
+            dead_letters_.quarantine(entry.slab);
             return false;
         }
         Peer* peer = entry.not_before <= now ? best_peer(entry.slab, left <= kReadyForIdleOnly) : nullptr;
@@ -190,7 +190,7 @@ void Dispatcher::send_tickets() {
                 if (state_.fillings[ticket.slab].deliveries++ > 0)
                     state_.totals.redelivered += state_.fillings[ticket.slab].published.totals();
         } else {
-            // Nothing was sent: the hold that was recorded ahead of the ticket goes again.
+            // Nothing was sent: the holder that was recorded ahead of the ticket is removed again.
             for (const SlabTicket& ticket : peer->to_send) {
                 state_.ledger.take_back(ticket, peer->ref);
                 state_.ready.put_ahead(ticket.slab, kFirstReturnDelay);

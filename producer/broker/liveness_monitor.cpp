@@ -11,7 +11,7 @@
 namespace offramp {
 namespace {
 
-// From a peer's first word to its answer; a place is not kept for one that never answers.
+// From a peer's Hello to its Answer; nothing is kept of one that never answers.
 constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
 // What lies between two looks at the visibility timeouts counts for so much at most, or for a quarter of a visibility
 // timeout: in more than that this process did not run (SIGSTOP, a frozen container, a machine that slept), and most
@@ -52,7 +52,7 @@ void LivenessMonitor::reap(Peer& peer) {
     else
         spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, peer.held,
                      work != 0 ? ", one of them in work" : "");
-    state_.take_holds_back(peer, work, "died");
+    state_.take_slabs_back(peer, work, "died");
 }
 
 void LivenessMonitor::leave_out_pause(TimePoint now) {
@@ -99,7 +99,7 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
                      peer->ref.session, peer->credentials.pid,
                      std::chrono::duration<double>(state_.options.visibility_timeout).count());
-        on_overdue(*peer);
+        on_stalled(*peer);
         for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
             const SlabWord word = state_.ledger.word(slab);
             if (word.state != SlabState::Leased) continue;
@@ -116,14 +116,14 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
 }
 
 // A consumer made no progress for a visibility timeout. Its slabs go to others in any case; killing it only gives its
-// memory back sooner, and charges the slab that it hangs on. What it holds is not touched before its pidfd says that it
-// is dead.
-void LivenessMonitor::on_overdue(Peer& peer) {
+// memory back sooner, and counts a failure for the slab that it hangs on. What it holds is not touched before its
+// pidfd says that it is dead.
+void LivenessMonitor::on_stalled(Peer& peer) {
     ++state_.totals.leases_expired;
     if (!state_.options.kill_overdue) return;
     const int refused = state_.watch.kill(peer.watched.died.get());
     if (refused == 0) {
-        ++state_.totals.overdue_killed;
+        ++state_.totals.stalled_killed;
         spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
     } else {
         spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session,

@@ -14,7 +14,7 @@
 namespace offramp {
 
 // The dead and those who hang: what becomes of what they hold. Death is what a pidfd says; who makes no progress for a
-// visibility timeout is overdue: its slabs go to others as well, and stay held until it is dead or done.
+// visibility timeout is stalled: its slabs go to others as well, and stay held until it is dead or done.
 //
 // Owns: when it looked last, and whom it saw dead. Borrows: the state, the run's end; of the state: peers with their
 // heartbeat records and pidfds, watch, ledger, clock, fillings, queue. Thread: the broker's. Blocks: never. Errors:
@@ -37,12 +37,12 @@ class LivenessMonitor {
   private:
     void reap(Peer& peer);
     void leave_out_pause(TimePoint now);
-    void on_overdue(Peer& peer);
+    void on_stalled(Peer& peer);
 
     BrokerState& state_;
     RunEnd& run_end_;
     std::vector<pollfd> pidfds_;
-    std::vector<std::string> dead_;  // by routing id, until they are buried
+    std::vector<std::string> dead_;  // by routing id, until they are reaped
     TimePoint next_look_{};
     TimePoint last_look_{};
 };

@@ -13,13 +13,13 @@
 
 namespace offramp {
 
-// The broker's record of one connection, from its first word to its Disconnect or death. Thread: the broker's.
+// The broker's record of one connection, from its Hello to its Disconnect or death. Thread: the broker's.
 struct Peer {
     std::string routing_id;
     PeerCredentials credentials;
     WatchedProcess watched;
     std::uint64_t secret = 0;
-    TimePoint since{};      // its first word
+    TimePoint since{};      // its Hello
     bool admitted = false;  // the secret was answered: pidfd and connection are the same process
     bool draining = false;
     bool gone = false;                   // taken out at the end of the step

@@ -43,7 +43,7 @@ void PeerTable::remove_gone() {
 
 double PeerTable::busy_seconds(const Peer& peer) const {
     const HeartbeatRecord& heartbeat = heartbeat_of(peer);
-    // A heartbeat record of another session is a leftover of whoever had the place before.
+    // A heartbeat record of another session is a leftover of whoever had the index before.
     return load_word(heartbeat.session) == peer.ref.session ? static_cast<double>(load_word(heartbeat.busy_ns)) / 1e9
                                                             : 0;
 }

@@ -43,7 +43,7 @@ class PeerTable {
     void remove(const std::string& routing_id);
     void remove_gone();
 
-    // The heartbeat record of an admitted peer's place: perhaps a leftover of whoever had the place before, see its
+    // The heartbeat record of an admitted peer: perhaps a leftover of whoever had its index before, see its
     // session.
     const HeartbeatRecord& heartbeat_of(const Peer& peer) const { return heartbeats_[peer.ref.consumer_index]; }
     // It leaves: "goodbye" or "died".

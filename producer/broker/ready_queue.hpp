@@ -17,7 +17,7 @@ struct ReadySlab {
 };
 
 // The slabs that wait for a consumer, in the order in which they are handed out. An entry may outlive its slab's
-// filling (it was completed late, or given up): it is passed over, and dropped with the next keep_if().
+// filling (it was completed late, or is a dead letter): it is passed over, and dropped with the next keep_if().
 //
 // Owns: the queue. Borrows: ledger, clock. Thread: the broker's. Blocks: never. Errors: none.
 class ReadyQueue {

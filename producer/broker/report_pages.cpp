@@ -55,7 +55,7 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
                         {"busy_seconds", consumer.busy_seconds},
                         {"holding", consumer.holding},
                         {"oldest_hold_seconds", consumer.oldest_hold_seconds},
-                        {"overdue", consumer.overdue},
+                        {"overdue", consumer.stalled},
                         {"end", consumer.end}});
     }
     return list;

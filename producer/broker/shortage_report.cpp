@@ -13,7 +13,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::chrono::nanoseconds kFirstShortageWord = std::chrono::seconds(5);
+constexpr std::chrono::nanoseconds kFirstShortageMessage = std::chrono::seconds(5);
 constexpr std::chrono::nanoseconds kLongestShortageInterval = std::chrono::seconds(60);
 constexpr std::size_t kConsumersNamed = 8;
 
@@ -24,19 +24,19 @@ double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 void ShortageReport::describe(BrokerReport& report) const {
     report.slabs = state_.ledger.counts();
     report.consumers = state_.peers.reports();
-    describe_holds(report);
+    describe_holders(report);
     describe_shortage(report);
 }
 
 // For each consumer, how long it has held the slab that it has held longest.
-void ShortageReport::describe_holds(BrokerReport& report) const {
+void ShortageReport::describe_holders(BrokerReport& report) const {
     const TimePoint now = state_.clock.now();
     for (ConsumerReport& consumer : report.consumers) {
         if (!consumer.end.empty()) continue;
         const auto peer = std::find_if(state_.peers.begin(), state_.peers.end(), [&](const auto& entry) {
             return entry.second->admitted && entry.second->ref.session == consumer.session;
         });
-        consumer.overdue = peer != state_.peers.end() && peer->second->stalled;
+        consumer.stalled = peer != state_.peers.end() && peer->second->stalled;
     }
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabWord word = state_.ledger.word(slab);
@@ -91,28 +91,28 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
     for (std::size_t i = 0; i < std::min(holders.size(), kConsumersNamed); ++i)
         text +=
             fmt::format("{}pid {} holds {} for {:.1f} s{}", i == 0 ? "; " : ", ", holders[i]->pid, holders[i]->holding,
-                        holders[i]->oldest_hold_seconds, holders[i]->overdue ? " (overdue)" : "");
+                        holders[i]->oldest_hold_seconds, holders[i]->stalled ? " (overdue)" : "");
     if (holders.size() > kConsumersNamed) text += fmt::format(", {} more", holders.size() - kConsumersNamed);
 }
 
 void ShortageReport::watch(TimePoint now) {
     if (!state_.egress_is_short()) {
-        if (short_since_ && word_interval_ > kFirstShortageWord)
+        if (short_since_ && message_interval_ > kFirstShortageMessage)
             spdlog::info("a slab is free again after {:.1f} s", seconds(now - *short_since_));
         short_since_.reset();
         return;
     }
     if (!short_since_) {
         short_since_ = now;
-        word_interval_ = kFirstShortageWord;
-        next_word_ = now + kFirstShortageWord;
+        message_interval_ = kFirstShortageMessage;
+        next_message_ = now + kFirstShortageMessage;
     }
-    if (now < next_word_) return;
+    if (now < next_message_) return;
     BrokerReport report;
     describe(report);
     spdlog::warn("no slab has been free for {:.0f} s: {}", seconds(now - *short_since_), report.shortage);
-    word_interval_ = std::min(word_interval_ * 2, kLongestShortageInterval);
-    next_word_ = now + word_interval_;
+    message_interval_ = std::min(message_interval_ * 2, kLongestShortageInterval);
+    next_message_ = now + message_interval_;
 }
 
 }  // namespace offramp

@@ -24,13 +24,13 @@ class ShortageReport {
     void watch(TimePoint now);
 
   private:
-    void describe_holds(BrokerReport& report) const;
+    void describe_holders(BrokerReport& report) const;
     void describe_shortage(BrokerReport& report) const;
 
     const BrokerState& state_;
     std::optional<TimePoint> short_since_;
-    TimePoint next_word_{};
-    std::chrono::nanoseconds word_interval_{};
+    TimePoint next_message_{};
+    std::chrono::nanoseconds message_interval_{};
 };
 
 }  // namespace offramp

@@ -33,7 +33,7 @@ class SlabFillings {
     std::vector<Filling>::iterator end() { return fillings_.end(); }
 
     // A delivery that completes nothing may end twice: its visibility timeout runs out, and later its holder dies. The
-    // last word stands.
+    // later one stands.
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
 
   private:

@@ -64,8 +64,8 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
     state_.ledger.spill(outcome.slab);
 }
 
-// Published under its new number, and only then removed: whoever takes over in between finds both, and knows that they
-// are one.
+// Published under its new number, and only then removed: whoever recovers the run in between finds both, and knows that
+// they are one.
 void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     if (run_end_.aborting()) {
         state_.ledger.abandon(outcome.slab);

@@ -18,7 +18,7 @@ namespace offramp {
 //
 // Owns: what is on the disk, and what is on its way. Borrows: the state, the run's end; of the state: store, ledger,
 // exchange, the slabs' memory, clock, fillings, queue. Thread: the broker's. Blocks: never, the store's thread writes
-// and reads. Errors: what cannot be written stays in memory, with a word in the totals; what cannot be read back is
+// and reads. Errors: what cannot be written stays in memory, with the reason in the totals; what cannot be read back is
 // lost, and ends the run.
 class Spill {
   public:

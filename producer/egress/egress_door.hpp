@@ -29,7 +29,7 @@ struct EgressDoorOptions {
     std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);
     // without progress, before another consumer gets the slab too
     std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
-    std::uint32_t max_charges = 3;  // deaths that a slab may cause before it is set aside
+    std::uint32_t max_charges = 3;  // deaths that a slab may cause before it is a dead letter
 };
 
 struct EgressDoorFigures {

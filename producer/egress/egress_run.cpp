@@ -93,12 +93,12 @@ std::unique_ptr<Delivery> EgressRun::start_broker() {
         });
 }
 
-// What is given up is kept in the run's directory.
+// Dead letters are kept in the run's directory.
 std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
     const auto bytes_of = [this](std::uint32_t slab) -> DeadLetterWriter::SlabBytes {
         if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
-        // Given up by a predecessor, and not mapped by this one's pool yet; or, without a pool, a segment of its own
-        // for each slab: whoever filled it goes on to others, the segment stays until the slab is filled again.
+        // A dead letter of the predecessor's, and not mapped by this one's pool yet; or, without a pool, a segment of
+        // its own for each slab: whoever filled it goes on to others, the segment stays until the slab is filled again.
         const SpanPlan& spans = options_.spans;
         const std::uint32_t span = pool_ ? spans.span_of(slab) : slab;
         const std::size_t span_bytes = pool_ ? spans.span_bytes(span) : options_.layout.slab_bytes;

@@ -43,7 +43,7 @@ class RunStatus {
 
     // To "draining".
     void change(const std::string& state);
-    // The last word: "ended", "abandoned", "failed" with `why`. `look` is not called any more when it has returned.
+    // The last page: "ended", "abandoned", "failed" with `why`. `look` is not called any more when it has returned.
     void end(const std::string& state, const std::string& why = {});
 
     // The page of a run between two moments. Pure, but for the time of day that it bears.

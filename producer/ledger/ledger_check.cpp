@@ -29,8 +29,8 @@ void check_entry(std::size_t slab, const SlabEntry& entry, std::size_t consumer_
         if (found == 0) continue;
         const HolderWord holder = HolderWord::unpack(found);
         require(holder.used && may_be_held, "slab", slab, "a holder's word", found, "0, as nobody can hold it");
-        require(holder.consumer_index < consumer_capacity, "slab", slab, "a holder's place", holder.consumer_index,
-                "below " + std::to_string(consumer_capacity));
+        require(holder.consumer_index < consumer_capacity, "slab", slab, "a holder's consumer index",
+                holder.consumer_index, "below " + std::to_string(consumer_capacity));
     }
 }
 

@@ -59,7 +59,7 @@ void SlabLedger::take_counted_step(const LastStep& last) {
         move_to(last.slab, found.state, SlabState::Ready);
     else if (last.kind == CountedStep::Complete && in_flight)
         move_to(last.slab, found.state, SlabState::Retired);
-    else if (last.kind == CountedStep::GiveUp && found.state == SlabState::Ready)
+    else if (last.kind == CountedStep::Quarantine && found.state == SlabState::Ready)
         move_to(last.slab, found.state, SlabState::Quarantined);
 }
 
@@ -172,7 +172,7 @@ void SlabLedger::take_back(const SlabTicket& ticket, ConsumerRef consumer) {
     std::uint64_t* place = holder_word(ticket.slab, consumer);
     expect(place != nullptr, "the consumer that the ticket was meant for is recorded");
     store_word(*place, 0);
-    normalise_after_hold_ended(ticket.slab, ticket.attempt);
+    normalise_after_holder_left(ticket.slab, ticket.attempt);
 }
 
 void SlabLedger::expire(std::uint32_t slab) {
@@ -203,7 +203,7 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     }
     store_word(*place, 0);
     failpoint("ledger.return.holder_cleared");
-    normalise_after_hold_ended(ticket.slab, ticket.attempt);
+    normalise_after_holder_left(ticket.slab, ticket.attempt);
     const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
     return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
 }
@@ -218,12 +218,12 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
         const SlabWord current = word(slab);
         const bool charged =
             work_word != 0 && work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
-        // The charge is stored first: a producer that dies here must not forget it.
+        // The failure is counted first: a producer that dies here must not forget it.
         if (charged) store_word(memory_.entries[slab].charges, charges(slab) + 1);
         failpoint("ledger.revoke.charged");
         store_word(*place, 0);
         failpoint("ledger.revoke.holder_cleared");
-        normalise_after_hold_ended(slab, holder.attempt);
+        normalise_after_holder_left(slab, holder.attempt);
         revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
                            holder.attempt});
     }
@@ -231,7 +231,7 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
     return revoked;
 }
 
-// --- giving up ---
+// --- dead letters ---
 
 void SlabLedger::quarantine(std::uint32_t slab) {
     failpoint("ledger.quarantine");
@@ -309,11 +309,11 @@ std::uint64_t* SlabLedger::holder_word(std::uint32_t slab, ConsumerRef consumer)
     return nullptr;
 }
 
-// A hold went without completing the slab: the current delivery's makes it Ready again, the last one of a finished slab
-// frees it.
-void SlabLedger::normalise_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt) {
+// A holder left without completing the slab: that of the current delivery makes it Ready again, the last one of a
+// finished slab frees it.
+void SlabLedger::normalise_after_holder_left(std::uint32_t slab, std::uint32_t its_attempt) {
     const SlabWord current = word(slab);
-    if (current.state == SlabState::Leased && current.attempt == ended_attempt)
+    if (current.state == SlabState::Leased && current.attempt == its_attempt)
         move_to(slab, SlabState::Leased, SlabState::Ready);
     else if (current.state == SlabState::Retired && !has_holders(slab))
         free_slab(slab);

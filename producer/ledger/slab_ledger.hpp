@@ -15,8 +15,8 @@
 
 namespace offramp {
 
-// One admitted consumer: its place in the ledger's table, and the session that tells it from earlier ones in the same
-// place.
+// One admitted consumer: its index in the ledger's table, and the session that tells it from earlier ones with the same
+// index.
 struct ConsumerRef {
     std::uint32_t consumer_index = 0;
     std::uint64_t session = 0;
@@ -27,7 +27,7 @@ struct ConsumerRef {
 // What a release did. Only the first three changed anything.
 enum class ReleaseOutcome {
     Completed,  // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
-    HolderRemoved,  // another was first, or an attempt that was overtaken gives up: only its hold is gone
+    HolderRemoved,  // another was first, or an attempt that was overtaken comes back: it holds the slab no longer
     Returned,       // given back unprocessed: Ready again
     Foreign,        // this consumer holds no such slab
     Stale,          // of an earlier filling of the slab
@@ -46,10 +46,10 @@ std::string_view to_string(SlabState state);
 // consumer is a ReleaseOutcome.
 //
 // Every change is one word, or ordered so that a death in between is repaired by adopt():
-//   lease:     holder stored, then the state       (death between: a holder of a Ready slab; its consumer is asked or
-//   dead) complete:  state Retired, then the holder cleared, then Free with the next generation   (Retired without
-//   holders: freed) return:    holder cleared, then the state      (Leased without its holder: Ready)
-// What is counted (publish, complete, give up) is counted first (ProgressLog), and taken by adopt() if it was not.
+// - lease: holder stored, then the state (death between: a Ready slab with a holder, whose consumer is asked or dead)
+// - complete: state Retired, holder cleared, then Free, next generation (death between: Retired, no holder: freed)
+// - return: holder cleared, then the state (death between: Leased without its holder: made Ready)
+// What is counted (publish, complete, quarantine) is counted first (ProgressLog), and taken by adopt() if it was not.
 class SlabLedger {
   public:
     struct Memory {
@@ -60,8 +60,8 @@ class SlabLedger {
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
     // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, repairs
-    // half-done changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the
-    // caller to see to. Errors: ProtocolError for words that no producer leaves (check_ledger_words).
+    // half-done changes, abandons Filling, keeps every recorded holder. Dead letters stay Quarantined, for the caller
+    // to see to. Errors: ProtocolError for words that no producer leaves (check_ledger_words).
     struct LastStep {
         CountedStep kind = CountedStep::None;
         std::uint32_t slab = 0;
@@ -105,16 +105,17 @@ class SlabLedger {
     ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind,
                            const std::function<void()>& before_completing = {});
 
-    // Removes every hold of a consumer that is proven dead, and ends its session. Returns the slabs that it held.
+    // Removes a consumer that is proven dead from the holders of every slab, and ends its session. Returns the slabs
+    // that it held.
     struct Revoked {
         std::uint32_t slab = 0;
-        bool charged = false;       // the work word named this hold
+        bool charged = false;       // the work word named this delivery
         bool ready_again = false;   // it was the current delivery: the slab waits for another consumer
         std::uint32_t attempt = 0;  // of the delivery that it held
     };
     std::vector<Revoked> revoke(ConsumerRef consumer, std::uint64_t work_word);
 
-    // --- giving up ---
+    // --- dead letters ---
     // Ready → Quarantined: nobody gets it any more.
     void quarantine(std::uint32_t slab);
     // Quarantined → Free, or Retired while someone holds it.
@@ -139,7 +140,7 @@ class SlabLedger {
     void free_slab(std::uint32_t slab);
     bool has_holders(std::uint32_t slab) const;
     std::uint64_t* holder_word(std::uint32_t slab, ConsumerRef consumer) const;
-    void normalise_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt);
+    void normalise_after_holder_left(std::uint32_t slab, std::uint32_t its_attempt);
     void take_counted_step(const LastStep& last);
     void repair(std::uint32_t slab);
 

@@ -37,9 +37,9 @@ struct BatchNumbers {
 Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals& totals, const RunNames& names,
                              const SpanPlan& spans, const BatchNumbers& numbers, const SpillStore* spill);
 
-// The progress record and the slabs are independent records: what was published and is neither completed nor given up
-// must be in flight or spilled, and nothing of that lies behind the high-water mark. Errors: Conservation, with the
-// figures.
+// The progress record and the slabs are independent records: what was published and is neither completed nor a dead
+// letter must be in flight or spilled, and nothing of that lies behind the high-water mark. Errors: Conservation, with
+// the figures.
 void require_conserved(const Predecessor& predecessor);
 
 }  // namespace offramp

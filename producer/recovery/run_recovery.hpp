@@ -31,10 +31,10 @@ namespace offramp {
 //      (the caller compares what it keeps outside of the run, such as a checkpoint, with predecessor())
 //   go_on()           One more producer has served the run. From here on the run is this producer's.
 //   take_slabs()      The spans are mapped and page-locked again; their bytes stay as they are.
-//   continue_in()     The broker goes on with what is in flight, given up and spilled, and expects the consumers back.
+//   continue_in()     The broker goes on with slabs in flight, dead letters and spilled slabs; consumers come back.
 //
-// A refusal changes nothing but the epoch and, from take_up() on, what the dead one had left half-done. A death in the
-// middle leaves a run that can be recovered again.
+// A refusal changes nothing but the epoch and, from take_up() on, what the predecessor had left half-done. A death in
+// the middle leaves a run that can be recovered again.
 //
 // Owns: the run's memory until go_on(). Thread: one. Blocks: while it reads headers, and spilled files. Errors: each
 // step's.

@@ -165,7 +165,7 @@ class Ends(unittest.TestCase):
             for_run = {nonce: run.start_consumer_by_hand("--only-run", nonce, "--run-dir", str(run.run_dir)) for nonce in nonces}
             self.assertEqual(run.wait(for_run[nonces[0]]), 69, run.logs())
             log = (run.folder / "consumer-1.log").read_text()
-            self.assertNotIn(" in place ", log, "it was let in")
+            self.assertNotIn(" has consumer index ", log, "it was let in")
             for nonce in nonces:
                 self.assertIn(nonce, log)
             run.until(lambda: run.status().get("done_samples", 0) > 0, "the one that was started for this run serves it")

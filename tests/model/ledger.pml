@@ -99,7 +99,7 @@ inline free_if_not_held(s) {
 }
 
 /* A hold went without completing the slab. */
-inline normalise_after_hold_ended(s, ended_attempt) {
+inline normalise_after_holder_left(s, ended_attempt) {
     if
     :: entry[s].state == LEASED && entry[s].attempt == ended_attempt ->
         store_state(s, READY, entry[s].attempt, entry[s].generation)
@@ -125,7 +125,7 @@ inline ledger_lease(s, c) {
 inline ledger_take_back(s, c) {
     hold = entry[s].holder[c];
     store_holder(s, c, 0);
-    normalise_after_hold_ended(s, hold)
+    normalise_after_holder_left(s, hold)
 }
 
 inline ledger_expire(s) { store_state(s, READY, entry[s].attempt, entry[s].generation) }
@@ -146,7 +146,7 @@ inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
             :: else ->
                 note_completed_nothing(s, (kind == COMPLETED));
                 store_holder(s, c, 0);
-                normalise_after_hold_ended(s, ticket_attempt)
+                normalise_after_holder_left(s, ticket_attempt)
             fi
         fi
     fi
@@ -162,7 +162,7 @@ inline ledger_revoke(s, c, charged) {
         :: else
         fi;
         store_holder(s, c, 0);
-        normalise_after_hold_ended(s, hold)
+        normalise_after_holder_left(s, hold)
     :: else
     fi
 }

@@ -248,7 +248,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"limits", limits},
         {"releases", releases_json(broker)},
         {"leases_expired", broker.leases_expired},
-        {"overdue_killed", broker.overdue_killed},
+        {"overdue_killed", broker.stalled_killed},
         {"payloads_lost", broker.payloads_lost},
         {"refused", broker.refused},
         {"skipped", items_json(figures.skipped_items)},

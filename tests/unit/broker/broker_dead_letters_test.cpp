@@ -292,7 +292,7 @@ TEST_F(BrokerDeadLetters, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEven
     EXPECT_EQ(f.ledger.charges(0), 0U);
 }
 
-// --- overdue ---
+// --- stalled ---
 
 TEST_F(BrokerDeadLetters, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) {
     BrokerFixture f(1, {.kill_overdue = true});
@@ -305,9 +305,9 @@ TEST_F(BrokerDeadLetters, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath)
     f.broker->step();  // its last sign of life is seen
     f.let_pass(seconds(29));
     f.broker->step();
-    EXPECT_EQ(f.report().overdue_killed, 0U);
+    EXPECT_EQ(f.report().stalled_killed, 0U);
     f.let_pass(seconds(1));
-    EXPECT_EQ(f.report().overdue_killed, 1U);
+    EXPECT_EQ(f.report().stalled_killed, 1U);
     EXPECT_EQ(f.report().leases_expired, 1U);
     EXPECT_EQ(f.report().consumers.at(0).end, "") << "killed is not dead: that is the pidfd's word";
     EXPECT_FALSE(f.ledger.holders(0).empty());
@@ -326,10 +326,10 @@ TEST_F(BrokerDeadLetters, WithoutKillOverdueNobodyIsKilled) {
     f.let_pass(seconds(31));
     f.broker->step();
     f.broker->step();
-    EXPECT_EQ(f.report().overdue_killed, 0U);
+    EXPECT_EQ(f.report().stalled_killed, 0U);
     EXPECT_EQ(f.report().leases_expired, 1U);
     EXPECT_EQ(f.report().consumers.at(0).end, "");
-    EXPECT_TRUE(f.report().consumers.at(0).overdue);
+    EXPECT_TRUE(f.report().consumers.at(0).stalled);
 }
 
 TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
@@ -346,7 +346,7 @@ TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnoth
     other.receive();
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
-    EXPECT_EQ(f.report().overdue_killed, 0U);
+    EXPECT_EQ(f.report().stalled_killed, 0U);
     EXPECT_FALSE(f.can_fill()) << "it may still read";
 }
 

@@ -201,7 +201,7 @@ TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
 TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
     RecoveryFixture f(2);
     f.fill(0);
-    f.progress.count(CountedStep::GiveUp, f.filled[0], 1);  // and died of the next store
+    f.progress.count(CountedStep::Quarantine, f.filled[0], 1);  // and died of the next store
     f.succeed();
     EXPECT_EQ(f.state(f.filled[0].slab), SlabState::Free);
     EXPECT_EQ(f.report().quarantined.samples, 4U);

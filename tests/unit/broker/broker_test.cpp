@@ -515,10 +515,10 @@ TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNobodysLease) {
         EXPECT_EQ(f.ledger.word(0).state, SlabState::Leased);
     }
     EXPECT_EQ(f.report().leases_expired, 0U);
-    EXPECT_EQ(f.report().overdue_killed, 0U);
+    EXPECT_EQ(f.report().stalled_killed, 0U);
     f.let_pass(seconds(31));  // it runs, and the consumer does not
     EXPECT_EQ(f.report().leases_expired, 1U);
-    EXPECT_EQ(f.report().overdue_killed, 1U);
+    EXPECT_EQ(f.report().stalled_killed, 1U);
 }
 
 TEST(Broker, ProgressExtendsTheLease) {

@@ -357,7 +357,7 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
     {  // given up: what was counted as such is never delivered again
         LedgerFixture f(1);
         f.make_ready();
-        const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::GiveUp, 0, 1});
+        const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::Quarantine, 0, 1});
         EXPECT_EQ(adopted.word(0).state, SlabState::Quarantined);
     }
     {  // taken already, and gone on since
@@ -410,7 +410,7 @@ TEST(SlabLedgerAdopt, RefusesWordsThatNoProducerLeaves) {
     EXPECT_THAT(refusal([](LedgerFixture& f) {
                     store_word(f.entries[0].holders[3], HolderWord{true, 1, 2000, 1}.pack());
                 }),
-                testing::StartsWith("ledger: slab 0: a holder's place is 2000, wanted below 8"));
+                testing::StartsWith("ledger: slab 0: a holder's consumer index is 2000, wanted below 8"));
     EXPECT_THAT(refusal([](LedgerFixture& f) {
                     store_word(f.entries[1].holders[0], HolderWord{true, 1, 1, 1}.pack());
                 }),

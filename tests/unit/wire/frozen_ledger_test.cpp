@@ -135,7 +135,7 @@ TEST(FrozenLedger, Progress) {
     for (const std::size_t i : {0, 1, 2, 3, 4, 5, 24, 44}) EXPECT_EQ(words[i], word(i + 1)) << i;
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Publish), 1U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Complete), 2U);
-    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::GiveUp), 3U);
+    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Quarantine), 3U);
 }
 
 }  // namespace
