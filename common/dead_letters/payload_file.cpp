@@ -22,12 +22,12 @@ void write_payload(const std::string& path, const SlabContents& slab) {
 }
 
 PayloadFile::PayloadFile(const std::string& path)
-    : file_(path, "the set-aside payload",
+    : file_(path, "the dead letter's payload",
             "Was it copied completely? Only the run that set it aside can write it again") {
     const auto metadata = file_.metadata().find(kPayloadMetadata);
     if (metadata == file_.metadata().end())
         throw ProtocolError(
-            "'" + path + "' is not a payload that a run set aside: its metadata has no '" + kPayloadMetadata + "'",
+            "'" + path + "' is not the payload of a dead letter: its metadata has no '" + kPayloadMetadata + "'",
             "Give a file of a run's folder quarantine/");
     NotedSlab noted = read_payload_metadata(metadata->second);
     slab_ = std::move(noted.slab);

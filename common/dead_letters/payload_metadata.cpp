@@ -35,7 +35,8 @@ json spec_metadata(const TensorSpec& spec, const std::string& stored_as) {
 
 void require(bool holds, const char* field) {
     if (!holds)
-        throw ProtocolError(std::string("the notes of a set-aside payload: '") + field + "' is not what it should be");
+        throw ProtocolError(std::string("the metadata of a dead letter's payload: '") + field +
+                            "' is not what it should be");
 }
 
 TensorSpec read_spec(const json& metadata) {
@@ -162,7 +163,7 @@ NotedSlab read_payload_metadata(const std::string& text) {
         require(slab.tensors.size() <= kMaxTensorsPerSlab, "tensors");
         return noted;
     } catch (const json::exception& problem) {
-        throw ProtocolError(std::string("the notes of a set-aside payload cannot be read: ") + problem.what());
+        throw ProtocolError(std::string("the metadata of a dead letter's payload cannot be read: ") + problem.what());
     }
 }
 

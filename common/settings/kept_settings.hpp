@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// The settings that a run's producer goes by, as it leaves them in the run directory: for a producer that takes over,
+// The settings that a run's producer goes by, as it leaves them in the run directory: for a producer that recovers it,
 // to compare its own with, and for consumers, which take from there what they were not told. Passwords, keys and
 // headers in the clear are left out.
 std::string kept_settings_path(const std::string& run_dir);

@@ -6,7 +6,7 @@
 
 namespace offramp {
 
-// Processes one payload that a run set aside (common/dead_letters), without a run: no shared memory, no messages,
+// Processes the payload of one dead letter (common/dead_letters), without a run: no shared memory, no messages,
 // nobody else to take over. Returns the program's exit code. Killed or thrown out, it has changed nothing but what the
 // processor had committed.
 //

@@ -48,7 +48,7 @@ def parse(argv):
     parser.add_argument("--std", type=colours, default=None, metavar="R,G,B", help="what they are divided by then (torchvision's)")
     parser.add_argument("--colour-order", choices=("rgb", "bgr"), default="rgb", help="that the network wants; mean and std are in the same order")
     parser.add_argument("--scores", choices=("probability", "logit"), default=None,
-                        help="what a network of one channel gives of each pixel's foreground, for the notes (a run takes it for a probability unless told)")
+                        help="what a network of one channel gives of each pixel's foreground, for the metadata (a run takes it for a probability unless told)")
     parser.add_argument("--tolerance", type=float, default=None,
                         help="largest difference from eager PyTorch, as a share of the largest value (1e-3; tf32 1e-2; bf16 5e-2)")
     wish = parser.parse_args(argv)

@@ -179,7 +179,7 @@ def resolve(program, argv):
 
 def found_out(config, without):
     """
-    The flags that tell consumers what only the producer finds out, from the notes beside a model, the input and the device: the
+    The flags that tell consumers what only the producer finds out, from the metadata beside a model, the input and the device: the
     settings in `config`, its own, that the same flags leave otherwise `without` it.
     """
     return [part for name, value in config.items() if value != without.get(name) for part in as_flag(name, value)]

@@ -98,7 +98,7 @@ class CrashRun:
         if code == 0 and not self.run.summary().get("conserved"):
             wrong.append("samples are not conserved")
         if code == 0 and led_by_the_checkpoint(self.run.output):
-            wrong.append(f"done by the manifest, and not in the outputs: items {led_by_the_checkpoint(self.run.output)}")
+            wrong.append(f"done by the checkpoint, and not in the outputs: items {led_by_the_checkpoint(self.run.output)}")
         if code == 0 and self.may_drop:
             if not lines(outputs(self.run)) <= lines(expected):
                 wrong.append("outputs are none of the undisturbed run's")

@@ -210,7 +210,7 @@ class Restart(unittest.TestCase):
             consumer = run.start_gated_consumer()
             run.gate.let(10)
             run.until(lambda: run.status().get("released_samples") == 40, "ten slabs done")
-            run.until(lambda: len(items_of_checkpoint(run.output)) == 40, "the manifest written")
+            run.until(lambda: len(items_of_checkpoint(run.output)) == 40, "the checkpoint written")
             for child in (run.producer, consumer):
                 kill(child)
                 run.wait(child)

@@ -99,7 +99,7 @@ class WhenFull(unittest.TestCase):
             run.wait_for_consumers()
             run.finish_outputs()
             self.assertGreater(run.summary()["samples"]["dropped"], 0)
-            self.assertEqual(led_by_the_checkpoint(run.output), [], "the manifest says that they are done, and nobody made them")
+            self.assertEqual(led_by_the_checkpoint(run.output), [], "the checkpoint says that they are done, and nobody made them")
             self.resume(run, undisturbed(*flags))
 
     def test_what_was_spilled_is_not_done_when_everything_dies(self):

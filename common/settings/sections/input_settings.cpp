@@ -30,9 +30,9 @@ void describe_input(SettingGroup& group) {
         "resize-size", &InputSettings::resize_size, of_slabs(cuts_pictures, reads_cut_pictures),
         {kSmallestImageSize, kLargestImageSize, "auto"},
         "Length that an image's shorter side is brought to, its proportions kept, before --image-size is cut from the "
-        "middle; auto: as the notes beside the model say, else all of the image is squeezed into --image-size");
+        "middle; auto: as the metadata beside the model says, else all of the image is squeezed into --image-size");
     group.word("interpolation", &InputSettings::interpolation, of_slabs(is_bicubic), {"auto", "bilinear", "bicubic"},
-               "How images are resized; auto: as the notes beside the model say, else bilinear");
+               "How images are resized; auto: as the metadata beside the model says, else bilinear");
     group.whole("decode-workers", &InputSettings::decode_workers, kConduct, {1, 1024, "auto"},
                 "Threads that read and decode items");
     group.whole("prefetch", &InputSettings::prefetch, kConduct, {1, 64, ""}, "Batches staged ahead of the model");

@@ -51,12 +51,12 @@ void describe_results(SettingGroup& group) {
                "Table in the database of --sink; auto: `embeddings`, `records`", check_table);
     group.word("scores", &ResultSettings::scores, of_slabs(is_class_map, tells_foregrounds),
                {"auto", "probability", "logit"},
-               "What a network of one channel gives of each pixel's foreground; auto: as the notes beside the "
-               "model say, else a probability");
+               "What a network of one channel gives of each pixel's foreground; auto: as the metadata beside "
+               "the model says, else a probability");
     group.decimal("threshold", &ResultSettings::threshold, of_slabs(is_class_map, tells_foregrounds), 0, 1,
                   "Probability from which a pixel of a network of one channel is foreground");
     group.on_off("durable", &ResultSettings::durable, kPlace,
-                 "Flush results, folders and manifest to the disk: they survive a power cut");
+                 "Flush results, folders and checkpoint to the disk: they survive a power cut");
     group.on_off("resume", &ResultSettings::resume, kProgram,
                  "Continue the run that left --output: do only what is missing there");
     group.on_off("start-over", &ResultSettings::start_over, kProgram,

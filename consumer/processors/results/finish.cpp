@@ -15,7 +15,7 @@ namespace offramp {
 namespace {
 
 constexpr const char* kToGoOn = "Give --resume to make what is missing or new, ";
-constexpr const char* kNothingToGoOn = "There is no manifest that --resume could continue. Give ";
+constexpr const char* kNothingToGoOn = "There is no checkpoint that --resume could continue. Give ";
 constexpr const char* kOtherwise =
     "--start-over to replace them once this run has results of its own, or another place (--output, --write-path, "
     "--sink-table)";

@@ -16,7 +16,7 @@ struct PreviousRun {
     std::string next_place;  // empty: in place
     bool ended = false;      // it came to its end by itself
     bool finished = false;   // so, or the run did that it goes on with, for items that joined
-    std::uint64_t left = 0;  // items of its source that are not done: dropped, unreadable or set aside where it ended
+    std::uint64_t left = 0;  // items of its source that are not done: dropped, skipped or dead letters where it ended
     bool of_own_program = false;  // that a program of one's own began (own_run.hpp)
 };
 

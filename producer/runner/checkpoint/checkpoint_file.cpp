@@ -132,7 +132,7 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
         return line;
     };
     if (!read_header(next_line(), checkpoint))
-        throw Error(ErrorKind::BadInput, path + " is not a manifest of a run, or one of another version",
+        throw Error(ErrorKind::BadInput, path + " is not a checkpoint of a run, or one of another version",
                     "Remove it and leave --resume out: every item is then made anew");
     const std::uint64_t items = checkpoint.items();
     while (!text.empty()) {
@@ -172,7 +172,7 @@ std::optional<std::string> text_of_own_file(const std::string& path, const char*
 }
 
 std::optional<Checkpoint> read_checkpoint(const std::string& path) {
-    const auto text = text_of_own_file(path, "the manifest");
+    const auto text = text_of_own_file(path, "the checkpoint");
     if (!text) return std::nullopt;
     return parse_checkpoint(*text, path);
 }

@@ -45,7 +45,7 @@ struct Checkpoint {
     ItemRanges done;
     std::uint64_t ignored_lines = 0;  // that were torn or damaged
     std::string next_place{};         // empty: its results are in place
-    bool ended = false;  // nothing is left to be done, but for what was set aside, dropped or could not be read
+    bool ended = false;  // nothing is left to be done, but for dead letters, and what was dropped or could not be read
     bool finished_before = false;  // it had come to its end, and goes on for items that joined
     std::string seal{};            // of the header that was read: no other checkpoint's
 

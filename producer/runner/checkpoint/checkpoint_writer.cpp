@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenWrites{20};
 
 SystemError write_error(const std::string& path, int problem) {
-    return SystemError("cannot write the manifest " + path, problem,
+    return SystemError("cannot write the checkpoint " + path, problem,
                        way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here",
                        ErrorKind::CannotWrite);
 }
@@ -35,7 +35,7 @@ CheckpointWriter::CheckpointWriter(std::string path, Checkpoint checkpoint, Dura
       durability_(durability),
       on_failure_(std::move(on_failure)),
       checkpoint_(std::move(checkpoint)) {
-    expect(path_.find('/') != std::string::npos, "a manifest lies in a folder");
+    expect(path_.find('/') != std::string::npos, "a checkpoint lies in a folder");
     thread_ = std::thread([this] { write_noted(); });
 }
 
@@ -78,7 +78,7 @@ void CheckpointWriter::close() {
 }
 
 void CheckpointWriter::end() {
-    expect(!thread_.joinable(), "a manifest is closed before it ends");
+    expect(!thread_.joinable(), "a checkpoint is closed before it ends");
     checkpoint_.ended = true;
     if (!file_) return write_anew();
     const std::string line = ended_line();
@@ -87,7 +87,7 @@ void CheckpointWriter::end() {
 }
 
 void CheckpointWriter::write_noted() {
-    name_this_thread("manifest");
+    name_this_thread("checkpoint");
     std::unique_lock lock(mutex_);
     for (;;) {
         changed_.wait(lock, [this] { return closing_ || beginning_ || !noted_.empty(); });

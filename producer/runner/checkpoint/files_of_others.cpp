@@ -140,7 +140,7 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
 [[noreturn]] void refuse(const std::string& place, const std::string& file, const std::string& key,
                          const std::string& processor) {
     throw ConfigError(place + ": " + printable(file) +
-                          " is there, by no run of these items that a manifest tells of: the result of " + processor +
+                          " is there, by no run of these items that a checkpoint tells of: the result of " + processor +
                           " for the item '" + printable(key) + "' would replace it",
                       "Give " + place + " another folder, move the file away, or replace it with --start-over");
 }

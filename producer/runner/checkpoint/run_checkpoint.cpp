@@ -77,7 +77,7 @@ std::string what_is_missing(const Checkpoint& previous, const BatchSource& sourc
 void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdentity identity, const BatchSource& source,
                      const std::string& folder, const std::string& flag) {
     if (!previous) {
-        spdlog::warn("{}: {} has no manifest of earlier work", flag, folder);
+        spdlog::warn("{}: {} has no checkpoint of earlier work", flag, folder);
         return;
     }
     if (!previous->identity.facts.contains(CheckpointIdentity::kItemsOfTheWhole))

@@ -59,7 +59,7 @@ class RunCheckpoint {
 };
 
 // The source with its items numbered as the output folder's checkpoint has them, which is there or not
-// (producer/runner/sources/source_order.hpp): items that joined are the last. Errors: those of read_manifest().
+// (producer/runner/sources/source_order.hpp): items that joined are the last. Errors: those of read_checkpoint().
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
 
 }  // namespace offramp

@@ -54,8 +54,8 @@ std::optional<std::uint32_t> whole(std::string_view text, std::uint32_t most) {
 }
 
 // Puts a value's text where it belongs. False: it is none of those that are accepted.
-template <class Notes>
-using ReaderOf = std::function<bool(Notes& metadata, const std::string& text)>;
+template <class Metadata>
+using ReaderOf = std::function<bool(Metadata& metadata, const std::string& text)>;
 using Reader = ReaderOf<ModelMetadata>;
 
 Reader one_of(std::string ModelMetadata::*member, std::vector<std::string> words) {
@@ -90,14 +90,14 @@ Reader three_numbers(std::array<float, 3> ModelMetadata::*member, float least) {
     };
 }
 
-template <class Notes>
+template <class Metadata>
 struct Key {
     std::string accepted;
     std::vector<TomlType> types;
-    ReaderOf<Notes> read;
+    ReaderOf<Metadata> read;
 };
-template <class Notes>
-using Keys = std::map<std::string, Key<Notes>, std::less<>>;
+template <class Metadata>
+using Keys = std::map<std::string, Key<Metadata>, std::less<>>;
 
 const Keys<ModelMetadata>& known_keys() {
     static const Keys<ModelMetadata> keys{
@@ -210,8 +210,8 @@ const Keys<InputMetadata>& known_input_keys() {
     return keys;
 }
 
-template <class Notes>
-[[noreturn]] void refuse_key(const std::string& place, const std::string& key, const Keys<Notes>& keys) {
+template <class Metadata>
+[[noreturn]] void refuse_key(const std::string& place, const std::string& key, const Keys<Metadata>& keys) {
     std::vector<std::string> known;
     std::string list;
     for (const auto& [name, unused] : keys) {
@@ -219,20 +219,20 @@ template <class Notes>
         list += (list.empty() ? "" : ", ") + name;
     }
     const auto near = nearest_word(key, known);
-    const bool of_the_model = std::is_same_v<Notes, InputMetadata> && known_keys().contains(key);
-    throw ConfigError(
-        place + "'" + key + "' says nothing about " + (std::is_same_v<Notes, InputMetadata> ? "an input" : "a model"),
-        of_the_model ? "What is said of the whole model stands above the first [[input]]"
-                     : (near ? "Did you mean " + *near + "? " : "") + "Known: " + list,
-        ErrorKind::Config);
+    const bool of_the_model = std::is_same_v<Metadata, InputMetadata> && known_keys().contains(key);
+    throw ConfigError(place + "'" + key + "' says nothing about " +
+                          (std::is_same_v<Metadata, InputMetadata> ? "an input" : "a model"),
+                      of_the_model ? "What is said of the whole model stands above the first [[input]]"
+                                   : (near ? "Did you mean " + *near + "? " : "") + "Known: " + list,
+                      ErrorKind::Config);
 }
 
-template <class Notes>
-void read_entry(const TomlEntry& entry, const std::string& file, const Keys<Notes>& keys, Notes& metadata) {
+template <class Metadata>
+void read_entry(const TomlEntry& entry, const std::string& file, const Keys<Metadata>& keys, Metadata& metadata) {
     const std::string place = file + ":" + std::to_string(entry.line) + ": ";
     const auto found = keys.find(entry.key);
     if (found == keys.end()) refuse_key(place, entry.key, keys);
-    const Key<Notes>& key = found->second;
+    const Key<Metadata>& key = found->second;
     if (std::ranges::find(key.types, entry.type) == key.types.end() || !key.read(metadata, entry.text))
         throw ConfigError(
             place + entry.key + " is " + (entry.type == TomlType::String ? quote_toml(entry.text) : entry.text),

@@ -54,9 +54,9 @@ std::uint64_t sourced_by(const Predecessor& predecessor, const RunCheckpoint* ch
 }
 
 // Everything before the high-water mark that waits neither in memory nor on the disk. That is so only if everything
-// else was completed, which the progress record tells: items that could not be read, were dropped or were given up are
-// none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume makes it
-// again to no effect: the checkpoint may lag behind the outputs, and never leads.
+// else was completed, which the progress record tells: items that could not be read, were dropped or are dead letters
+// are none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume makes
+// it again to no effect: the checkpoint may lag behind the outputs, and never leads.
 void note_completed_by(const Predecessor& predecessor, RunCheckpoint& checkpoint) {
     const ItemRanges waiting = predecessor.waiting();
     if (sourced_by(predecessor, &checkpoint) != predecessor.totals.completed.samples + waiting.items()) return;

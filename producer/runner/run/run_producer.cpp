@@ -74,7 +74,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
                           "Start runs with launch/offramp run, which chooses both");
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
-    // A run that is about to be taken over may have nobody left who holds it.
+    // A run that is about to be recovered may have nobody left who holds it.
     if (!parsed->adopt)
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);

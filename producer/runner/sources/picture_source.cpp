@@ -98,7 +98,7 @@ PictureFrame frame_of(const RunConfig& config, ImageSize size) {
                               " x " + std::to_string(size.width) + " pixels",
                           "Accepted with it: a square --image-size of " + std::to_string(kSmallestImageSize) + " to " +
                               std::to_string(shorter) +
-                              " (both may stand in the notes beside the model). Without it, all of a picture is "
+                              " (both may stand in the metadata beside the model). Without it, all of a picture is "
                               "squeezed into any size");
     return {size, shorter, way};
 }

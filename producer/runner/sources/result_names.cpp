@@ -42,7 +42,7 @@ void require_distinct_results(const BatchSource& source, std::span<const TensorS
                                   "', and the output '" + std::string(names.shorter) + "' of the item '" + key +
                                   names.between + "'",
                               "Rename one of the two items, or give the outputs other names (outputs = \"...\" in the "
-                              "notes beside the model)");
+                              "metadata beside the model)");
         }
 }
 

@@ -85,11 +85,11 @@ bool ScoreReview::rejects(const RowInfo& row, const std::string& output, float o
 void ScoreReview::end_slab() {
     const bool none_is_one = no_probability_ == looked_at_ && no_probability_ >= kAllWrong;
     if (none_is_one || (too_many_ && 2 * no_probability_ > looked_at_))
-        throw ConfigError(
-            first_ + "; so it is with " + std::to_string(no_probability_) + " of " + std::to_string(looked_at_) +
-                " items",
-            "If the network gives logits, give --scores logit (or write scores = \"logit\" into the notes beside the "
-            "model). If its one channel is not a foreground, choose another --processor, such as npy");
+        throw ConfigError(first_ + "; so it is with " + std::to_string(no_probability_) + " of " +
+                              std::to_string(looked_at_) + " items",
+                          "If the network gives logits, give --scores logit (or write scores = \"logit\" into the "
+                          "metadata beside the "
+                          "model). If its one channel is not a foreground, choose another --processor, such as npy");
     if (std::exchange(too_many_, false)) settings_.too_many();
 }
 

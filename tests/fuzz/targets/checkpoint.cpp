@@ -33,7 +33,7 @@ void feed(std::span<const std::byte> input) {
         }
     }
     try {
-        const Checkpoint checkpoint = parse_checkpoint(text, "a manifest");
+        const Checkpoint checkpoint = parse_checkpoint(text, "a checkpoint");
         for (const ItemRange& range : checkpoint.done.list())
             expect(range.begin < range.end && range.end <= checkpoint.items(), "what is done is of the source");
         // Refusing what it wrote itself would cost a run its progress.

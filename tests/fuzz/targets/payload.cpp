@@ -1,4 +1,4 @@
-// A set-aside payload: a .safetensors file with the project's notes in its metadata.
+// A dead letter's payload: a .safetensors file with metadata of the project's own.
 
 #include "common/dead_letters/payload_file.hpp"
 

@@ -178,7 +178,7 @@ TEST(Checkpoint, WhatIsNoneIsRefusedByName) {
     std::string other_version = of_run().header_line();
     other_version.replace(other_version.find("\"manifest\":1"), 12, "\"manifest\":2");
     for (const std::string& text :
-         {std::string(), std::string("\n"), std::string("not a manifest\n"), lines({{0, 5}}), other_version}) {
+         {std::string(), std::string("\n"), std::string("not a checkpoint\n"), lines({{0, 5}}), other_version}) {
         try {
             parse_checkpoint(text, "/out/.offramp-manifest");
             ADD_FAILURE() << text;

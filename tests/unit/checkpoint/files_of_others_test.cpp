@@ -149,7 +149,7 @@ TEST_F(FilesOfOthers, NorWhatAnOlderCheckpointAccountsFor) {
     lay("bag.png");
     EXPECT_EQ(refused(config, items), "");
     items.note = 2;
-    EXPECT_EQ(refused(config, items), "noted.png") << "such a manifest knows it with its columns alone";
+    EXPECT_EQ(refused(config, items), "noted.png") << "such a checkpoint knows it with its columns alone";
     EXPECT_EQ(refused(config, {"bag"}), "");
 }
 

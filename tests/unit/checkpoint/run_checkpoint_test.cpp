@@ -125,7 +125,7 @@ TEST_F(RunCheckpointTest, OfARunThatNotedNothingDoneThePreviousOneMakesAgainWhat
         last.close();
     }
     EXPECT_EQ(run("d", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
-    EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the manifest";
+    EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the checkpoint";
 }
 
 TEST(ReplacedItems, TheirBytesAreFrozen) {
