@@ -83,6 +83,7 @@ struct BatchRecord {
     std::uint32_t reserved;
 };
 
+// A sample's bytes in shared memory: made of a SampleEntry, read as a SampleView (slab_view.hpp).
 struct SampleRecord {
     std::uint64_t item;        // number of the item in the source
     std::uint32_t key_offset;  // into the key area

@@ -14,7 +14,8 @@
 
 namespace offramp {
 
-// One sample of a slab, as a reader sees it.
+// One sample of a slab, as a reader sees it: its SampleRecord (slab_header.hpp), checked, with its place in slab and
+// batch and the text of its key.
 struct SampleView {
     std::uint64_t item = 0;   // number in the source
     std::uint64_t batch = 0;  // number of its batch
@@ -65,7 +66,7 @@ struct SlabContents {
 // must have been a whole slab's (SlabContents::read).
 void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation);
 
-// Describes one sample to SlabWriter.
+// One sample, as SlabWriter is given it: what its SampleRecord is made of. Its place follows from when it is added.
 struct SampleEntry {
     std::uint64_t item = 0;
     std::string_view key;  // empty: the item's number stands for it

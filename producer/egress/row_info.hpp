@@ -6,7 +6,8 @@
 
 namespace offramp {
 
-// What one row of a batch is.
+// What the producer knows of one row of a batch, until it is in a slab. SampleEntry (common/wire/slab_view.hpp) is the
+// part of it that others get: why a row means nothing is counted and reported here, and is in no slab.
 struct RowInfo {
     std::uint64_t item = 0;
     std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
