@@ -83,10 +83,12 @@ void ProducerRun::tell_of_chosen_processor() const {
 void ProducerRun::open_source(std::shared_ptr<PictureList> pictures) {
     const ModelInput input = model_->input();
     source_ = part_of(source_named(config_.source)
-                          .make({.config = &config_,
+                          .make({.input = &config_,
+                                 .model = &config_,
                                  .model_input = input.tensor,
                                  .model_takes_images = input.kind == InputKind::Image,
                                  .parts = input.parts,
+                                 .columns_are_read = tells_of_items(config_),
                                  .still_wanted = [this] { lifecycle_.require_not_stopped(); },
                                  .pictures = std::move(pictures)}),
                       config_);

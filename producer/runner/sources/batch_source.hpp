@@ -12,7 +12,8 @@
 #include "common/images/picture_list.hpp"
 #include "common/images/still_wanted.hpp"
 #include "common/images/unreadable_item.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/input_settings.hpp"
+#include "common/settings/sections/model_settings.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/input_parts.hpp"
 
@@ -66,13 +67,15 @@ class BatchSource {
 inline constexpr const char* kGiveArrays =
     "Use --source npy, with --input FOLDER, which has a file of each; or --source synthetic";
 
-// What a source needs to know besides the settings.
+// What a source is made from.
 struct SourceOptions {
-    const RunConfig* config = nullptr;  // resolved
-    TensorSpec model_input;             // of a full batch; dims 0 when the model needs none
+    const InputSettings* input = nullptr;  // resolved, as those of the model
+    const ModelSettings* model = nullptr;
+    TensorSpec model_input;  // of a full batch; dims 0 when the model needs none
     bool model_takes_images = false;
-    std::vector<InputPart> parts;  // of a model of arrays: what is where in a row; else none
-    StillWanted still_wanted;      // where listing takes long
+    std::vector<InputPart> parts;   // of a model of arrays: what is where in a row; else none
+    bool columns_are_read = false;  // by a processor, which has no place for an item without them
+    StillWanted still_wanted;       // where listing takes long
     // that were listed before (open_input()); null: a source of pictures lists them
     std::shared_ptr<PictureList> pictures = nullptr;
 };

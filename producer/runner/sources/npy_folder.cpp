@@ -75,9 +75,9 @@ class PartFile {
 class NpyFolder final : public BatchSource {
   public:
     explicit NpyFolder(const SourceOptions& options)
-        : folder_(options.config->input), row_bytes_(options.model_input.row_bytes()) {
+        : folder_(options.input->input), row_bytes_(options.model_input.row_bytes()) {
         check_folder(options);
-        for (const InputPart& part : options.parts) files_.emplace_back(folder_, part, options.config->model);
+        for (const InputPart& part : options.parts) files_.emplace_back(folder_, part, options.model->model);
         const NpyFile& first = files_.front().file();
         for (const PartFile& other : files_)
             if (other.file().rows() != first.rows())
@@ -126,7 +126,7 @@ class NpyFolder final : public BatchSource {
         if (!folder || !missing.empty())
             throw ConfigError("--input '" + printable(folder_) + "' " +
                                   (folder ? "has no " + missing : std::string("is not a folder")),
-                              "The model '" + options.config->model + "' takes its arrays from a folder with " + names_,
+                              "The model '" + options.model->model + "' takes its arrays from a folder with " + names_,
                               ErrorKind::NoInput);
     }
 

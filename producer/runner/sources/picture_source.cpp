@@ -8,7 +8,6 @@
 #include "common/base/error.hpp"
 #include "common/images/image_decode.hpp"
 #include "common/images/open_pictures.hpp"
-#include "common/settings/effects.hpp"
 
 namespace offramp {
 namespace {
@@ -83,12 +82,12 @@ class PictureSource final : public BatchSource {
     std::shared_ptr<PictureList> pictures_;
     std::size_t max_key_bytes_ = 0;
     PictureFrame frame_;
-    bool columns_are_read_;  // by a processor, which has no place for an item without them
+    bool columns_are_read_;
     Decoders decoders_;
 };
 
 // Consumers know the frame by the settings alone, where there is one number for both sides.
-PictureFrame frame_of(const RunConfig& config, ImageSize size) {
+PictureFrame frame_of(const InputSettings& config, ImageSize size) {
     const std::uint32_t shorter = config.resize_size;
     const Interpolation way = config.interpolation == "bicubic" ? Interpolation::Bicubic : Interpolation::Bilinear;
     if (shorter == 0) return {size, 0, way};
@@ -109,7 +108,7 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     const TensorSpec& input = options.model_input;
     if (!options.model_takes_images || input.dims != 4)
         throw ConfigError(
-            "source '" + std::string(name) + "' gives pictures, and the model '" + options.config->model + "' takes " +
+            "source '" + std::string(name) + "' gives pictures, and the model '" + options.model->model + "' takes " +
                 (input.dims == 0         ? "no input"
                  : options.parts.empty() ? input.describe()
                                          : describe_parts(options.parts)),
@@ -117,9 +116,9 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
     std::shared_ptr<PictureList> pictures =
-        options.pictures ? options.pictures : open_pictures(name, options.config->input, options.still_wanted);
-    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.config, size),
-                                           tells_of_items(*options.config));
+        options.pictures ? options.pictures : open_pictures(name, options.input->input, options.still_wanted);
+    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
+                                           options.columns_are_read);
 }
 
 }  // namespace offramp

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "common/settings/sections/input_settings.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/settings/effects.hpp"
+#include "common/settings/run_config.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
@@ -18,10 +20,12 @@ inline std::unique_ptr<BatchSource> make_source(std::string_view name, const Run
     const auto entries = SourceEntry::all();
     const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == name; });
     if (entry == entries.end()) throw std::runtime_error("not in the table");
-    return entry->make({.config = &config,
+    return entry->make({.input = &config,
+                        .model = &config,
                         .model_input = std::move(input),
                         .model_takes_images = takes_images,
-                        .parts = std::move(parts)});
+                        .parts = std::move(parts),
+                        .columns_are_read = tells_of_items(config)});
 }
 
 // What a model of pictures takes, four at a time.

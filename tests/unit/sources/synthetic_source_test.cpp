@@ -25,7 +25,7 @@ struct SyntheticSource : ::testing::Test {
         const auto entry =
             std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "synthetic"; });
         if (entry == entries.end()) throw std::runtime_error("not in the table");
-        return entry->make({.config = &config, .model_input = input, .parts = {}});
+        return entry->make({.input = &config, .model = &config, .model_input = input, .parts = {}});
     }
 
     std::string error() {

@@ -48,7 +48,7 @@ struct TextSource : ::testing::Test {
         const auto entries = SourceEntry::all();
         const auto entry = std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "text"; });
         if (entry == entries.end()) throw std::runtime_error("not in the table");
-        return entry->make({.config = &config, .model_input = input, .parts = {}});
+        return entry->make({.input = &config, .model = &config, .model_input = input, .parts = {}});
     }
 
     std::string error(ErrorKind code) {

@@ -78,7 +78,7 @@ void convert(const RowLayout& layout, std::span<const std::byte> block, Places& 
 // The rows of one array.
 class NpySource final : public BatchSource {
   public:
-    NpySource(const SourceOptions& options) : file_(options.config->input) {
+    NpySource(const SourceOptions& options) : file_(options.input->input) {
         choose_layout(options);
         file_.settle(layout_.from_bytes());
         description_ = "npy: " + std::to_string(items()) + " rows of " + shape_text(layout_.shape) + " " +
@@ -124,10 +124,10 @@ class NpySource final : public BatchSource {
             file_.refuse("its elements are " + printable(descr) + "; read are <f4, <f2 and |u1",
                          "Save array.astype('<f4')");
         if (input.dims == 0)
-            throw ConfigError("source 'npy' gives input, and the model '" + options.config->model + "' takes none",
+            throw ConfigError("source 'npy' gives input, and the model '" + options.model->model + "' takes none",
                               "Choose a model that takes input");
         if (input.dtype != kFloat32 && input.dtype != kBFloat16)
-            throw ConfigError("source 'npy' gives floating-point input, and the model '" + options.config->model +
+            throw ConfigError("source 'npy' gives floating-point input, and the model '" + options.model->model +
                                   "' takes " + input.describe(),
                               "Choose a model that takes floating-point input");
         layout_.shape.assign(file_.row_shape().begin(), file_.row_shape().end());
@@ -145,7 +145,7 @@ class NpySource final : public BatchSource {
             if (layout_.strides == row_major(wanted)) layout_.strides.clear();
         } else {
             file_.refuse("an array " + file_.describe() + " has rows of " + shape_text(layout_.shape) +
-                             ", and the model '" + options.config->model + "' takes " + shape_text(wanted),
+                             ", and the model '" + options.model->model + "' takes " + shape_text(wanted),
                          options.model_takes_images ? "Bring it to that shape, or the model with --image-size"
                                                     : "Bring it to that shape");
         }
@@ -168,7 +168,7 @@ class NpySource final : public BatchSource {
 // pixels where the model takes pictures ([H, W, 3] or [3, H, W]), and numbers of 0 to 255 where it does not. To a model
 // of several arrays: those of a folder.
 std::unique_ptr<BatchSource> make_npy(const SourceOptions& options) {
-    if (options.config->input.empty())
+    if (options.input->input.empty())
         throw ConfigError("--input '': the source npy needs an input and none is given", "Give --input a .npy file",
                           ErrorKind::NoInput);
     if (!options.parts.empty()) return make_npy_folder(options);

@@ -39,7 +39,7 @@ class SyntheticSource final : public BatchSource {
     NormalNoise noise_;
 };
 
-std::uint64_t count_items(const RunConfig& config) {
+std::uint64_t count_items(const InputSettings& config) {
     if (config.batches == 0)
         throw ConfigError("--batches is 0",
                           "A synthetic source has no end of its own: give --batches a number above 0");
@@ -54,12 +54,12 @@ std::uint64_t count_items(const RunConfig& config) {
 }  // namespace
 
 std::unique_ptr<BatchSource> make_synthetic(const SourceOptions& options) {
-    const RunConfig& config = *options.config;
+    const InputSettings& config = *options.input;
     if (config.synthetic_on != "host" && config.synthetic_on != "device")
         throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known", "Known are: host, device");
     const bool uploads = config.synthetic_on == "host" && options.model_input.dims > 0;
     const RowKind rows = !uploads ? RowKind::Nothing : options.parts.empty() ? RowKind::Float32 : RowKind::Arrays;
-    return std::make_unique<SyntheticSource>(count_items(config), rows, options.parts, config.seed);
+    return std::make_unique<SyntheticSource>(count_items(config), rows, options.parts, options.model->seed);
 }
 
 }  // namespace offramp

@@ -67,9 +67,9 @@ class TextSource final : public BatchSource {
 };
 
 // minilm.tokenizer.json beside minilm.pt2, where `offramp export` puts it.
-std::string tokenizer_of(const RunConfig& config) {
+std::string tokenizer_of(const InputSettings& config, const ModelSettings& model) {
     if (!config.tokenizer.empty()) return config.tokenizer;
-    const std::string beside = std::filesystem::path(config.model).replace_extension(".tokenizer.json").string();
+    const std::string beside = std::filesystem::path(model.model).replace_extension(".tokenizer.json").string();
     if (std::filesystem::exists(beside)) return beside;
     throw ConfigError("--source text needs the model's tokenizer, and '" + beside + "' is not there",
                       "Give --tokenizer FILE, the tokenizer.json that the model was trained with", ErrorKind::BadInput);
@@ -83,7 +83,7 @@ std::string python() {
 }  // namespace
 
 std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
-    const RunConfig& config = *options.config;
+    const InputSettings& config = *options.input;
     const TensorSpec& wanted = options.model_input;
     if (wanted.dims != 3 || wanted.dtype != kInt32 || wanted.shape[1] != 2)
         throw ConfigError("--source text gives tokens, int32 [batch, 2, length], and the model takes " +
@@ -100,7 +100,7 @@ std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
     return std::make_unique<TextSource>(
         config.input, TokenizerProcess::Settings{.python = python(),
                                                  .server = data_folder() + "/tokenizer_server.py",
-                                                 .tokenizer = tokenizer_of(config),
+                                                 .tokenizer = tokenizer_of(config, *options.model),
                                                  .length = static_cast<std::uint32_t>(wanted.shape[2])});
 }
 
