@@ -14,6 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/settings/run_config.hpp"
 #include "common/settings/setting.hpp"
 #include "producer/runner/models/model_file.hpp"
 #include "producer/runner/models/model_metadata.hpp"

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
-#include "common/settings/run_config.hpp"
-
 namespace offramp {
+
+struct RunConfig;
 
 // What a run's outputs are made from and by: two runs with the same identity give the same outputs, so that one may
 // finish what the other began. Which settings count, each of them says itself (common/settings/effect.hpp). Pure.

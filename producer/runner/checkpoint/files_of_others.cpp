@@ -34,9 +34,9 @@ std::string chosen(const std::string& processor, std::span<const TensorSpec> out
 
 // What follows an item's key in the names of its files. Of several outputs each has its name in that, unless there is
 // but one that fits.
-std::vector<std::string> suffixes_of(const ProcessorResults& results, const RunConfig& config,
+std::vector<std::string> suffixes_of(const ProcessorResults& results, const CatalogueValues& catalogue,
                                      std::span<const TensorSpec> outputs) {
-    const std::string& ending = results.ending(config.catalogue);
+    const std::string& ending = results.ending(catalogue);
     std::vector<std::string> suffixes;
     if (results.names != FileNames::KeyAndOutput) suffixes.push_back(ending);
     if (results.names != FileNames::Key)
@@ -70,7 +70,8 @@ class FilesThere {
 // What runs of ours left in the folder.
 class OwnResults {
   public:
-    OwnResults(const RunConfig& config, const BatchSource& source) : source_(source), resumes_(config.resume) {
+    OwnResults(const ResultSettings& config, const std::string& write_path, const BatchSource& source)
+        : source_(source), resumes_(config.resume) {
         try {
             previous_ = read_checkpoint(config.output + "/" + kCheckpointName);
         } catch (const Error&) {
@@ -79,11 +80,12 @@ class OwnResults {
         if (!previous_) return;
         names_.insert(previous_->names.begin(), previous_->names.end());
         results_.insert(previous_->results.begin(), previous_->results.end());
-        processors_ = FilesOfRun::of(previous_->identity).where_they_go(config);
+        processors_ = FilesOfRun::of(previous_->identity).where_they_go(config, write_path);
         for (auto& [files, items] : ReplacedItems::by_files(config.output, previous_->seal))
-            replaced_.push_back({.of_any = !files,
-                                 .processors = files ? files->where_they_go(config) : std::vector<std::string>(),
-                                 .items = items});
+            replaced_.push_back(
+                {.of_any = !files,
+                 .processors = files ? files->where_they_go(config, write_path) : std::vector<std::string>(),
+                 .items = items});
     }
 
     bool has(const std::string& processor, std::uint64_t item) {
@@ -147,11 +149,12 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
 
 }  // namespace
 
-void require_no_files_of_others(const RunConfig& config, const BatchSource& source, std::span<const TensorSpec> outputs,
+void require_no_files_of_others(const ResultSettings& config, const CatalogueValues& catalogue,
+                                const BatchSource& source, std::span<const TensorSpec> outputs,
                                 std::uint32_t upsample_factor) {
     if (config.output.empty() || config.start_over) return;
     const std::vector<std::string> processors = config.processors();
-    const std::string& write_path = config.catalogue.text("write-path");
+    const std::string& write_path = catalogue.text("write-path");
     std::optional<OwnResults> own;
     for (const std::string& processor : processors) {
         const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, upsample_factor));
@@ -160,10 +163,10 @@ void require_no_files_of_others(const RunConfig& config, const BatchSource& sour
         const std::string folder = in_write_path           ? write_path
                                    : processors.size() > 1 ? config.output + "/" + processor
                                                            : config.output;
-        const std::vector<std::string> suffixes = suffixes_of(*results, config, outputs);
+        const std::vector<std::string> suffixes = suffixes_of(*results, catalogue, outputs);
         FilesThere there(folder, std::string_view(suffixes.front()).substr(suffixes.front().rfind('.')));
         const auto refuse_others = [&](std::uint64_t item, const std::string& key, const std::string& suffix) {
-            if (!own) own.emplace(config, source);
+            if (!own) own.emplace(config, write_path, source);
             if (!own->has(processor, item))
                 refuse(in_write_path ? "--write-path" : "--output", folder + "/" + key + suffix, key, processor);
         };

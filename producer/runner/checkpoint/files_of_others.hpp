@@ -2,7 +2,8 @@
 
 #include <span>
 
-#include "common/settings/run_config.hpp"
+#include "common/settings/catalogue_values.hpp"
+#include "common/settings/sections/result_settings.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
@@ -13,7 +14,8 @@ namespace offramp {
 // there, and what is noted beside it (ReplacedItems). Reads the folders that results go to, once each, and nothing
 // where these hold no file of such a name. Results of a processor of the user's own are not known. `outputs`: what
 // consumers get. Blocks: on the file system. Errors: ConfigError (Usage) naming file, item and the ways out.
-void require_no_files_of_others(const RunConfig& config, const BatchSource& source, std::span<const TensorSpec> outputs,
+void require_no_files_of_others(const ResultSettings& config, const CatalogueValues& catalogue,
+                                const BatchSource& source, std::span<const TensorSpec> outputs,
                                 std::uint32_t upsample_factor);
 
 }  // namespace offramp

@@ -15,13 +15,13 @@ FilesOfRun FilesOfRun::of(const CheckpointIdentity& identity) {
     return {fact("--processor"), fact("--write-path")};
 }
 
-std::vector<std::string> FilesOfRun::where_they_go(const RunConfig& config) const {
-    RunConfig of_run;
+std::vector<std::string> FilesOfRun::where_they_go(const ResultSettings& config, const std::string& other_path) const {
+    ResultSettings of_run;
     of_run.processor = processors;
     std::vector<std::string> names = of_run.processors();
     const bool same_folders = (names.size() > 1) == (config.processors().size() > 1);  // of several each has its own
     std::error_code unknown;
-    const bool same_path = std::filesystem::equivalent(write_path, config.catalogue.text("write-path"), unknown);
+    const bool same_path = std::filesystem::equivalent(write_path, other_path, unknown);
     std::erase_if(names, [&](const std::string& name) {
         const ProcessorResults* const results = ProcessorResults::of(name);
         return results != nullptr && results->place == ResultPlace::WritePath ? !same_path : !same_folders;

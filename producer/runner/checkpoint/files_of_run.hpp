@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/result_settings.hpp"
 #include "producer/runner/checkpoint/checkpoint_identity.hpp"
 
 namespace offramp {
@@ -16,9 +16,9 @@ struct FilesOfRun {
     std::string write_path;
 
     static FilesOfRun of(const CheckpointIdentity& identity);
-    // Its processors whose files lie where such files of a run with these settings go. Blocks: on the file system, of
-    // which it asks what a path leads to.
-    std::vector<std::string> where_they_go(const RunConfig& config) const;
+    // Its processors whose files lie where such files of a run with these settings go. `other_path`: where `write` puts
+    // its own in that run. Blocks: on the file system, of which it asks what a path leads to.
+    std::vector<std::string> where_they_go(const ResultSettings& config, const std::string& other_path) const;
 
     auto operator<=>(const FilesOfRun&) const = default;
 };

@@ -14,6 +14,7 @@
 #include "common/base/log.hpp"
 #include "common/base/next_place.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/run_config.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_identity.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
@@ -117,7 +118,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                                    ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
     if (found && is_anothers) {
-        replaces(*found, config, identity, source);
+        replaces(*found, config, config.catalogue.text("write-path"), identity, source);
     } else if (earlier != EarlierWork::DoneAgain) {
         check_same_work(found, identity, source, folder_, earlier == EarlierWork::Recovered ? "--adopt" : "--resume");
         if (found) {
@@ -141,12 +142,11 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                  std::move(on_failure));
 }
 
-void RunCheckpoint::replaces(const Checkpoint& previous, const RunConfig& config, const CheckpointIdentity& identity,
-                             const BatchSource& source) {
+void RunCheckpoint::replaces(const Checkpoint& previous, const ResultSettings& config, const std::string& write_path,
+                             const CheckpointIdentity& identity, const BatchSource& source) {
     replaced_ = std::make_unique<ReplacedItems>(folder_, previous.seal, FilesOfRun::of(identity), config.durable);
-    if (std::ranges::any_of(config.processors(), [&](const std::string& name) {
-            return makes_files_of_items(name, config.catalogue.text("write-path"));
-        }))
+    if (std::ranges::any_of(config.processors(),
+                            [&](const std::string& name) { return makes_files_of_items(name, write_path); }))
         replacing_ = &source;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/item_ranges.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/result_settings.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "producer/runner/checkpoint/earlier_work.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"
@@ -16,6 +16,8 @@
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
+
+struct RunConfig;
 
 // A run's claim on its output folder: the lock that keeps others out, what earlier runs have done of the same work, and
 // the checkpoint in which it notes what it does itself.
@@ -44,8 +46,8 @@ class RunCheckpoint {
     void end();
 
   private:
-    void replaces(const Checkpoint& previous, const RunConfig& config, const CheckpointIdentity& identity,
-                  const BatchSource& source);
+    void replaces(const Checkpoint& previous, const ResultSettings& config, const std::string& write_path,
+                  const CheckpointIdentity& identity, const BatchSource& source);
     ItemRanges without_replaced(const Checkpoint& previous, const BatchSource& source) const;
 
     const std::string folder_;

@@ -97,7 +97,8 @@ void ProducerRun::open_source(std::shared_ptr<PictureList> pictures) {
     require_results_apart(config_, *source_);
     if (makes_a_file_of_each_result(config_)) require_distinct_results(*source_, transformer_->outputs());
     if (!config_.adopt && !strategy_->traits().outputs_dropped)
-        require_no_files_of_others(config_, *source_, transformer_->outputs(), transformer_->upsample_factor());
+        require_no_files_of_others(config_, config_.catalogue, *source_, transformer_->outputs(),
+                                   transformer_->upsample_factor());
     spdlog::info("source: {}", source_->description());
 }
 

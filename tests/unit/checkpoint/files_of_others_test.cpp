@@ -44,7 +44,7 @@ struct FilesOfOthers : ::testing::Test {
     std::string refused(const RunConfig& config, const Keys& keys) const { return refused(config, Items(keys)); }
     std::string refused(const RunConfig& config, const Items& items) const {
         try {
-            require_no_files_of_others(config, items, outputs, 1);
+            require_no_files_of_others(config, config.catalogue, items, outputs, 1);
         } catch (const ConfigError& problem) {
             EXPECT_EQ(problem.kind(), ErrorKind::Usage);
             const std::string said = problem.what();
@@ -169,15 +169,17 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
 
 // Of a run whose items were numbers nothing is known by its name.
 TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
+    const RunConfig config = config_of("npy");
     const Numbered ten(10), twenty(20);
-    RunCheckpoint(config_of("npy"), ten, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
+    RunCheckpoint(config, ten, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
         ADD_FAILURE();
     }).completed({{0, 4}});
     lay("3.scores.npy");
-    EXPECT_NO_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1)) << "that run may have made it";
+    EXPECT_NO_THROW(require_no_files_of_others(config, config.catalogue, twenty, outputs, 1))
+        << "that run may have made it";
     lay("12.scores.npy");
-    EXPECT_NO_THROW(require_no_files_of_others(config_of("npy"), ten, outputs, 1)) << "no item has that number";
-    EXPECT_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1), ConfigError)
+    EXPECT_NO_THROW(require_no_files_of_others(config, config.catalogue, ten, outputs, 1)) << "no item has that number";
+    EXPECT_THROW(require_no_files_of_others(config, config.catalogue, twenty, outputs, 1), ConfigError)
         << "that run had ten items";
     lay("bag.scores.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy");
@@ -300,9 +302,9 @@ TEST_F(FilesOfOthers, OfAsManyItemsAsWereAskedFor) {
     const RunConfig config = config_of("npy");
     for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"})
         lay(name);
-    EXPECT_NO_THROW(require_no_files_of_others(config, numbered, outputs, 1));
+    EXPECT_NO_THROW(require_no_files_of_others(config, config.catalogue, numbered, outputs, 1));
     lay("999999999999.scores.npy");
-    EXPECT_THROW(require_no_files_of_others(config, numbered, outputs, 1), ConfigError);
+    EXPECT_THROW(require_no_files_of_others(config, config.catalogue, numbered, outputs, 1), ConfigError);
 }
 
 }  // namespace
