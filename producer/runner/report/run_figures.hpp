@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "common/settings/run_config.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
@@ -13,10 +12,16 @@ namespace offramp {
 
 // What is known once the parts are built, and does not change.
 struct RunFacts {
-    RunConfig config;
+    std::string run_id;
     DeviceInfo device;
     std::string model;  // descriptions, for people
     std::string source;
+    // settings, resolved
+    std::string precision;
+    std::string memory_format;
+    std::string transform;
+    std::uint32_t batch = 0;
+    std::string rung;
     bool random_weights = false;
     std::uint64_t items = 0;        // of the source
     std::uint64_t done_before = 0;  // of those: by the runs that this one continues

@@ -53,10 +53,15 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
 RunFacts ProducerRun::facts() const {
     const SlabLayout& layout = egress_->layout();
     const RunProgress* const progress = egress_->progress();
-    return {.config = config_,
+    return {.run_id = config_.run_id,
             .device = device_->info(),
             .model = model_->description(),
             .source = source_->description(),
+            .precision = config_.precision,
+            .memory_format = config_.memory_format,
+            .transform = config_.transform,
+            .batch = config_.batch,
+            .rung = config_.catalogue.text("rung"),
             .random_weights = model_->random_weights(),
             .items = source_->items(),
             .done_before = done_before(),

@@ -15,7 +15,7 @@
 
 namespace offramp {
 
-// What is done to a model's outputs on the device before they leave it, as RunConfig says it.
+// What is done to a model's outputs on the device before they leave it, as ModelSettings says it.
 struct TransformSettings {
     std::string transform = "none";     // "none", "cast", "class-map", "low-res"
     std::string output_dtype = "auto";  // cast, low-res: "auto", "fp32", "fp16", "bf16"
