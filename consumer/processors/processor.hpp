@@ -64,8 +64,8 @@ struct ProcessorEntry {
     // Errors: ConfigError when the settings do not fit (no --output, an output folder that cannot be written:
     // CannotWrite).
     std::unique_ptr<Processor> (*make)(const ProcessorOptions& options);
-    // Null for a processor whose results are files of single samples, or none.
-    std::unique_ptr<RunOutput> (*run_output)();
+    // Null for a processor whose results are files of single samples, or none. `settings`: what it declares for itself.
+    std::unique_ptr<RunOutput> (*run_output)(const CatalogueValues& settings);
 
     static std::span<const ProcessorEntry> all();
 };

@@ -65,7 +65,7 @@ std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
                                       options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_checksum() {
+std::unique_ptr<RunOutput> run_output_of_checksum(const CatalogueValues& /*settings*/) {
     return merged_lines("checksum", "checksums.tsv", &begins_as_a_checksum);
 }
 

@@ -94,6 +94,6 @@ class CutOut final : public Processor {
 
 std::unique_ptr<Processor> make_cut_out(const ProcessorOptions& options) { return std::make_unique<CutOut>(options); }
 
-std::unique_ptr<RunOutput> run_output_of_cut_out() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_cut_out(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

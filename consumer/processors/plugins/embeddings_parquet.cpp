@@ -41,8 +41,8 @@ void require_one_length(const std::vector<VectorOutput>& outputs, const SlabCont
 // the run has ended.
 class EmbeddingsParquet final : public Processor {
   public:
-    EmbeddingsParquet(const std::string& folder, const RunConfig& config, Durability durability)
-        : vectors_(config.catalogue, "embeddings-parquet"), rows_(folder, "embeddings-parquet", durability) {
+    EmbeddingsParquet(const std::string& folder, const CatalogueValues& settings, Durability durability)
+        : vectors_(settings, "embeddings-parquet"), rows_(folder, "embeddings-parquet", durability) {
         parquet_library();  // now, and not when all is computed and nobody can write it
     }
 
@@ -94,11 +94,11 @@ bool is_ours(const std::string& path) {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"), *options.config,
-                                               options.durability());
+    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"),
+                                               options.config->catalogue, options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_embeddings_parquet() {
+std::unique_ptr<RunOutput> run_output_of_embeddings_parquet(const CatalogueValues& /*settings*/) {
     return merged_segments("embeddings-parquet", "embeddings.parquet", &merge_vectors, &is_ours);
 }
 

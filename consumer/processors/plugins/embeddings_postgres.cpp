@@ -35,6 +35,8 @@ help = "Processor `embeddings-postgres`: hnsw makes an index of its vectors when
 reads = "vectors"
 )settings";
 
+bool makes_index(const CatalogueValues& settings) { return settings.text("index") == "hnsw"; }
+
 constexpr const char* kProcessor = "embeddings-postgres";
 // SQLSTATEs of PostgreSQL's appendix A.
 constexpr const char* kThereAlready = "23505";  // unique_violation
@@ -64,7 +66,7 @@ class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
         : vectors_(options.config->catalogue, kProcessor),
-          makes_index_(options.config->catalogue.text("index") != "none"),
+          makes_index_(makes_index(options.config->catalogue)),
           table_(kLayout, folder, postgres_target(options, kLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -239,9 +241,10 @@ std::unique_ptr<Processor> make_embeddings_postgres(const ProcessorOptions& opti
     return std::make_unique<EmbeddingsPostgres>(options.shared_output_for(kProcessor), options);
 }
 
-std::unique_ptr<RunOutput> run_output_of_embeddings_postgres() {
-    return postgres_rows(kLayout, [](PostgresDatabase& database, const RunConfig& own, const std::string& table) {
-        if (own.catalogue.text("index") == "hnsw") make_hnsw_index(database, table, kLayout.second.suffix);
+std::unique_ptr<RunOutput> run_output_of_embeddings_postgres(const CatalogueValues& settings) {
+    if (!makes_index(settings)) return postgres_rows(kLayout, settings);
+    return postgres_rows(kLayout, settings, [](PostgresDatabase& database, const std::string& table) {
+        make_hnsw_index(database, table, kLayout.second.suffix);
     });
 }
 

@@ -31,8 +31,8 @@ constexpr const char* kUpsert =
 // Puts each sample's vectors into OUTPUT/embeddings.sqlite, one row a sample and output, one transaction a slab.
 class EmbeddingsSqlite final : public Processor {
   public:
-    EmbeddingsSqlite(const std::string& folder, const RunConfig& config, Durability durability)
-        : vectors_(config.catalogue, "embeddings-sqlite"), database_(folder, "embeddings", kSchema, durability) {}
+    EmbeddingsSqlite(const std::string& folder, const CatalogueValues& settings, Durability durability)
+        : vectors_(settings, "embeddings-sqlite"), database_(folder, "embeddings", kSchema, durability) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
@@ -117,10 +117,12 @@ class EmbeddingsSqlite final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_sqlite(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsSqlite>(options.shared_output_for("embeddings-sqlite"), *options.config,
+    return std::make_unique<EmbeddingsSqlite>(options.shared_output_for("embeddings-sqlite"), options.config->catalogue,
                                               options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_embeddings_sqlite() { return shared_database("embeddings"); }
+std::unique_ptr<RunOutput> run_output_of_embeddings_sqlite(const CatalogueValues& /*settings*/) {
+    return shared_database("embeddings");
+}
 
 }  // namespace offramp

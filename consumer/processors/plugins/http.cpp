@@ -194,6 +194,6 @@ std::unique_ptr<Processor> make_http(const ProcessorOptions& options) {
     return std::make_unique<Http>(options.config->catalogue);
 }
 
-std::unique_ptr<RunOutput> run_output_of_http() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_http(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

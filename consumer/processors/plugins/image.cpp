@@ -140,6 +140,6 @@ std::unique_ptr<Processor> make_image(const ProcessorOptions& options) {
     return std::make_unique<ImageFiles>(options, ImageSettings(options.config->catalogue));
 }
 
-std::unique_ptr<RunOutput> run_output_of_image() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_image(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

@@ -58,6 +58,6 @@ class MaskPng final : public Processor {
 
 std::unique_ptr<Processor> make_mask_png(const ProcessorOptions& options) { return std::make_unique<MaskPng>(options); }
 
-std::unique_ptr<RunOutput> run_output_of_mask_png() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_mask_png(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

@@ -93,7 +93,7 @@ bool begins_as_run_lengths(std::string_view line) {
 
 std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) { return std::make_unique<MaskRle>(options); }
 
-std::unique_ptr<RunOutput> run_output_of_mask_rle() {
+std::unique_ptr<RunOutput> run_output_of_mask_rle(const CatalogueValues& /*settings*/) {
     return merged_lines("mask-rle", "masks.jsonl", &begins_as_run_lengths);
 }
 

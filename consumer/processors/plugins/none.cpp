@@ -23,6 +23,6 @@ class None final : public Processor {
 
 std::unique_ptr<Processor> make_none(const ProcessorOptions& /*options*/) { return std::make_unique<None>(); }
 
-std::unique_ptr<RunOutput> run_output_of_none() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_none(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

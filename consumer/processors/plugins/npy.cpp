@@ -63,6 +63,6 @@ std::unique_ptr<Processor> make_npy(const ProcessorOptions& options) {
     return std::make_unique<Npy>(options.output_for("npy"), options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_npy() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_npy(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

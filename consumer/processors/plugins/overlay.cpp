@@ -106,6 +106,6 @@ class Overlay final : public Processor {
 
 std::unique_ptr<Processor> make_overlay(const ProcessorOptions& options) { return std::make_unique<Overlay>(options); }
 
-std::unique_ptr<RunOutput> run_output_of_overlay() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_overlay(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

@@ -75,6 +75,8 @@ std::unique_ptr<Processor> make_records(const ProcessorOptions& options) {
     return std::make_unique<Records>(options.shared_output_for("records"), options);
 }
 
-std::unique_ptr<RunOutput> run_output_of_records() { return shared_database("records"); }
+std::unique_ptr<RunOutput> run_output_of_records(const CatalogueValues& /*settings*/) {
+    return shared_database("records");
+}
 
 }  // namespace offramp

@@ -86,6 +86,8 @@ std::unique_ptr<Processor> make_records_postgres(const ProcessorOptions& options
     return std::make_unique<RecordsPostgres>(options.shared_output_for(kProcessor), options);
 }
 
-std::unique_ptr<RunOutput> run_output_of_records_postgres() { return postgres_rows(kLayout); }
+std::unique_ptr<RunOutput> run_output_of_records_postgres(const CatalogueValues& settings) {
+    return postgres_rows(kLayout, settings);
+}
 
 }  // namespace offramp

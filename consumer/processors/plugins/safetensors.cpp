@@ -74,6 +74,6 @@ std::unique_ptr<Processor> make_safetensors(const ProcessorOptions& options) {
     return std::make_unique<Safetensors>(options.output_for("safetensors"), options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_safetensors() { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_safetensors(const CatalogueValues& /*settings*/) { return nullptr; }
 
 }  // namespace offramp

@@ -137,14 +137,19 @@ class WriteStream final : public Processor {
 // Nothing is merged: temporary files of the dead are all that there is to do.
 class WrittenFolder final : public RunOutput {
   public:
-    PreviousOutput look(const RunConfig& /*own*/) const override { return {}; }
-    void put_in_place(const RunConfig& /*own*/, const std::string& /*next*/,
+    explicit WrittenFolder(std::string path) : path_(std::move(path)) {}
+
+    PreviousOutput look(const ResultSettings& /*own*/) const override { return {}; }
+    void put_in_place(const ResultSettings& /*own*/, const std::string& /*next*/,
                       const std::string& /*next_place*/) const override {}
-    void finish(const RunConfig& own, const std::string& /*folder*/, const std::string& /*next_place*/) const override {
+    void finish(const ResultSettings& /*own*/, const std::string& /*folder*/,
+                const std::string& /*next_place*/) const override {
         std::error_code unknown;
-        const std::string& path = WriteSettings(own.catalogue).path;
-        if (std::filesystem::is_directory(path, unknown)) remove_leftovers(path);
+        if (std::filesystem::is_directory(path_, unknown)) remove_leftovers(path_);
     }
+
+  private:
+    std::string path_;
 };
 
 }  // namespace
@@ -161,6 +166,8 @@ std::unique_ptr<Processor> make_write(const ProcessorOptions& options) {
     return std::make_unique<WriteFiles>(path, copies, options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_write() { return std::make_unique<WrittenFolder>(); }
+std::unique_ptr<RunOutput> run_output_of_write(const CatalogueValues& settings) {
+    return std::make_unique<WrittenFolder>(WriteSettings(settings).path);
+}
 
 }  // namespace offramp

@@ -5,6 +5,7 @@
 #include "common/base/error.hpp"
 #include "common/base/next_place.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/processors/results/own_run.hpp"
@@ -21,7 +22,7 @@ constexpr const char* kOtherwise =
     "--sink-table)";
 
 // `previous`: the run that made them, if that is known.
-[[noreturn]] void refuse(const std::string& what, const PreviousRun* previous, const RunConfig& config) {
+[[noreturn]] void refuse(const std::string& what, const PreviousRun* previous, const ResultSettings& config) {
     const std::string whose = previous && previous->finished
                                   ? "run " + previous->run_id + ", which came to its end"
                                   : "an earlier run, of which nothing says that it did not come to its end";
@@ -36,7 +37,7 @@ bool look_at_previous(const RunConfig& config, const std::optional<PreviousRun>&
     };
     if (previous && !config.start_over) require_no_other_work(*previous, config);
     bool anything = false;
-    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         const PreviousOutput found = output.look(own);
         anything = anything || found.state != PreviousOutput::State::None;
         const bool unfinished = made_by_previous(own.processor) && !previous->finished && previous->next_place.empty();

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "common/settings/run_config.hpp"
-
 namespace offramp {
+
+struct RunConfig;
 
 // Does what is to be done once, before the programs of a run: looks at what earlier runs left in its output, and
 // settles where its own results go (common/base/next_place.hpp): on from where the run is that it continues, beside the

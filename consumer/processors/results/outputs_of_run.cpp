@@ -51,25 +51,25 @@ std::vector<std::string> folders_with_next_places(const std::string& output) {
 }  // namespace
 
 void for_each_output(const RunConfig& config,
-                     const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
+                     const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
     for (const RunConfig& own : configs_of(config))
         for (const ProcessorEntry& entry : ProcessorEntry::all())
             if (entry.name == own.processor)
-                if (const auto output = entry.run_output()) work(*output, own);
+                if (const auto output = entry.run_output(own.catalogue)) work(*output, own);
 }
 
 void finish_outputs(const RunConfig& config, const std::string& next_place) {
-    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         output.finish(own, folder_in(own.output, next_place), next_place);
     });
 }
 
 void put_in_place(const RunConfig& config, const std::string& next_place) {
-    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         output.note_end(own, folder_in(own.output, next_place), next_place);
     });
     if (next_place.empty()) return;
-    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         failpoint("place.swap");
         output.put_in_place(own, folder_in(own.output, next_place), next_place);
     });
@@ -94,12 +94,12 @@ void remove_unreachable(const RunConfig& config, const std::string& reachable) {
             if (name == reachable) continue;
             const std::string folder = folder_in(output, name);
             for (const ProcessorEntry& entry : ProcessorEntry::all())
-                if (const auto made = entry.run_output()) made->remove_next(config, folder, name);
+                if (const auto made = entry.run_output(config.catalogue)) made->remove_next(config, folder, name);
             if (!has_table_elsewhere(folder)) remove_tree(folder);
         }
 }
 
-void require_no_other_work(const PreviousRun& previous, const RunConfig& config) {
+void require_no_other_work(const PreviousRun& previous, const ResultSettings& config) {
     const std::vector<std::string> own = config.processors();
     if (std::ranges::is_permutation(previous.processors, own)) return;
     std::string names;

@@ -3,18 +3,21 @@
 #include <functional>
 #include <string>
 
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/result_settings.hpp"
 #include "consumer/processors/results/previous_run.hpp"
 #include "consumer/processors/results/run_output.hpp"
 
 namespace offramp {
 
+struct RunConfig;
+
 // What all that a run's processors append to is taken through, before it and behind it: the steps that prepare_run()
 // and finish_run() are made of, and those of a run of a program of one's own. Each may be killed, and is made again.
-// `next_place`: where the run's results lie (common/base/next_place.hpp); empty: in place. Errors: those of RunOutput.
+// `config`: whole, since each processor finds there what it declares for itself. `next_place`: where the run's results
+// lie (common/base/next_place.hpp); empty: in place. Errors: those of RunOutput.
 
 void for_each_output(const RunConfig& config,
-                     const std::function<void(const RunOutput& output, const RunConfig& own)>& work);
+                     const std::function<void(const RunOutput& output, const ResultSettings& own)>& work);
 
 // What the run made, in the folders of its next place or in place.
 void finish_outputs(const RunConfig& config, const std::string& next_place);
@@ -34,6 +37,6 @@ void remove_unreachable(const RunConfig& config, const std::string& reachable);
 // A folder has one checkpoint, the last run's. Another one's would take from results their only word that they are
 // finished, and from an unfinished run what it goes on by. What is appended to says by its own form whose it is.
 // Errors: ConfigError.
-void require_no_other_work(const PreviousRun& previous, const RunConfig& config);
+void require_no_other_work(const PreviousRun& previous, const ResultSettings& config);
 
 }  // namespace offramp

@@ -23,6 +23,7 @@
 #include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/run_config.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/processors/results/previous_run.hpp"
 
@@ -92,7 +93,7 @@ struct Found {
 };
 Found look_at_outputs(const RunConfig& config) {
     Found found;
-    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         const PreviousOutput lies = output.look(own);
         if (lies.state == PreviousOutput::State::None) return;
         if (found.what.empty()) found.what = lies.what.empty() ? own.output : lies.what;
@@ -112,7 +113,7 @@ void require_by_key(const Found& found) {
 void require_noted_elsewhere(const RunConfig& config, const std::string& next_place) {
     const std::string noted = next_place_of(config.output);
     if (noted.empty() || noted == next_place) return;
-    for_each_output(config, [&](const RunOutput&, const RunConfig& own) {
+    for_each_output(config, [&](const RunOutput&, const ResultSettings& own) {
         std::error_code none;
         const std::string folder = folder_in(own.output, noted);
         if (!std::filesystem::is_empty(folder, none) && !none)
@@ -123,7 +124,8 @@ void require_noted_elsewhere(const RunConfig& config, const std::string& next_pl
 }
 
 // Errors: ConfigError.
-void require_nothing_finished(const RunConfig& config, const std::optional<PreviousRun>& previous, const Found& found) {
+void require_nothing_finished(const ResultSettings& config, const std::optional<PreviousRun>& previous,
+                              const Found& found) {
     const auto in_folder = [&](const std::string& processor) {
         return has_results_in_folder(processor, previous->write_path);
     };

@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/settings/run_config.hpp"
-
 namespace offramp {
+
+struct RunConfig;
 
 // The output of a run that a program of one's own began. What is done of it no checkpoint says, for which samples there
 // are, only that program knows. Consumers that leave a run and come back to it go on (OUTPUT/.offramp-own-run names the

@@ -15,7 +15,7 @@
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/result_settings.hpp"
 #include "consumer/processors/results/own_run.hpp"
 
 namespace offramp {
@@ -85,7 +85,7 @@ std::optional<PreviousRun> read_previous_run(const std::string& output) {
     std::uint64_t items = 0;
     try {
         run.run_id = header.at("run").get<std::string>();
-        RunConfig config;
+        ResultSettings config;
         config.processor = header.at("identity").value("--processor", "");
         run.processors = config.processors();
         run.write_path = header.at("identity").value("--write-path", "");

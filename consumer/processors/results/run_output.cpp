@@ -30,7 +30,7 @@ class MergedSegments : public RunOutput {
     MergedSegments(std::string series, std::string file, MergeSegments merge)
         : series_(std::move(series)), file_(std::move(file)), merge_(merge) {}
 
-    PreviousOutput look(const RunConfig& own) const override {
+    PreviousOutput look(const ResultSettings& own) const override {
         const std::string file = own.output + "/" + file_;
         if (is_there(file)) {
             require_ours(file);
@@ -39,7 +39,8 @@ class MergedSegments : public RunOutput {
         return {has_segments(own.output, series_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
     }
 
-    void finish(const RunConfig& own, const std::string& folder, const std::string& /*next_place*/) const override {
+    void finish(const ResultSettings& own, const std::string& folder,
+                const std::string& /*next_place*/) const override {
         if (folder.empty()) return;
         const std::string file = folder + "/" + file_;
         const MergeOutcome outcome =
@@ -56,7 +57,8 @@ class MergedSegments : public RunOutput {
 
     // A previous run's segments go first: they would be merged into the new file. Killed in between, this is called
     // again.
-    void put_in_place(const RunConfig& own, const std::string& next, const std::string& /*next_place*/) const override {
+    void put_in_place(const ResultSettings& own, const std::string& next,
+                      const std::string& /*next_place*/) const override {
         const std::string whole = next + "/" + file_;
         if (!is_there(whole)) return;
         const std::string file = own.output + "/" + file_;
@@ -111,16 +113,18 @@ class SharedDatabase final : public RunOutput {
   public:
     explicit SharedDatabase(std::string name) : name_(std::move(name)) {}
 
-    PreviousOutput look(const RunConfig& own) const override {
+    PreviousOutput look(const ResultSettings& own) const override {
         require_replaceable(own.output, name_);
         const std::string file = own.output + "/" + name_ + ".sqlite";
         if (is_there(file)) return {PreviousOutput::State::Results, file};
         return {has_database(own.output, name_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
     }
-    void finish(const RunConfig& /*own*/, const std::string& folder, const std::string& /*next_place*/) const override {
+    void finish(const ResultSettings& /*own*/, const std::string& folder,
+                const std::string& /*next_place*/) const override {
         if (!folder.empty()) finish_database(folder, name_);
     }
-    void put_in_place(const RunConfig& own, const std::string& next, const std::string& /*next_place*/) const override {
+    void put_in_place(const ResultSettings& own, const std::string& next,
+                      const std::string& /*next_place*/) const override {
         put_database_in_place(next, own.output, name_);
     }
 

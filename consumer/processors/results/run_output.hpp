@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/result_settings.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
 
 namespace offramp {
@@ -22,29 +22,30 @@ struct PreviousOutput {
 };
 
 // What all consumers of a run append to together, and what is done with it while none of them is there: before a run,
-// and when it has ended. Each call may be killed, and is made again. `own`: the settings of the processor whose folder
-// it is in (configs_of). Where a previous run's results lie in that folder, a run's own go into `next`, a folder in it
-// (common/base/next_place.hpp), and take their place at its end.
+// and when it has ended. Each call may be killed, and is made again. `own`: with the name and folder of the processor
+// that it is of (configs_of). Where a previous run's results lie in that folder, a run's own go into `next`, a folder
+// in it (common/base/next_place.hpp), and take their place at its end.
 class RunOutput {
   public:
     virtual ~RunOutput() = default;
 
     // Changes nothing. `own.resume`: what lies there is to be continued. Errors: ConfigError when it is somebody
     // else's.
-    virtual PreviousOutput look(const RunConfig& own) const = 0;
+    virtual PreviousOutput look(const ResultSettings& own) const = 0;
     // Makes of what lies in `folder`, which is own.output or `next`, what the run promises; of a run that continues
     // another, with what is there.
-    virtual void finish(const RunConfig& own, const std::string& folder, const std::string& next_place) const = 0;
+    virtual void finish(const ResultSettings& own, const std::string& folder, const std::string& next_place) const = 0;
     // The run has come to its end: that is not forgotten without its checkpoint. For those whose results may be reached
     // without the folder.
-    virtual void note_end(const RunConfig& /*own*/, const std::string& /*folder*/,
+    virtual void note_end(const ResultSettings& /*own*/, const std::string& /*folder*/,
                           const std::string& /*next_place*/) const {}
     // What is finished in `next` takes the place of what lies in own.output: by rename, one file after the other. Does
     // the rest of it when it was killed. What the run made nothing of stays. Errors: those of look(), before anything
     // is replaced; SystemError with CannotWrite.
-    virtual void put_in_place(const RunConfig& own, const std::string& next, const std::string& next_place) const = 0;
+    virtual void put_in_place(const ResultSettings& own, const std::string& next,
+                              const std::string& next_place) const = 0;
     // What belongs to `next`, which nobody can continue, and does not lie in it.
-    virtual void remove_next(const RunConfig& /*own*/, const std::string& /*next*/,
+    virtual void remove_next(const ResultSettings& /*own*/, const std::string& /*next*/,
                              const std::string& /*next_place*/) const {}
 };
 

@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "common/images/open_pictures.hpp"
+#include "common/settings/catalogue_values.hpp"
+#include "common/settings/sections/input_settings.hpp"
 #include "common/settings/source_of_input.hpp"
 
 namespace offramp {
@@ -22,8 +24,8 @@ reads-pictures = "image"
 help = "Size of masks and their run lengths: that of each picture, so that they lie on it; or that of the model's output"
 )settings";
 
-bool wants_sizes_of_pictures(const RunConfig& config) {
-    return config.catalogue.text("mask-size") != "model" && !config.input.empty() &&
+bool wants_sizes_of_pictures(const InputSettings& config, const CatalogueValues& catalogue) {
+    return catalogue.text("mask-size") != "model" && !config.input.empty() &&
            gives_pictures(source_of_input(config.source, config.input));
 }
 
@@ -31,7 +33,8 @@ bool wants_sizes_of_pictures(const RunConfig& config) {
 
 SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor)
     : ids_(options.foreground_scale()) {
-    if (wants_sizes_of_pictures(*options.config)) originals_.emplace(*options.config, processor);
+    const RunConfig& config = *options.config;
+    if (wants_sizes_of_pictures(config, config.catalogue)) originals_.emplace(config, processor);
 }
 
 SampleMasks::Mask SampleMasks::of(const SegmentationOutput& output, const SampleView& sample,

@@ -87,7 +87,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
 TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
     const auto entries = ProcessorEntry::all();
     const auto entry = std::ranges::find(entries, GetParam(), &ProcessorEntry::name);
-    if (entry == entries.end() || !entry->run_output() || GetParam() == "write") return;
+    if (entry == entries.end() || !entry->run_output(CatalogueValues()) || GetParam() == "write") return;
     const ScratchFolder calm(ScratchFolder::On::Memory);
     const auto given = slabs();
     run_over(config_for(GetParam(), calm.path()), calm.path(), given);
