@@ -37,6 +37,17 @@ class BoundedQueue {
         return true;
     }
 
+    // True when a push() would not block, as long as nobody else pushes; false when `until` has passed before.
+    bool wait_for_room(TimePoint until) {
+        std::unique_lock lock(mutex_);
+        const auto ready = [this] { return closed_ || values_.size() < capacity_; };
+        if (ready()) return true;
+        push_blocked_.begin(clock_.now());
+        const bool in_time = has_room_.wait_until(lock, until, ready);
+        push_blocked_.end(clock_.now());
+        return in_time;
+    }
+
     // In the order of push(). Nothing: the queue is closed, and everything in it was taken.
     std::optional<T> pop() {
         std::unique_lock lock(mutex_);

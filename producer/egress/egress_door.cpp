@@ -75,7 +75,7 @@ struct EgressDoor::Parts {
     explicit Parts(EgressDoorOptions wanted);
     ~Parts();
 
-    void submit(Batch batch);
+    std::optional<std::uint64_t> submit(Batch batch);
     bool drain(std::optional<std::chrono::nanoseconds> timeout);
     void check(const Batch& batch) const;
     OutputBatch described(Batch batch);
@@ -242,18 +242,19 @@ OutputBatch EgressDoor::Parts::described(Batch batch) {
     return output;
 }
 
-void EgressDoor::Parts::submit(Batch batch) {
+std::optional<std::uint64_t> EgressDoor::Parts::submit(Batch batch) {
     const std::lock_guard turn(turns);
     rethrow_failure();
     check(batch);
+    if (batch.timeout && !stream->wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
     OutputBatch output = described(std::move(batch));
     const std::uint64_t through = output.rows.back().item + 1;
     if (!stream->submit(std::move(output))) {
         rethrow_failure();
         throw Error(ErrorKind::Interrupted, "the run was stopped: it takes no more batches");
     }
-    ++batches;
     next_item = through;
+    return batches++;
 }
 
 bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
@@ -295,7 +296,7 @@ EgressDoor::EgressDoor(EgressDoorOptions options) : parts_(std::make_unique<Part
 
 EgressDoor::~EgressDoor() = default;
 
-void EgressDoor::submit(Batch batch) { parts_->submit(std::move(batch)); }
+std::optional<std::uint64_t> EgressDoor::submit(Batch batch) { return parts_->submit(std::move(batch)); }
 
 bool EgressDoor::drain(std::optional<std::chrono::nanoseconds> timeout) { return parts_->drain(timeout); }
 

@@ -58,6 +58,7 @@ class EgressDoor {
         void* stream = nullptr;  // cudaStream_t or CUstream that the tensors are written on; null: the legacy stream
         // keeps the tensors; let go, on a thread of ours, when their copies are done
         std::shared_ptr<const void> owner;
+        std::optional<std::chrono::nanoseconds> timeout{};  // of the wait for slabs; none: until there are some
     };
 
     explicit EgressDoor(EgressDoorOptions options);
@@ -66,9 +67,10 @@ class EgressDoor {
     EgressDoor(const EgressDoor&) = delete;
     EgressDoor& operator=(const EgressDoor&) = delete;
 
-    // The caller's thread goes on at once, unless all slabs are full. Errors: ConfigError for a batch that does not fit
-    // the options, which changes nothing.
-    void submit(Batch batch);
+    // The caller's thread goes on at once, unless all slabs are full. Returns which batch of the run this is, counted
+    // from 0; nothing when its timeout was over before, which changes nothing. Errors: ConfigError for a batch that
+    // does not fit the options, which changes nothing.
+    std::optional<std::uint64_t> submit(Batch batch);
     // Takes no more, and returns when consumers are done with everything. False: the time was over before; it may be
     // called again.
     bool drain(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);

@@ -57,6 +57,8 @@ class EgressStream final : public EgressPath {
     EgressStream& operator=(const EgressStream&) = delete;
 
     bool submit(OutputBatch batch) override;
+    // For one who submits alone: false when submit() would still block at `until`.
+    bool wait_for_room(TimePoint until) { return submitted_.wait_for_room(until); }
     void finish() override;
     // Takes no more, and does not wait: finish() still has to be called.
     void close() { submitted_.close(); }

@@ -118,10 +118,12 @@ typedef struct offramp_batch {
     void* owner;  /* handed to `release`, on any thread, also within this call, when the tensors may be overwritten or
                      freed; a call of the library within it returns OFFRAMP_BAD_ARGUMENT */
     void (*release)(void* owner); /* NULL: nobody needs to know. Never called for a batch that was refused */
+    double timeout_seconds;       /* of the wait for slabs; 0 or less: until there are some */
 } offramp_batch;
 
-/* Returns at once; waits only while all slabs are full. Keys and items are copied; the tensors are read later, behind
- * the work that the stream has now. */
+/* Returns at once; waits only while all slabs are full, and returns OFFRAMP_TIMEOUT when the batch's `timeout_seconds`
+ * are over before: it was not taken, and may be submitted again. Keys and items are copied; the tensors are read later,
+ * behind the work that the stream has now. */
 OFFRAMP_API int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error);
 
 /* Takes no more, and returns when consumers are done with everything. OFFRAMP_TIMEOUT after `timeout_seconds`
@@ -207,6 +209,16 @@ OFFRAMP_API int32_t offramp_consumer_still_current(offramp_consumer* consumer);
 OFFRAMP_API int32_t offramp_consumer_stop(offramp_consumer* consumer);
 /* Frees the handle; not while offramp_consumer_run() runs. NULL is allowed. */
 OFFRAMP_API int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* error);
+
+/* ---- producer, for languages whose functions no thread of the library may call -------------------------------------
+ */
+
+/* How many batches' tensors may be overwritten or freed, in place of their `release`, or after it: the first
+ * `*released` ones that were taken, in the order in which they were submitted. Returns when these are more than `seen`,
+ * or OFFRAMP_TIMEOUT after `timeout_seconds` (negative: never); `*released` is set in both cases. Takes no turn: it
+ * waits beside other calls on the handle. */
+OFFRAMP_API int32_t offramp_egress_wait_released(offramp_egress* egress, uint64_t seen, double timeout_seconds,
+                                                 uint64_t* released, offramp_error* error);
 
 #ifdef __cplusplus
 }

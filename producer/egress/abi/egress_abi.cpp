@@ -21,9 +21,11 @@
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/egress/egress_door.hpp"
+#include "producer/egress/released_batches.hpp"
 
 struct offramp_egress {
     std::unique_ptr<offramp::EgressDoor> run;
+    std::shared_ptr<offramp::ReleasedBatches> released = std::make_shared<offramp::ReleasedBatches>();
     std::uint32_t tensors = 0;
     pid_t process = ::getpid();
 };
@@ -139,12 +141,24 @@ EgressDoor::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
 struct Owner {
     void* owner = nullptr;
     void (*release)(void*) = nullptr;
+    std::shared_ptr<ReleasedBatches> released;
+    std::uint64_t batch = 0;
     ~Owner() {
-        if (release == nullptr) return;
-        const WithinRelease no_calls;
-        release(owner);
+        if (release != nullptr) {
+            const WithinRelease no_calls;
+            release(owner);
+        }
+        if (released) released->note(batch);
     }
 };
+
+// None: for ever.
+std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
+    if (std::isnan(seconds))
+        throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait for ever");
+    if (seconds < 0) return std::nullopt;
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(seconds, kMostSeconds) * 1e9));
+}
 
 }  // namespace
 }  // namespace offramp::abi
@@ -177,24 +191,24 @@ std::int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* 
         EgressDoor::Batch taken = batch_of(given, egress->tensors);
         const auto owner = std::make_shared<Owner>();
         taken.owner = owner;
-        egress->run->submit(std::move(taken));
+        if (given.timeout_seconds != 0) taken.timeout = timeout_of(given.timeout_seconds);
+        const auto batch_number = egress->run->submit(std::move(taken));
+        if (!batch_number)
+            return refused(error, OFFRAMP_TIMEOUT,
+                           "all slabs are full. Submit the batch again, or start more consumers");
         // Only now: a batch that was refused releases nothing. This holds the owner as well, so that nobody else can be
         // the last before.
         owner->owner = given.owner;
         owner->release = given.release;
+        owner->released = egress->released;
+        owner->batch = *batch_number;
         return std::int32_t{OFFRAMP_OK};
     });
 }
 
 std::int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds, offramp_error* error) {
     return on(egress, error, [&] {
-        std::optional<std::chrono::nanoseconds> timeout;
-        if (std::isnan(timeout_seconds))
-            throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait for ever");
-        if (timeout_seconds >= 0)
-            timeout =
-                std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(timeout_seconds, kMostSeconds) * 1e9));
-        if (egress->run->drain(timeout)) return std::int32_t{OFFRAMP_OK};
+        if (egress->run->drain(timeout_of(timeout_seconds))) return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "consumers are not done yet. Call it again, or start more of them");
     });
 }
@@ -217,6 +231,17 @@ std::int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_f
                                          .reserved = 0};
         std::memcpy(figures, &all, std::min(given.size, sizeof all));
         return std::int32_t{OFFRAMP_OK};
+    });
+}
+
+std::int32_t offramp_egress_wait_released(offramp_egress* egress, std::uint64_t seen, double timeout_seconds,
+                                          std::uint64_t* released, offramp_error* error) {
+    return on(egress, error, [&] {
+        if (released == nullptr)
+            throw ConfigError("there is nowhere to put how many are released", "Give the address of a uint64_t");
+        *released = egress->released->wait(seen, timeout_of(timeout_seconds));
+        if (*released > seen) return std::int32_t{OFFRAMP_OK};
+        return refused(error, OFFRAMP_TIMEOUT, "no more batches are released yet. Call it again");
     });
 }
 

@@ -194,6 +194,24 @@ TEST_F(Arguments, OfDrainingAndFigures) {
     EXPECT_EQ(offramp_egress_close(nullptr, nullptr), OFFRAMP_OK);
 }
 
+TEST_F(Arguments, OfWaitingForReleases) {
+    std::uint64_t released = 77;
+    EXPECT_EQ(offramp_egress_wait_released(nullptr, 0, 0, &released, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("the egress is null"));
+    EXPECT_EQ(offramp_egress_wait_released(egress_, 0, 0, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("nowhere to put"));
+    const double no_number = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_EQ(offramp_egress_wait_released(egress_, 0, no_number, &released, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(released, 77U);
+    EXPECT_EQ(offramp_egress_wait_released(egress_, 0, 0, &released, &error_), OFFRAMP_TIMEOUT);
+    EXPECT_THAT(error_.text, HasSubstr("Call it again"));
+    EXPECT_EQ(released, 0U);
+    EXPECT_EQ(offramp_egress_wait_released(egress_, 5, 0, &released, nullptr), OFFRAMP_TIMEOUT);
+    good_.timeout_seconds = no_number;
+    expect_refused(good_, "the timeout is not a number");
+    good_.timeout_seconds = -1;  // TearDown() submits it
+}
+
 TEST_F(Arguments, AfterDrainNothingIsTaken) {
     EXPECT_EQ(offramp_egress_submit(egress_, &good_, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_drain(egress_, 0, &error_), OFFRAMP_TIMEOUT);
@@ -249,6 +267,7 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
                              offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&
+                             offramp_egress_wait_released(egress_, 0, -1, nullptr, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_close(egress_, nullptr) == OFFRAMP_WRONG_PROCESS;
         ::_exit(refused ? 0 : 1);
     }

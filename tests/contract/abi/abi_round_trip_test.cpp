@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <atomic>
 #include <fstream>
 #include <map>
@@ -164,6 +165,117 @@ TEST_F(RoundTrip, StopEndsAConsumerInOrder) {
     });
     EXPECT_FALSE(consumer.for_each([](const Slab&) {}));
     stopper.join();
+}
+
+class Releases : public AbiWorld {
+  protected:
+    static constexpr std::uint64_t kBatches = 50;
+
+    void open(bool drop) {
+        options_.drop_when_full = drop ? 1 : 0;
+        options_.slabs = 2;
+        options_.samples_per_slab = kRows;
+        ASSERT_EQ(offramp_egress_open(&options_, &egress_, &error_), OFFRAMP_OK) << error_.text;
+        addresses_ = {made_.scores.data(), made_.ids.data()};
+        batch_.size = sizeof batch_;
+        batch_.tensors = addresses_.data();
+        batch_.tensor_count = 2;
+        batch_.rows = kRows;
+    }
+    std::uint64_t released(std::uint64_t seen, std::int32_t expected = OFFRAMP_OK, double seconds = 60) {
+        std::uint64_t count = 0;
+        EXPECT_EQ(offramp_egress_wait_released(egress_, seen, seconds, &count, &error_), expected) << error_.text;
+        return count;
+    }
+    void TearDown() override {
+        EXPECT_EQ(offramp_egress_close(egress_, &error_), OFFRAMP_OK) << error_.text;
+        AbiWorld::TearDown();
+    }
+
+    const Batch made_ = batch(0);
+    std::array<const void*, 2> addresses_{};
+    offramp_batch batch_{};
+    offramp_egress* egress_ = nullptr;
+};
+
+TEST_F(Releases, AreCountedFromTheFirstBatchOnAlsoOfThoseThatNobodyIsToldOf) {
+    open(false);
+    std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
+    std::atomic<std::uint64_t> told{0};
+    std::thread watcher([&] {
+        for (std::uint64_t seen = 0; seen < kBatches;) {
+            const std::uint64_t now = released(seen);
+            EXPECT_GT(now, seen);
+            seen = now;
+            EXPECT_GE(told, (now + 1) / 2) << "each is told before it is counted";
+        }
+    });
+    batch_.owner = &told;
+    for (std::uint64_t number = 0; number < kBatches; ++number) {
+        if (number % 2 == 1) batch_.release = nullptr;
+        if (number % 2 == 0) batch_.release = [](void* owner) { ++*static_cast<std::atomic<std::uint64_t>*>(owner); };
+        EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
+    }
+    watcher.join();
+    EXPECT_EQ(told, kBatches / 2);
+    EXPECT_EQ(released(kBatches, OFFRAMP_TIMEOUT, 0), kBatches);
+    EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
+    consumer.join();
+}
+
+// Those that are dropped overtake the two that were copied and the others that wait.
+TEST_F(Releases, OfDroppedBatchesWaitForThoseBeforeThem) {
+    open(true);
+    for (std::uint64_t number = 0; number < kBatches; ++number)
+        EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
+    std::uint64_t seen = 0;
+    while (seen < kBatches) seen = released(seen);
+    EXPECT_EQ(seen, kBatches);
+}
+
+TEST_F(Releases, ABatchThatWaitsForSlabsHasATimeAndIsNotTakenWhenThatIsOver) {
+    open(false);
+    batch_.timeout_seconds = 0.01;
+    std::uint64_t taken = 0;
+    std::int32_t code = OFFRAMP_OK;
+    while ((code = offramp_egress_submit(egress_, &batch_, &error_)) == OFFRAMP_OK) ++taken;
+    EXPECT_EQ(code, OFFRAMP_TIMEOUT);
+    EXPECT_THAT(error_.text, testing::HasSubstr("Submit the batch again"));
+    EXPECT_GE(taken, 2U);
+    offramp_egress_figures figures{};
+    figures.size = sizeof figures;
+    EXPECT_EQ(offramp_egress_get_figures(egress_, &figures, &error_), OFFRAMP_OK);
+    EXPECT_EQ(figures.batches_submitted, taken);
+    std::set<std::string> keys;
+    std::thread consumer([&] {
+        Consumer(run_dir_).for_each([&](const Slab& slab) {
+            for (std::uint32_t row = 0; row < slab.size(); ++row) keys.emplace(slab.key(row));
+        });
+    });
+    while ((code = offramp_egress_submit(egress_, &batch_, &error_)) == OFFRAMP_TIMEOUT) continue;
+    EXPECT_EQ(code, OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
+    consumer.join();
+    EXPECT_EQ(keys.size(), (taken + 1) * kRows) << "numbered on, without a gap";
+    EXPECT_TRUE(keys.contains(std::to_string((taken + 1) * kRows - 1)));
+    EXPECT_EQ(released(taken), taken + 1);
+}
+
+// The copies of the first two are done, and the third waits for a slab.
+TEST_F(Releases, AreWaitedForBesideACallThatHasTheTurn) {
+    open(false);
+    std::thread submitter([&] {
+        for (std::uint64_t number = 0; number < kBatches; ++number)
+            EXPECT_EQ(offramp_egress_submit(egress_, &batch_, nullptr), OFFRAMP_OK);
+    });
+    EXPECT_GE(released(0), 1U);
+    EXPECT_GE(released(1), 2U);
+    Consumer consumer(run_dir_);
+    std::thread consuming([&] { consumer.for_each([](const Slab&) {}); });
+    submitter.join();
+    EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
+    consuming.join();
+    EXPECT_EQ(released(kBatches - 1, OFFRAMP_OK, 0), kBatches);
 }
 
 TEST_F(RoundTrip, WhatFindsNoSlabIsDroppedWhereThatIsWanted) {

@@ -38,6 +38,25 @@ TEST(BoundedQueue, AFullQueueBlocksUntilThereIsRoom) {
     EXPECT_EQ(queue.try_pop(), std::nullopt);
 }
 
+TEST(BoundedQueue, WaitsForRoomUntilATimeAndAClosedOneHasSome) {
+    BoundedQueue<int> queue(1);
+    EXPECT_TRUE(queue.wait_for_room(TimePoint{}));
+    queue.push(0);
+    EXPECT_FALSE(queue.wait_for_room(kSteadyClock.now() + std::chrono::milliseconds(1)));
+    std::thread pusher([&] {
+        EXPECT_TRUE(queue.wait_for_room(kSteadyClock.now() + seconds(600)));
+        queue.push(1);
+    });
+    yield_until([&] { return queue.waiting_to_push() == 1; });
+    EXPECT_EQ(queue.pop(), 0);
+    pusher.join();
+    EXPECT_EQ(queue.pop(), 1);
+    queue.push(2);
+    queue.close();
+    EXPECT_TRUE(queue.wait_for_room(TimePoint{})) << "push() says it";
+    EXPECT_FALSE(queue.push(3));
+}
+
 TEST(BoundedQueue, ClosingWakesBothSides) {
     BoundedQueue<int> full(1), empty(1);
     full.push(0);
