@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWeightBits = 22;  // 32 less 8 of a pixel less 2 to spare, as PIL has it
 constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
-constexpr std::size_t kKeptBytes = std::size_t{16} << 20;
+constexpr std::size_t kKeptScratchBytes = std::size_t{16} << 20;
 
 std::uint8_t to_byte(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
 
@@ -157,7 +157,7 @@ void Resizer::resize_plane(const std::uint8_t* from, ImageSize from_size, std::u
 }
 
 void Resizer::trim() {
-    if (between_.capacity() > kKeptBytes) between_ = {};
+    if (between_.capacity() > kKeptScratchBytes) between_ = {};
 }
 
 }  // namespace offramp

@@ -8,7 +8,6 @@ import pathlib
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 from test_examples import BUILD, HERE, WATCHDOG_SECONDS, configure, install, put_away, run, wait_for
