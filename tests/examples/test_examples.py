@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -14,9 +15,12 @@ from tests.support.real_run import left_behind, shared_memory
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
+PACKAGE = str(ROOT / "launch" / "python")
 # Of a Python whose packages have LibTorch and the CUDA Toolkit; empty: those examples are left out.
 SITE = os.environ.get("OFFRAMP_SITE", "")
 TORCH, CUDA = (pathlib.Path(SITE, part) if SITE and pathlib.Path(SITE, part, "include").exists() else None for part in ("torch", "nvidia/cu13"))
+# One that has NumPy, for the examples in Python.
+PYTHON = os.environ.get("OFFRAMP_TEST_PYTHON", sys.executable)
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
 MOST_LINES = 25
 WATCHDOG_SECONDS = 120
@@ -86,17 +90,23 @@ class Package(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
+    def start(self, program, run_dir):
+        if program.endswith(".py"):
+            library = next(self.prefix.rglob("libofframp.so.1"))
+            command, options = [PYTHON, str(HERE / "project" / program)], {"env": {**os.environ, "OFFRAMP_LIBRARY": str(library), "PYTHONPATH": PACKAGE}}
+        else:
+            command, options = [str(self.programs / program)], {}
+        process = subprocess.Popen([*command, str(run_dir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(put_away, process)
+        return process
+
     def assert_each_sample_is_done_once(self, loop, *consumers):
         with tempfile.TemporaryDirectory() as name:
             run_dir = pathlib.Path(name, "run")
-            producing = subprocess.Popen([str(self.programs / loop), str(run_dir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(put_away, producing)
+            producing = self.start(loop, run_dir)
             # A consumer waits 10 s for its run, and LibTorch alone may take longer to be loaded from a cold disk.
             wait_for(lambda: (run_dir / "endpoint").exists() or producing.poll() is not None, "the loop's run")
-            started = [subprocess.Popen([str(self.programs / consumer), str(run_dir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                       for consumer in consumers]
-            for process in started:
-                self.addCleanup(put_away, process)
+            started = [self.start(consumer, run_dir) for consumer in consumers]
             told = [process.communicate(timeout=WATCHDOG_SECONDS) for process in started]
             self.assertEqual(("80 samples done\n", "", 0), (*producing.communicate(timeout=WATCHDOG_SECONDS), producing.returncode))
             self.assertEqual(EXPECTED, sorted(line for said, _ in told for line in said.splitlines()))
@@ -110,6 +120,12 @@ class Package(unittest.TestCase):
         for consumers in (["consumer"], ["consumer_in_c"], ["consumer", "consumer_in_c"]):
             with self.subTest(consumers):
                 self.assert_each_sample_is_done_once("loop", *consumers)
+
+    @unittest.skipUnless(subprocess.run([PYTHON, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0, "skipped: no NumPy")
+    def test_loops_and_consumers_in_python_do_the_same(self):
+        for loop, *consumers in (["loop.py", "consumer.py"], ["loop.py", "consumer"], ["loop", "consumer.py", "consumer.py"]):
+            with self.subTest((loop, *consumers)):
+                self.assert_each_sample_is_done_once(loop, *consumers)
 
     @unittest.skipUnless(TORCH, "skipped: no LibTorch")
     def test_a_loop_in_libtorch_does_the_same(self):

@@ -1,0 +1,21 @@
+"""
+Outputs off the GPU, for loops and consumers in Python: an `Egress` takes batches of tensors, a `Consumer` in another process reads them in
+shared memory. Delivery is at least once: what a consumer that dies was reading goes to another one.
+
+Needs libofframp.so.1, and NumPy where arrays are read. Nothing but the standard library is imported with it.
+"""
+
+from offramp._consumer import Consumer
+from offramp._dtypes import DType
+from offramp._egress import Egress, Figures
+from offramp._errors import (BadArgument, CallbackFailed, CannotWrite, DeviceBroken, DeviceOutOfMemory, DeviceUnsupported, Error, Internal,
+                             KeptViewWarning, LibraryNotFound, NoSuchRun, NotPermitted, ProducerGone, Protocol, Retry, RunInUse,
+                             SharedMemoryFull, Stopped, SystemFailure, Timeout, TurnOver, ViewKept, WrongProcess)
+from offramp._library import library_version
+from offramp._slab import Sample, Slab, TensorInfo
+from offramp._version import __version__
+
+__all__ = ["BadArgument", "CallbackFailed", "CannotWrite", "Consumer", "DType", "DeviceBroken", "DeviceOutOfMemory", "DeviceUnsupported", "Egress",
+           "Error", "Figures", "Internal", "KeptViewWarning", "LibraryNotFound", "NoSuchRun", "NotPermitted", "ProducerGone", "Protocol", "Retry",
+           "RunInUse", "Sample", "SharedMemoryFull", "Slab", "Stopped", "SystemFailure", "TensorInfo", "Timeout", "TurnOver", "ViewKept",
+           "WrongProcess", "__version__", "library_version"]

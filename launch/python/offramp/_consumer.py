@@ -1,0 +1,232 @@
+"""A consumer's loop: the library's runs on a thread of ours, and hands one slab after another to the thread that iterates."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import os
+import queue
+import threading
+import warnings
+import weakref
+from typing import Callable, Iterator
+
+from offramp import _abi
+from offramp._errors import BadArgument, Error, KeptViewWarning, Retry, ViewKept, WrongProcess, error_of
+from offramp._library import checked, library, path_of
+from offramp._memory import Mappings
+from offramp._slab import Slab
+
+
+class Consumer:
+    """
+    Reads a run's slabs, by turns with the run's other consumers: in a loop, or with a function.
+
+        for slab in offramp.Consumer("run"):
+            for sample, logits in slab:
+                save(sample.key, logits)
+
+    In a loop a slab is accepted when the loop asks for the next one: commit its results before. A loop that is left in another way (`break`,
+    `return`, an exception, Ctrl-C) has not accepted its last slab, which goes back, uncharged, for this or another consumer: where an exception
+    shall count against the slab, use run(). A process that dies in the middle of a slab is charged, and the slab goes to another consumer.
+    Everything may so come a second time: commit so that this leaves the same.
+
+    `run_dir`: the producer's; nothing of it is touched before the loop begins. `window`: slabs held at once; 0: chosen. `wait_for_run`,
+    `wait_for_producer`: seconds for a run that is not there yet, and for the next producer where one died.
+
+    Owns: a thread while it runs, which ends with the loop. Thread: a loop, any, one at a time; stop(), any. Blocks: the loop, until the next
+    slab is there or the run has ended. Errors: Error and its kinds: NoSuchRun, ProducerGone, NotPermitted.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike[str], window: int = 0, wait_for_run: float = 10.0, wait_for_producer: float = 10.0):
+        self._handle = ctypes.c_void_p()
+        self._pid = os.getpid()
+        self._running = threading.Lock()
+        if not 0 <= window < 1 << 32:
+            raise BadArgument(f"a window of {window} slabs. Give a number of slabs, or 0 to have it chosen")
+        for name, seconds in (("wait_for_run", wait_for_run), ("wait_for_producer", wait_for_producer)):
+            if not seconds > 0:
+                raise BadArgument(f"{name} is {seconds}. Give seconds, more than 0")
+        self._library = library()
+        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), path_of(run_dir), window, 0, wait_for_run, wait_for_producer)
+        checked(self._library.offramp_consumer_open, ctypes.byref(options), ctypes.byref(self._handle))
+
+    def __iter__(self) -> Iterator[Slab]:
+        before = None       # its views may be bound to the loop's variables until the next slab's are
+        told = False
+        with self._begun() as loop:
+            for slab in loop.slabs():
+                try:
+                    yield slab
+                finally:
+                    slab._end()
+                loop.answer(_abi.OK)
+                if not told and before is not None and (name := before._kept_view()):
+                    told = True
+                    warnings.warn(f"a view of the tensor '{name}' is still there when its slab's turn is long over: it shows whatever lies there "
+                                  "now. Copy what is to be kept: numpy.array(view)", KeptViewWarning, stacklevel=2)
+                before = slab
+
+    def run(self, function: Callable[[Slab], None]) -> bool:
+        """
+        Calls `function(slab)` for one slab after another on this thread, to the run's end (True) or until stop() (False).
+
+        A slab is accepted when the function returns. `raise offramp.Retry` where its sink is away: the slab goes back, uncharged, and Retry comes
+        out here. Any other exception comes out here, too, and the slab stays with this process until it ends, as the one that may have been the
+        cause: end the process; the slab is charged, and goes to another consumer. ViewKept is raised in the same way for a function that
+        keeps a view of its slab. Ctrl-C and SystemExit give the slab back.
+        """
+        if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise BadArgument(f"{function!r} is not a plain function of a slab. Give one that has done its work when it returns")
+        with self._begun() as loop:
+            for slab in loop.slabs():
+                try:
+                    try:
+                        function(slab)
+                    finally:
+                        slab._end()
+                    if name := slab._kept_view():
+                        raise ViewKept(f"the consumer's function kept a view of its slab's tensor '{name}'. Copy what is to be kept: "
+                                       "numpy.array(view)")
+                except BaseException as problem:
+                    loop.answer(_abi.CALLBACK_FAILED if isinstance(problem, Exception) and not isinstance(problem, Retry) else _abi.RETRY)
+                    raise
+                loop.answer(_abi.OK)
+            return loop.ran_to_the_end()
+
+    def stop(self) -> None:
+        """Ends the loop, and every later one, when the slab at hand is done. From any thread, and from a signal handler."""
+        if self._pid == os.getpid():
+            self._library.offramp_consumer_stop(self._handle)
+
+    def _begun(self) -> _Loop:
+        if self._pid != os.getpid():
+            raise WrongProcess("the consumer belongs to the process that made it, and this is a child of it. Make one here")
+        if not self._running.acquire(blocking=False):
+            raise BadArgument("this consumer runs already. Make one for each loop")
+        return _Loop(self)
+
+    def __del__(self):
+        if self._handle and self._pid == os.getpid():
+            self._library.offramp_consumer_close(self._handle, None)
+
+
+class _Loop:
+    """
+    One offramp_consumer_run(), as a context. Owns: the thread that it runs on. Thread: that which iterates; abandon(), any.
+
+    The two threads take turns: the library's waits for an answer to each slab, the other one for slabs.
+    """
+
+    def __init__(self, consumer: Consumer):
+        self._consumer = consumer
+        self._library, self._handle = consumer._library, consumer._handle
+        self._handed: queue.SimpleQueue = queue.SimpleQueue()       # slabs, exceptions, at last the code that it ended with
+        self._answers: queue.SimpleQueue = queue.SimpleQueue()
+        self._mappings = Mappings()
+        self._owner = threading.current_thread()
+        self._pid = os.getpid()
+        self._asked = self._answered = 0        # by the library's thread; by the other
+        self._ending = False        # by an answer
+        self._end: int | Error | None = None
+        self._process = _abi.Process(self._hand_over)
+        self._thread = threading.Thread(target=self._run, name="offramp-consumer", daemon=False)
+
+    def __enter__(self) -> _Loop:
+        _loops.add(self)
+        try:
+            self._thread.start()
+        except BaseException:
+            self._consumer._running.release()
+            raise
+        return self
+
+    def __exit__(self, kind, problem, traceback) -> None:
+        """Whatever way the loop was left: what was not accepted goes back."""
+        if self._pid != os.getpid():
+            return
+        try:
+            if self._end is None:
+                self._leave()
+        finally:
+            self._thread.join()
+            self._consumer._running.release()
+            _loops.discard(self)
+
+    def slabs(self) -> Iterator[Slab]:
+        """One after another; each is answered before the next is asked for. Errors: how the run ended, where that was not in order."""
+        while True:
+            try:
+                given = self._handed.get()
+            except BaseException:       # Ctrl-C
+                self._library.offramp_consumer_stop(self._handle)
+                raise
+            if isinstance(given, Slab):
+                yield given
+            elif isinstance(given, (int, Error)):
+                self._end = given
+                if isinstance(given, Error):
+                    raise given
+                return
+            else:
+                self.answer(_abi.CALLBACK_FAILED)
+                raise given
+
+    def answer(self, code: int) -> None:
+        self._ending = code != _abi.OK
+        self._answers.put(code)
+        self._answered += 1     # in this order: Ctrl-C in between gives one answer too many to a loop that ends
+
+    def ran_to_the_end(self) -> bool:
+        return self._end == _abi.OK
+
+    def abandon_if_forgotten(self) -> None:
+        """At the main thread's end: who had the slab is gone, or may be at any moment."""
+        if self._owner is threading.main_thread() or self._owner.daemon or not self._owner.is_alive():
+            self._library.offramp_consumer_stop(self._handle)
+            self._answers.put(_abi.RETRY)
+
+    def _leave(self) -> None:
+        if self._asked == self._answered and not self._ending:
+            self._library.offramp_consumer_stop(self._handle)
+        while self._end is None:
+            if self._asked > self._answered:
+                self.answer(_abi.RETRY)
+            given = self._handed.get()
+            if isinstance(given, Slab):
+                given._end()
+            elif isinstance(given, (int, Error)):
+                self._end = given
+
+    def _run(self) -> None:
+        error = _abi.ErrorText()
+        try:
+            code = self._library.offramp_consumer_run(self._handle, self._process, None, ctypes.byref(error))
+            in_order = code in (_abi.OK, _abi.STOPPED)
+            self._handed.put(code if in_order else error_of(code, error.text.decode(errors="replace")))
+        except BaseException as problem:
+            self._handed.put(error_of(1, f"the consumer's thread failed: {problem!r}"))
+
+    def _hand_over(self, user, given) -> int:
+        """On the library's thread. An exception that left it would accept the slab."""
+        try:
+            self._asked += 1
+            try:
+                self._handed.put(Slab(self._library, self._handle, given.contents, self._mappings))
+            except BaseException as problem:
+                self._handed.put(problem)
+            return self._answers.get()
+        except BaseException:
+            return _abi.CALLBACK_FAILED
+
+
+_loops: weakref.WeakSet[_Loop] = weakref.WeakSet()
+
+
+def _abandon_forgotten_loops() -> None:
+    for loop in list(_loops):
+        loop.abandon_if_forgotten()
+
+
+# Before the interpreter waits for the threads of loops that nobody goes on with. Where that is not to be had, it waits for the run's end.
+getattr(threading, "_register_atexit", lambda function: None)(_abandon_forgotten_loops)

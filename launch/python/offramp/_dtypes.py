@@ -1,0 +1,55 @@
+"""Types of elements: DLPack's codes, NumPy's type strings, and the names that everybody has for them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class DType(NamedTuple):
+    """Of one element: its name ("float32", "bfloat16"), DLPack's type code and its size in bits."""
+
+    name: str
+    code: int
+    bits: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ALL = tuple(DType(*each) for each in (
+    ("int8", 0, 8), ("int16", 0, 16), ("int32", 0, 32), ("int64", 0, 64), ("uint8", 1, 8), ("uint16", 1, 16), ("uint32", 1, 32), ("uint64", 1, 64),
+    ("float16", 2, 16), ("float32", 2, 32), ("float64", 2, 64), ("bfloat16", 4, 16), ("bool", 6, 8)))
+_BY_NAME = {each.name: each for each in ALL}
+_BY_CODE = {(each.code, each.bits): each for each in ALL}
+_LETTERS = {0: "i", 1: "u", 2: "f", 6: "b"}
+
+
+def dtype_of(given: object) -> DType:
+    """Of a name, or of a dtype of NumPy's, ml_dtypes' or PyTorch's. TypeError: no such type goes through slabs."""
+    if isinstance(given, DType):
+        return given
+    name = str(getattr(given, "__name__", given)).rpartition("torch.")[2]
+    name = {"bool_": "bool", "float": "float64", "int": "int64"}.get(name, name)
+    if name not in _BY_NAME:
+        raise TypeError(f"elements of type '{given}' cannot be handed over. Convert them to one of {', '.join(_BY_NAME)}")
+    return _BY_NAME[name]
+
+
+def dtype_of_codes(code: int, bits: int) -> DType:
+    if (code, bits) not in _BY_CODE:
+        raise TypeError(f"the slab has elements of DLPack's type code {code} with {bits} bits, which this version does not know")
+    return _BY_CODE[code, bits]
+
+
+def array_type(dtype: DType) -> str:
+    """NumPy's type string; two plain bytes for bfloat16, which NumPy does not have."""
+    return "<V2" if dtype.name == "bfloat16" else f"{'<' if dtype.bits > 8 else '|'}{_LETTERS[dtype.code]}{dtype.bits // 8}"
+
+
+def bfloat16_of_numpy():
+    """ml_dtypes' type. TypeError without that package."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise TypeError("NumPy has no bfloat16. Install the package ml_dtypes (pip install ml_dtypes)") from None
+    return ml_dtypes.bfloat16

@@ -1,0 +1,84 @@
+"""Finds libofframp.so.1, once, when it is first needed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import threading
+
+from offramp import _abi
+from offramp._errors import BadArgument, LibraryNotFound, error_of
+from offramp._version import __version__
+
+NAME = "libofframp.so.1"
+VARIABLE = "OFFRAMP_LIBRARY"
+
+_lock = threading.Lock()
+_opened: ctypes.CDLL | None = None
+
+
+def places() -> list[str]:
+    """Where it is looked for, in this order; what OFFRAMP_LIBRARY names is the only one then."""
+    if named := os.environ.get(VARIABLE):
+        return [named]
+    package = pathlib.Path(__file__).resolve().parent
+    checkout = package.parents[2]
+    built = [checkout / "build" / "release" / "lib" / NAME] if (checkout / "common" / "abi" / "include" / "offramp.h").exists() else []
+    return [*(str(path) for path in [package / NAME] if path.exists()), NAME, *(str(path) for path in built)]
+
+
+def library() -> ctypes.CDLL:
+    """The library, opened. LibraryNotFound: it is nowhere, or another version's."""
+    global _opened
+    with _lock:
+        if _opened is None:
+            _opened = _open()
+        return _opened
+
+
+def library_version() -> str:
+    """The version of the library that is used, as "0.1.0"."""
+    return library().offramp_version().decode()
+
+
+def _open() -> ctypes.CDLL:
+    reasons = []
+    for place in places():
+        try:
+            return _checked(ctypes.CDLL(place), place)
+        except OSError as problem:
+            reasons.append(str(problem))
+    raise LibraryNotFound(f"{NAME} cannot be opened: {'; '.join(reasons)}. Install it (cmake --install BUILD --component library), "
+                          f"or set {VARIABLE} to its path")
+
+
+def _checked(opened: ctypes.CDLL, place: str) -> ctypes.CDLL:
+    try:
+        opened.offramp_version.restype = ctypes.c_char_p
+        version = opened.offramp_version().decode()
+        same = version.split(".")[:2] == __version__.split(".")[:2]
+        if same:
+            _abi.declare(opened)
+            return opened
+    except AttributeError as problem:
+        raise LibraryNotFound(f"{place} lacks a call of offramp {__version__}: {problem}. Install the library of that version, "
+                              f"or set {VARIABLE} to its path") from None
+    raise LibraryNotFound(f"{place} is version {version}, and the package offramp is {__version__}. Install both of one version, "
+                          f"or set {VARIABLE} to the path of that version's {NAME}")
+
+
+def path_of(run_dir: str | os.PathLike[str]) -> bytes:
+    """Absolute, as the library wants it."""
+    if not os.fspath(run_dir):
+        raise BadArgument("no run directory was given. Give the one that producer and consumers have in common")
+    return os.fsencode(os.path.abspath(run_dir))
+
+
+def checked(call, *arguments, besides: tuple[int, ...] = ()) -> int:
+    """Calls, with a place for an error behind the arguments, and raises what it says. Returns the codes that are no failures."""
+    error = _abi.ErrorText()
+    code = call(*arguments, ctypes.byref(error))
+    if code != _abi.OK and code not in besides:
+        raise error_of(code, error.text.decode(errors="replace"))
+    return code

@@ -1,0 +1,3 @@
+"""The version of the package, which is the project's."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,351 @@
+"""Consumers in Python of a run of another process: what they see, how they end, and what becomes of slabs that are not accepted."""
+
+import ctypes
+import mmap
+import os
+import signal
+import threading
+import unittest
+import warnings
+
+import offramp
+from offramp import _abi
+from offramp._memory import Mappings
+from world import World, needs_numpy, wait_for
+
+# Batches of 8 samples; sample r of batch b has the values b * 1000 + r, as uint16 beside its index.
+PRODUCER = """
+    import sys, numpy, offramp
+    run_dir, batches = sys.argv[1], int(sys.argv[2])
+    with offramp.Egress(run_dir, {"values": ("float32", (8, 50)), "index": ("uint16", (8,))}, "cpu", name="made up", samples_per_slab=8, max_charges=100) as egress:
+        for batch in range(batches):
+            numbers = batch * 1000 + numpy.arange(8)
+            egress.submit({"values": numpy.repeat(numbers.astype("float32")[:, None], 50, axis=1), "index": numbers.astype("uint16")},
+                          [f"b{batch}/r{row}" for row in range(8)])
+        print("submitted", flush=True)
+        egress.drain()
+        figures = egress.figures()
+        print(figures.samples_completed, figures.samples_set_aside)
+"""
+COUNTING = """
+    import sys, offramp
+    def count(slab):
+        for sample, tensors in slab:
+            assert (tensors["values"] == tensors["index"]).all()
+            print(sample.key, int(tensors["index"]), flush=True)
+    offramp.Consumer(sys.argv[1]).run(count)
+"""
+
+
+def expected(batches):
+    return sorted(f"b{batch}/r{row} {batch * 1000 + row}" for batch in range(batches) for row in range(8))
+
+
+@needs_numpy
+class Consumers(World):
+    def produce(self, batches):
+        producer = self.python(PRODUCER, self.run_dir, batches)
+        self.addCleanup(self.nothing_is_left_in_memory, [producer.pid])
+        return producer
+
+    def finish(self, producer, batches):
+        """Another consumer does what is left."""
+        said = self.end(self.python(COUNTING, self.run_dir)).splitlines()
+        self.hear(producer)
+        self.assertEqual(f"{8 * batches} 0\n", self.end(producer))
+        return said
+
+    def test_each_sample_is_seen_once_by_one_of_two_processes(self):
+        producer = self.produce(40)
+        consumers = [self.python(COUNTING, self.run_dir) for _ in range(2)]
+        self.hear(producer)
+        self.assertEqual("320 0\n", self.end(producer))
+        self.assertEqual(expected(40), sorted(line for consumer in consumers for line in self.end(consumer).splitlines()))
+
+    def test_a_loop_sees_what_was_submitted(self):
+        import numpy
+
+        producer = self.produce(3)
+        seen = []
+        for slab in offramp.Consumer(self.run_dir):
+            self.assertEqual("made up", slab.name)
+            self.assertEqual(["values", "index"], [info.name for info in slab.tensors])
+            self.assertEqual(("float32", (len(slab), 50), (50, 1)), (slab.tensors[0].dtype.name, *slab.tensors[0][2:]))
+            self.assertEqual((numpy.uint16, (len(slab),)), (slab["index"].dtype, slab["index"].shape))
+            self.assertIs(slab["index"], slab["index"])
+            for array in (slab["values"], slab["values"][1:], numpy.asarray(slab["values"])):
+                with self.assertRaises(ValueError):
+                    array[0] = 1
+                with self.assertRaises(ValueError):
+                    array.flags.writeable = True
+            with self.assertRaisesRegex(KeyError, "no tensor 'logits'. It has values, index"):
+                slab["logits"]
+            self.assertTrue(slab.still_current())
+            slab.progress()
+            for sample, tensors in slab:
+                self.assertEqual((sample.batch, sample.item), (int(sample.key[1]), sample.batch * 8 + int(sample.key[-1])))
+                self.assertEqual(slab.samples[sample.row], sample)
+                seen.append(f"{sample.key} {tensors['index']}")
+        self.assertEqual(expected(3), sorted(seen))
+        self.assertEqual(50, len(tensors["values"].tolist()), "what is bound after the loop is no hole in memory")
+        self.hear(producer)
+        self.assertEqual("24 0\n", self.end(producer))
+
+    def test_after_its_turn_a_slab_says_so(self):
+        producer = self.produce(2)
+        slabs = list(offramp.Consumer(self.run_dir))
+        for use in (lambda slab: slab["values"], lambda slab: slab.samples, lambda slab: slab.tensors, list, len, offramp.Slab.progress,
+                    offramp.Slab.still_current):
+            with self.assertRaisesRegex(offramp.TurnOver, "turn is over"):
+                use(slabs[0])
+        self.assertIn("after its turn", repr(slabs[0]))
+        self.hear(producer)
+        self.assertEqual("16 0\n", self.end(producer))
+
+    def test_a_function_that_keeps_a_view_is_told_and_its_slab_is_not_accepted(self):
+        producer = self.produce(1)
+        keeper = self.python("""
+            import sys, offramp
+            kept = []
+            try:
+                offramp.Consumer(sys.argv[1]).run(lambda slab: kept.append(slab["values"][2:4]))
+            except offramp.ViewKept as problem:
+                print(problem)
+            print(kept[0].sum() >= 0)      # no hole in memory
+        """, self.run_dir)
+        said = self.end(keeper)
+        self.assertIn("kept a view of its slab's tensor 'values'. Copy what is to be kept: numpy.array(view)\nTrue", said)
+        self.assertEqual(expected(1), sorted(self.finish(producer, 1)))
+
+    def test_a_loop_that_keeps_views_is_told(self):
+        producer = self.produce(4)
+        kept = []
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for slab in offramp.Consumer(self.run_dir):
+                kept.append(slab["index"])
+                values = slab["values"]     # noqa: F841: bound for longer than the slab's turn, as every loop's variables are
+        self.assertEqual([offramp.KeptViewWarning], [each.category for each in told])
+        self.assertIn("'index' is still there", str(told[0].message))
+        self.hear(producer)
+        self.assertEqual("32 0\n", self.end(producer))
+
+    def test_retry_gives_the_slab_back(self):
+        producer = self.produce(2)
+
+        def away(slab):
+            raise offramp.Retry("the sink is away")
+
+        consumer = offramp.Consumer(self.run_dir)
+        with self.assertRaisesRegex(offramp.Retry, "the sink is away"):
+            consumer.run(away)
+        seen = []
+        self.assertTrue(consumer.run(lambda slab: seen.extend(sample.key for sample, _ in slab)))
+        self.assertEqual([line.split()[0] for line in expected(2)], sorted(seen))
+        self.hear(producer)
+        self.assertEqual("16 0\n", self.end(producer))
+
+    def test_a_function_that_fails_keeps_its_slab_until_its_process_ends(self):
+        producer = self.produce(1)
+        failing = self.python("""
+            import sys, offramp
+            def fail(slab):
+                raise ZeroDivisionError(slab.samples[0].key)
+            try:
+                offramp.Consumer(sys.argv[1]).run(fail)
+            except ZeroDivisionError as problem:
+                print(problem, flush=True)
+            sys.stdin.read()
+        """, self.run_dir, stdin=-1)
+        self.assertEqual("b0/r0", self.hear(failing))
+        counting = self.python(COUNTING, self.run_dir)
+        self.hear(producer)
+        self.assertIsNone(counting.poll())
+        failing.stdin.close()
+        failing.wait()
+        self.assertEqual(expected(1), self.end(counting).splitlines())
+        self.assertEqual("8 0\n", self.end(producer))
+
+    def test_a_loop_that_is_left_gives_its_slab_back(self):
+        producer = self.produce(3)
+        consumer = offramp.Consumer(self.run_dir)
+        for slab in consumer:
+            first = slab.samples[0].key
+            break
+        with self.assertRaisesRegex(offramp.TurnOver, "turn is over"):
+            len(slab)
+        with self.assertRaises(ZeroDivisionError):
+            for slab in consumer:
+                1 / 0
+        seen = [sample.key for slab in consumer for sample, _ in slab]
+        self.assertIn(first, seen)
+        self.assertEqual([line.split()[0] for line in expected(3)], sorted(seen))
+        self.assertEqual([], [thread.name for thread in threading.enumerate() if thread.name.startswith("offramp")])
+        self.hear(producer)
+        self.assertEqual("24 0\n", self.end(producer))
+
+    def test_what_a_killed_consumer_held_goes_to_another(self):
+        producer = self.produce(10)
+        victim = self.python("""
+            import sys, time, offramp
+            for number, slab in enumerate(offramp.Consumer(sys.argv[1])):
+                if number == 2:
+                    print("at it", flush=True)
+                    time.sleep(600)
+                for sample, tensors in slab:
+                    print(sample.key, int(tensors["index"]), flush=True)
+        """, self.run_dir)
+        done = []
+        while (line := self.hear(victim)) != "at it":
+            done.append(line)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        said = self.finish(producer, 10)
+        self.assertEqual(expected(10), sorted({*done, *said}), "nothing is lost")
+        self.assertEqual(80, len(done) + len(said), "and what was accepted does not come again")
+
+    def test_stop_ends_the_loop_when_the_slab_at_hand_is_done(self):
+        producer = self.produce(3)
+        consumer = offramp.Consumer(self.run_dir)
+        done = []
+        for slab in consumer:
+            done.extend(sample.key for sample, _ in slab)
+            consumer.stop()
+        self.assertFalse(consumer.run(done.append), "nor does it begin again")
+        self.assertEqual(24, len(done) + len(self.finish(producer, 3)))
+
+    def test_ctrl_c_ends_a_loop_that_waits_and_a_function_at_work(self):
+        egress = offramp.Egress(self.run_dir, {"values": ("float32", (1, 1))}, "cpu")
+        self.addCleanup(egress.close)
+        waiting = """
+            import sys, offramp
+            print("begun", flush=True)
+            {}
+        """
+        for use in ("list(offramp.Consumer(sys.argv[1]))", "offramp.Consumer(sys.argv[1]).run(print)"):
+            consumer = self.python(waiting.format(use), self.run_dir)
+            self.hear(consumer)
+            wait_for(lambda: egress.figures().consumers == 1, "a consumer")
+            consumer.send_signal(signal.SIGINT)
+            self.assertIn("KeyboardInterrupt", self.end(consumer, -signal.SIGINT))
+            wait_for(lambda: egress.figures().consumers == 0, "no consumer")
+
+    def test_an_interpreter_ends_although_a_loop_was_forgotten(self):
+        producer = self.produce(1)
+        self.end(self.python("import sys, offramp; loop = iter(offramp.Consumer(sys.argv[1])); next(loop)", self.run_dir))
+        self.end(self.python("""
+            import sys, threading, offramp
+            begun = threading.Event()
+            def read():
+                for slab in offramp.Consumer(sys.argv[1]):
+                    begun.set()
+                    threading.Event().wait()
+            threading.Thread(target=read, daemon=True).start()
+            begun.wait()
+        """, self.run_dir))
+        self.assertEqual(expected(1), self.finish(producer, 1))
+
+    def test_a_child_has_no_part_in_it(self):
+        producer = self.produce(1)
+        consumer = offramp.Consumer(self.run_dir)
+        for _ in consumer:
+            child = os.fork()
+            if child == 0:
+                try:
+                    consumer.run(print)
+                except offramp.WrongProcess:
+                    os._exit(0)
+                os._exit(1)
+            self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        self.hear(producer)
+        self.assertEqual("8 0\n", self.end(producer))
+
+
+class WithoutARun(World):
+    def test_bad_arguments(self):
+        for arguments, text in (((self.run_dir, -1), "window of -1"), ((self.run_dir, 1 << 32), "window of"), ((self.run_dir, 0, 0), "wait_for_run is 0"),
+                                ((self.run_dir, 0, float("nan")), "wait_for_run is nan"), ((self.run_dir, 0, 1, -1), "wait_for_producer is -1"),
+                                (("",), "run directory")):
+            with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, text):
+                offramp.Consumer(*arguments)
+        with self.assertRaises(TypeError):
+            offramp.Consumer(None)
+        with self.assertRaisesRegex(offramp.NoSuchRun, str(self.run_dir)):
+            list(offramp.Consumer(self.run_dir, wait_for_run=0.01))
+        consumer = offramp.Consumer(self.run_dir)
+
+        def generator(slab):
+            yield slab
+
+        for function in (None, 3, generator):
+            with self.subTest(function), self.assertRaisesRegex(offramp.BadArgument, "plain function"):
+                consumer.run(function)
+
+    def test_one_loop_at_a_time(self):
+        with offramp.Egress(self.run_dir, {"values": ("float32", (1, 1))}, "cpu"):
+            consumer = offramp.Consumer(self.run_dir)
+            reading = threading.Thread(target=lambda: list(consumer))
+            reading.start()
+            wait_for(lambda: consumer._running.locked(), "that it runs")
+            with self.assertRaisesRegex(offramp.BadArgument, "runs already"):
+                next(iter(consumer))
+            consumer.stop()
+            reading.join()
+
+
+@needs_numpy
+class MadeUpSlab(unittest.TestCase):
+    """Of what no loop submits: rows that mean nothing, strides, types that NumPy lacks."""
+
+    def slab(self, tensors, holes, bytes_of=b""):
+        memory = mmap.mmap(-1, mmap.PAGESIZE)
+        memory.write(bytes_of)
+        place = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        made = (_abi.Tensor * len(tensors))()
+        self.kept = [memory, made]
+        for tensor, (name, dtype, shape, strides) in zip(made, tensors):
+            tensor.name, tensor.dims, tensor.data = name, len(shape), place
+            tensor.dtype = _abi.DTypeCode(*dtype, 1)
+            tensor.shape, tensor.strides = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(shape))(*strides)
+        samples = (_abi.Sample * len(holes))()
+        keys = [ctypes.create_string_buffer(f"k{row}".encode()) for row in range(len(holes))]
+        for row, (sample, hole) in enumerate(zip(samples, holes)):
+            sample.key, sample.key_bytes, sample.row, sample.item, sample.hole = ctypes.addressof(keys[row]), 2, row, 70 + row, hole
+        self.kept += [samples, keys]
+        given = _abi.Slab(ctypes.sizeof(_abi.Slab), ctypes.sizeof(_abi.Sample), ctypes.sizeof(_abi.Tensor), ctypes.addressof(samples), len(holes),
+                          len(tensors), ctypes.addressof(made), b"made up")
+        return offramp.Slab(None, None, given, Mappings())
+
+    def test_rows_that_mean_nothing_are_left_out(self):
+        slab = self.slab([(b"values", (1, 8), (4, 2), (2, 1))], (1, 0, 1, 0), bytes(range(8)))
+        self.assertEqual([("k1", 71, 0, 1), ("k3", 73, 0, 3)], [tuple(sample) for sample in slab.samples])
+        self.assertEqual([("k1", [2, 3]), ("k3", [6, 7])], [(sample.key, values.tolist()) for sample, values in slab])
+        self.assertEqual((2, (4, 2)), (len(slab), slab["values"].shape))
+
+    def test_strides_are_the_producers(self):
+        slab = self.slab([(b"values", (0, 16), (1, 2, 3), (6, 1, 2))], (0,), b"".join(value.to_bytes(2, "little") for value in range(6)))
+        self.assertEqual([[[0, 2, 4], [1, 3, 5]]], slab["values"].tolist())
+
+    def test_a_slab_of_holes_alone_has_no_rows(self):
+        slab = self.slab([(b"values", (2, 32), (2,), (1,))], (1, 1))
+        self.assertEqual(([], 0), (list(slab), len(slab)))
+
+    def test_bfloat16_is_ml_dtypes_or_an_error_that_names_it(self):
+        slab = self.slab([(b"values", (4, 16), (2,), (1,))], (0, 0), b"\x80\x3f\x00\x40")
+        self.assertEqual("bfloat16", slab.tensors[0].dtype.name)
+        try:
+            import ml_dtypes
+        except ImportError:
+            with self.assertRaisesRegex(TypeError, "ml_dtypes"):
+                slab["values"]
+        else:
+            self.assertEqual((ml_dtypes.bfloat16, [1.0, 2.0]), (slab["values"].dtype, slab["values"].astype("float32").tolist()))
+            self.assertFalse(slab["values"].flags.writeable)
+
+    def test_what_is_no_type_of_ours_is_told(self):
+        with self.assertRaisesRegex(TypeError, "type code 5 with 64 bits"):
+            self.slab([(b"values", (5, 64), (1,), (1,))], (0,))["values"]
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,348 @@
+"""Loops in Python: what an egress takes and refuses, how long it holds a batch, and how it ends."""
+
+import gc
+import json
+import os
+import signal
+import threading
+import unittest
+import warnings
+import weakref
+
+import offramp
+from world import World, needs_numpy, wait_for
+
+# Prints what it sees as JSON, a line a sample.
+READER = """
+    import json, sys, offramp       # says less than a pipe holds: nobody listens before the run is over
+    for slab in offramp.Consumer(sys.argv[1]):
+        infos = {info.name: info.dtype.name for info in slab.tensors}
+        for sample in slab.samples:
+            values = {name: slab[name][sample.row].tolist() for name in infos}
+            print(json.dumps([sample.key, sample.item, infos, values]), flush=True)
+"""
+
+
+class Egresses(World):
+    def reader(self):
+        return self.python(READER, self.run_dir)
+
+    def seen_by(self, reader):
+        return {key: (item, types, values) for key, item, types, values in map(json.loads, self.end(reader).splitlines())}
+
+
+@needs_numpy
+class Batches(Egresses):
+    def test_every_type_arrives_as_it_was(self):
+        import numpy
+
+        made = {name: numpy.arange(12).reshape(3, 4).astype(name) for name in
+                ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")}
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            egress.submit(made, ["a", "b", "c"])
+        seen = self.seen_by(reader)
+        self.assertEqual(["a", "b", "c"], sorted(seen))
+        for row, key in enumerate("abc"):
+            item, types, values = seen[key]
+            self.assertEqual((row, {name: name for name in made}), (item, types))
+            self.assertEqual({name: array[row].tolist() for name, array in made.items()}, values)
+
+    def test_one_array_is_the_output_and_items_name_what_has_no_key(self):
+        import numpy
+
+        reader = self.reader()
+        with offramp.Egress(self.run_dir, device="cpu") as egress:
+            egress.submit(numpy.float32([[1], [2], [3]]))
+            egress.submit(numpy.float32([[4], [5]]), items=[70, numpy.int64(90)])
+            egress.submit(numpy.float32([[6]]), keys=("ä/ö",))
+        seen = self.seen_by(reader)
+        self.assertEqual({"0": 1, "1": 2, "2": 3, "70": 4, "90": 5, "ä/ö": 6}, {key: values["output"][0] for key, (_, _, values) in seen.items()})
+        self.assertEqual(91, seen["ä/ö"][0])
+
+    def test_what_was_submitted_is_held_until_it_is_copied(self):
+        import numpy
+
+        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
+        watched = []
+        for batch in range(4):      # two are copied; the others wait for slabs
+            array = numpy.full((4, 100), batch, "float32")
+            watched.append(weakref.ref(array))
+            egress.submit(array, [f"{batch}/{row}" for row in range(4)])
+            del array
+        others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]      # in whatever was freed
+        wait_for(lambda: watched[1]() is None, "that copied batches are let go, although nothing else is called")
+        self.assertIsNone(watched[0]())
+        self.assertEqual(["held", "held"], ["held" if watch() is not None else "gone" for watch in watched[2:]])
+        reader = self.reader()
+        egress.drain()
+        egress.close()
+        self.assertEqual({f"{batch}/{row}": [batch] * 100 for batch in range(4) for row in range(4)},
+                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual([None] * 4, [watch() for watch in watched])
+        del others
+
+    def test_let_go_at_submit_it_would_be_overwritten(self):
+        """The twin of the test above."""
+        import numpy
+
+        from offramp import _egress
+
+        hold = _egress._Releases.hold
+        self.addCleanup(setattr, _egress._Releases, "hold", hold)
+        _egress._Releases.hold = lambda releases, owners: hold(releases, [])
+        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
+        for batch in range(4):
+            egress.submit(numpy.full((4, 100), batch, "float32"), [f"{batch}/{row}" for row in range(4)])
+        others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]
+        reader = self.reader()
+        egress.drain()
+        egress.close()
+        seen = self.seen_by(reader)
+        self.assertNotEqual([3] * 100, seen["3/0"][2]["output"])
+        del others
+
+    def test_a_copy_may_be_written_to(self):
+        import numpy
+
+        array = numpy.zeros((2, 100), "float32")
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            for batch in range(20):
+                array[:] = batch
+                egress.submit(array, [f"{batch}/{row}" for row in range(2)], copy=True)
+            array[:] = -1
+        self.assertEqual({f"{batch}/{row}": [batch] * 100 for batch in range(20) for row in range(2)},
+                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+
+    def test_what_is_abandoned_is_let_go(self):
+        import numpy
+
+        watched = []
+        with self.assertRaisesRegex(ZeroDivisionError, "division"), offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
+            for batch in range(4):
+                array = numpy.zeros((4, 10), "float32")
+                watched.append(weakref.ref(array))
+                egress.submit(array)
+            del array
+            1 / 0
+        self.assertEqual([None] * 4, [watch() for watch in watched])
+        self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
+        self.assertEqual([], [thread.name for thread in threading.enumerate() if thread.name.startswith("offramp")])
+
+    def test_what_finds_no_slab_is_dropped_where_that_is_wanted(self):
+        import numpy
+
+        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4, when_full="drop")
+        for _ in range(50):
+            egress.submit(numpy.zeros((4, 10), "float32"))
+        wait_for(lambda: egress.figures().samples_dropped == 48 * 4, "that what finds no slab is dropped")
+        wait_for(lambda: not egress._run._releases._held, "that all are let go")
+        egress.close()
+
+    def test_threads_take_turns(self):
+        import numpy
+
+        reader = self.reader()
+        with offramp.Egress(self.run_dir, {"output": ("int64", (1,))}, "cpu") as egress:
+            def submit(first):
+                for number in range(first, first + 100):
+                    egress.submit(numpy.int64([number]), [f"k{number}"])
+            threads = [threading.Thread(target=submit, args=(first,)) for first in (0, 100, 200)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual((300, 300), egress.figures()[:2])
+        self.assertEqual({f"k{number}": number for number in range(300)},
+                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+
+    def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
+        import numpy
+
+        good = numpy.zeros((4, 6), "float32")
+        egress = offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu")
+        for outputs, keys, items, kind, text in (
+                (good.T.copy().T, None, None, offramp.BadArgument, r"not contiguous. Submit numpy.ascontiguousarray"),
+                (good[:, ::2], None, None, offramp.BadArgument, "not contiguous"),
+                (good.astype(">f4"), None, None, TypeError, "big-endian"),
+                (good.astype("complex64"), None, None, TypeError, "'output': elements of type 'complex64'"),
+                (good.astype("float64"), None, None, TypeError, "elements of type float64; the run has float32"),
+                (good.astype("datetime64[s]"), None, None, TypeError, "cannot be handed over"),
+                (good.astype(object), None, None, TypeError, "cannot be handed over"),
+                (numpy.float32(3), None, None, offramp.BadArgument, "no dimensions"),
+                (good[:0], None, None, offramp.BadArgument, "is empty"),
+                (good[:, :3].copy(), None, None, offramp.BadArgument, r"the shape \(4, 3\); the run was opened for \(4, 6\)"),
+                (numpy.zeros((5, 6), "float32"), None, None, offramp.BadArgument, r"5 samples; .* Egress\(tensors=\{'output': \('float32', \(5, 6\)\)\}\)"),
+                (good.tolist(), None, None, TypeError, "is of type builtins.list. Submit a NumPy array"),
+                (None, None, None, TypeError, "NoneType"),
+                ({}, None, None, offramp.BadArgument, "without tensors"),
+                ({"logits": good}, None, None, offramp.BadArgument, "a batch of logits; the run has output"),
+                ({"output": good, "more": good}, None, None, offramp.BadArgument, "the run has output"),
+                (good, ["a", "b"], None, offramp.BadArgument, "2 keys for 4 samples"),
+                (good, "abcd", None, TypeError, "keys are one text"),
+                (good, [b"a", "b", "c", "d"], None, TypeError, "a key of type bytes"),
+                (good, ["a", "b\0", "c", "d"], None, offramp.BadArgument, "NUL"),
+                (good, ["a", "", "c", "d"], None, offramp.BadArgument, "a key of 0 bytes"),
+                (good, ["a", "\udcff", "c", "d"], None, offramp.BadArgument, "Keys are UTF-8"),
+                (good, ["a" * 300, "b", "c", "d"], None, offramp.BadArgument, "a key of 300 bytes"),
+                (good, None, [1, 2, 3], offramp.BadArgument, "3 items for 4 samples"),
+                (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not rise"),
+                (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
+                (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "numbers of 64 bits"),
+                (good, None, ["a", 2, 3, 4], ValueError, "invalid literal")):
+            with self.subTest(text), self.assertRaisesRegex(kind, text):
+                egress.submit(outputs, keys, items)
+        with self.assertRaisesRegex(offramp.BadArgument, "Give no stream with copy=True"):
+            egress.submit(good, stream=7, copy=True)
+        self.assertEqual({}, egress._run._releases._held)
+        reader = self.reader()
+        egress.submit(good, stream=0)
+        egress.drain()
+        self.assertEqual(1, egress.figures().batches_submitted)
+        with self.assertRaisesRegex(offramp.BadArgument, "after drain"):
+            egress.submit(good)
+        egress.close()
+        egress.close()
+        for call in (lambda: egress.submit(good), egress.drain, egress.figures):
+            with self.assertRaisesRegex(offramp.BadArgument, "the egress is closed"):
+                call()
+        self.assertEqual({"0", "1", "2", "3"}, set(self.seen_by(reader)), "what was refused has no number")
+
+    def test_a_first_batch_that_is_refused_opens_nothing(self):
+        import numpy
+
+        good = numpy.zeros((4, 6), "float32")
+        with offramp.Egress(self.run_dir) as egress:
+            with self.assertRaisesRegex(offramp.BadArgument, "'b' has 3 samples, 'a' has 4"):
+                egress.submit({"a": good, "b": good[:3]})
+            with self.assertRaisesRegex(offramp.BadArgument, "9 dimensions"):
+                egress.submit(good.reshape(4, 6, *[1] * 7))
+            with self.assertRaisesRegex(offramp.BadArgument, "17 tensors"):
+                egress.submit({f"t{number}": good for number in range(17)})
+            self.assertFalse(self.run_dir.exists())
+            self.assertEqual(offramp.Figures(), egress.figures())
+
+    def test_ctrl_c_ends_a_loop_that_waits_for_slabs(self):
+        loop = self.python("""
+            import sys, numpy, offramp
+            with offramp.Egress(sys.argv[1], slabs=2, samples_per_slab=1) as egress:
+                while True:
+                    egress.submit(numpy.zeros((1, 10), "float32"))
+                    print("one", flush=True)
+        """, self.run_dir)
+        self.hear(loop)
+        wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
+        loop.send_signal(signal.SIGINT)
+        self.assertIn("KeyboardInterrupt", self.end(loop, -signal.SIGINT))
+        self.nothing_is_left_in_memory([loop.pid])
+
+    def test_another_thread_may_close_it_while_one_waits(self):
+        import numpy
+
+        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=1)
+        said = []
+
+        def submit():
+            try:
+                while True:
+                    egress.submit(numpy.zeros((1, 10), "float32"))
+            except offramp.BadArgument as problem:
+                said.append(str(problem))
+
+        thread = threading.Thread(target=submit)
+        thread.start()
+        wait_for(lambda: egress.figures().batches_submitted >= 2, "that it waits for slabs")
+        egress.close()
+        thread.join()
+        self.assertIn("closed", said[0])
+
+    def test_a_forgotten_one_is_closed_and_told(self):
+        import numpy
+
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            egress = offramp.Egress(self.run_dir)
+            egress.submit(numpy.zeros((1, 10), "float32"))
+            del egress
+            gc.collect()
+        self.assertEqual([ResourceWarning], [each.category for each in told])
+        self.nothing_is_left_in_memory([os.getpid()])
+        loop = self.python("""
+            import sys, numpy, offramp
+            egress = offramp.Egress(sys.argv[1])
+            egress.submit(numpy.zeros((1, 10), "float32"))
+        """, self.run_dir)
+        self.end(loop)
+        self.nothing_is_left_in_memory([loop.pid])
+
+    def test_a_forked_child_has_no_part_in_it(self):
+        import numpy
+
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            egress.submit(numpy.float32([[1], [2]]))
+            child = os.fork()
+            if child == 0:
+                refused = 0
+                for call in (lambda: egress.submit(numpy.float32([[3]])), egress.drain, egress.figures):
+                    try:
+                        call()
+                    except offramp.WrongProcess:
+                        refused += 1
+                egress.close()
+                egress.__exit__(None, None, None)
+                del egress
+                gc.collect()
+                os._exit(0 if refused == 3 else 1)
+            self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            egress.submit(numpy.float32([[3]]))
+        self.assertEqual({"0": [1], "1": [2], "2": [3]}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+
+    def test_drain_has_a_time(self):
+        import numpy
+
+        egress = offramp.Egress(self.run_dir)
+        egress.submit(numpy.zeros((1, 1), "float32"))
+        for wrong in (-1, float("nan")):
+            with self.assertRaisesRegex(offramp.BadArgument, "the timeout is"):
+                egress.drain(wrong)
+        with self.assertRaisesRegex(offramp.Timeout, "not done after 0.01 s"):
+            egress.drain(0.01)
+        reader = self.reader()
+        egress.drain(100)
+        egress.close()
+        self.assertEqual(1, len(self.seen_by(reader)))
+
+
+class Options(Egresses):
+    def test_bad_options(self):
+        tensors = {"output": ("float32", (4, 6))}
+        for options, text in (({"when_full": "spill"}, "'wait' or 'drop'"), ({"slabs": -1}, "slabs is -1"), ({"max_consumers": 65}, "65 consumers"),
+                              ({"max_key_bytes": 5000}, "5000 bytes"), ({"run_id": "a/b"}, "a/b"), ({"name": "n" * 64}, "64 bytes"),
+                              ({"device": "gpu"}, "the device 'gpu'"), ({"device": "auto"}, "the device 'auto'"), ({"device": "cuda:x"}, "cuda:x"),
+                              ({"max_delay": -1.0}, "max_delay_seconds"), ({"visibility_timeout": float("nan")}, "visibility_timeout_seconds"),
+                              ({"tensors": {}}, "0 tensors"), ({"tensors": {"output": "float32"}}, "Give its type and shape"),
+                              ({"tensors": {"output": ("float32", 4)}}, "Give its type and shape"),
+                              ({"tensors": {"output": ("float32", ())}}, "0 dimensions"), ({"tensors": {"output": ("float32", (4, 0))}}, "is 0")):
+            with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
+                offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
+        with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):
+            offramp.Egress("")
+        with self.assertRaisesRegex(TypeError, "complex64"):
+            offramp.Egress(self.run_dir, {"output": ("complex64", (4,))}, "cpu")
+        self.assertFalse(self.run_dir.exists())
+
+    def test_one_run_directory_has_one_producer(self):
+        tensors = {"output": ("float32", (4, 6))}
+        with offramp.Egress(self.run_dir, tensors, "cpu"), self.assertRaises(offramp.RunInUse):
+            offramp.Egress(self.run_dir, tensors, "cpu")
+
+    def test_what_was_never_opened_is_drained(self):
+        with offramp.Egress(self.run_dir) as egress:
+            egress.drain()
+        self.assertFalse(self.run_dir.exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

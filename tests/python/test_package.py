@@ -1,0 +1,145 @@
+"""The package without a run: what it knows of the library, how it finds it, and what it needs."""
+
+import ctypes
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import offramp
+from offramp import _abi, _dtypes, _errors, _library
+from world import ROOT
+
+HEADER = ROOT / "common" / "abi" / "include" / "offramp.h"
+COMPILER = os.environ.get("OFFRAMP_TEST_CC") or shutil.which("cc")
+
+
+def layout_by(compiler, structs):
+    """Size of each struct, and offset and size of each of its fields, as the header has them."""
+    lines = []
+    for name, fields in structs.items():
+        lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
+        lines += [f'printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name}*)0)->{field}));' for field in fields]
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder, "layout.c")
+        source.write_text("#include <offramp.h>\n#include <stdio.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
+        subprocess.run([compiler, f"-I{HEADER.parent}", str(source), "-o", f"{folder}/layout"], check=True)
+        return subprocess.run([f"{folder}/layout"], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def layout_of(structs):
+    lines = []
+    for name, struct in structs.items():
+        lines.append(f"{name} {ctypes.sizeof(struct)}")
+        lines += [f"{name}.{field} {getattr(struct, field).offset} {getattr(struct, field).size}" for field, _ in struct._fields_]
+    return lines
+
+
+def fields_in_header():
+    """Names of the fields of each struct, in order."""
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    found = {}
+    for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, flags=re.DOTALL):
+        found[name] = []
+        for declaration in body.split(";"):
+            if pointer := re.search(r"\(\*(\w+)\)", declaration):
+                found[name].append(pointer[1])
+            else:
+                found[name] += [re.search(r"(\w+)\s*(\[\d+\])?\s*$", one)[1] for one in declaration.split(",") if one.strip()]
+    return found
+
+
+class Abi(unittest.TestCase):
+    @unittest.skipUnless(COMPILER, "skipped: no C compiler")
+    def test_every_struct_is_the_headers(self):
+        fields = fields_in_header()
+        self.assertEqual(set(fields), set(_abi.STRUCTS))
+        self.assertEqual(layout_by(COMPILER, fields), layout_of(_abi.STRUCTS))
+
+    @unittest.skipUnless(COMPILER, "skipped: no C compiler")
+    def test_a_struct_that_lacks_a_field_is_found(self):
+        class Sample(ctypes.Structure):
+            _fields_ = _abi.Sample._fields_[:-1]
+
+        self.assertNotEqual(layout_by(COMPILER, {"offramp_sample": fields_in_header()["offramp_sample"]}), layout_of({"offramp_sample": Sample}))
+
+    def test_every_call_of_the_header_is_declared(self):
+        text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+        declared = dict(re.findall(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(([^;]*)\);", text, flags=re.MULTILINE))
+        self.assertEqual({name: 0 if arguments == "void" else arguments.count(",") + 1 for name, arguments in declared.items()},
+                         {name: len(call) - 1 for name, call in _abi.CALLS.items()})
+
+    def test_every_code_of_the_header_has_a_class(self):
+        codes = {int(code) for code in re.findall(r"^    OFFRAMP_\w+ = (\d+)", HEADER.read_text(), flags=re.MULTILINE)} - {0}
+        self.assertGreater(len(codes), 15)
+        for code in codes:
+            problem = _errors.error_of(code, "why")
+            self.assertEqual((code, "why"), (problem.code, str(problem)))
+            self.assertIs(getattr(offramp, type(problem).__name__), type(problem))
+            self.assertEqual(re.sub("SystemFailure", "System", type(problem).__name__).lower(),
+                             _library.library().offramp_code_name(code).decode().replace("OFFRAMP_", "").replace("_", "").lower())
+        self.assertIsInstance(_errors.error_of(12345, "why"), offramp.Internal)
+        self.assertIsInstance(_errors.error_of(2, "why"), TimeoutError)
+        self.assertIsInstance(_errors.error_of(64, "why"), ValueError)
+        self.assertIsInstance(_errors.error_of(80, "why"), MemoryError)
+
+    def test_types_have_one_name_and_one_code_each(self):
+        self.assertEqual(len({(each.code, each.bits) for each in _dtypes.ALL}), len(_dtypes.ALL))
+        for each in _dtypes.ALL:
+            self.assertEqual(each, _dtypes.dtype_of(each.name))
+            self.assertEqual(each, _dtypes.dtype_of_codes(each.code, each.bits))
+        with self.assertRaisesRegex(TypeError, "complex64.*Convert them"):
+            _dtypes.dtype_of("complex64")
+
+
+class Finding(unittest.TestCase):
+    def python(self, program, **environment):
+        kept = {name: value for name, value in os.environ.items() if name not in ("OFFRAMP_LIBRARY", "LD_LIBRARY_PATH")}
+        done = subprocess.run([sys.executable, "-c", program], env={**kept, **environment}, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr.strip().rpartition("\n")[2]
+
+    def test_the_version_is_the_projects_and_the_librarys(self):
+        version = re.search(r"project\(\S+ VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        self.assertEqual((version, version), (offramp.__version__, offramp.library_version()))
+
+    def test_nothing_but_the_standard_library_is_imported_with_it(self):
+        said = self.python("import sys, offramp; print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'torch', 'ml_dtypes')])")
+        self.assertEqual("[]\n", said)
+
+    def test_the_variable_names_the_only_place(self):
+        said = self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY="/nowhere/libofframp.so.1")
+        self.assertIn("LibraryNotFound", said)
+        self.assertIn("/nowhere/libofframp.so.1: cannot open", said)
+        self.assertIn("set OFFRAMP_LIBRARY", said)
+
+    def test_it_is_found_beside_the_package_and_by_the_loader(self):
+        real = pathlib.Path(_library.library()._name).resolve()
+        program = "import offramp; offramp.library_version(); print(offramp._library.library()._name)"
+        with tempfile.TemporaryDirectory() as folder:
+            copied = pathlib.Path(folder, "site", "offramp")
+            shutil.copytree(pathlib.Path(offramp.__file__).parent, copied)
+            site = {"PYTHONPATH": str(copied.parent)}
+            self.assertIn("LibraryNotFound", self.python(program, **site))
+            elsewhere = pathlib.Path(folder, "lib")
+            elsewhere.mkdir()
+            (elsewhere / _library.NAME).symlink_to(real)
+            self.assertEqual("libofframp.so.1\n", self.python(program, LD_LIBRARY_PATH=str(elsewhere), **site))
+            (copied / _library.NAME).symlink_to(real)
+            self.assertEqual(f"{copied / _library.NAME}\n", self.python(program, **site))
+
+    @unittest.skipUnless(COMPILER, "skipped: no C compiler")
+    def test_another_versions_library_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for version, reason in (("7.1.0", "is version 7.1.0, and the package offramp is"), (offramp.__version__, "lacks a call")):
+                other = pathlib.Path(folder, f"{version}.so")
+                source = f'const char* offramp_version(void) {{ return "{version}"; }}'
+                subprocess.run([COMPILER, "-shared", "-fPIC", "-x", "c", "-", "-o", str(other)], input=source, text=True, check=True)
+                self.assertIn(reason, self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY=str(other)))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+"""What the tests of the package share: a run directory, other Python processes with a watchdog, and a look at what is left in memory."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WATCHDOG_SECONDS = 120
+
+needs_numpy = unittest.skipUnless(importlib.util.find_spec("numpy"), "skipped: no NumPy")
+
+
+def wait_for(look, what):
+    end = time.monotonic() + WATCHDOG_SECONDS
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"in vain: {what}")
+        time.sleep(0.005)
+    return found
+
+
+class World(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="offramp-python-", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.run_dir = self.folder / "run"
+        self.addCleanup(self.nothing_is_left_in_memory, [os.getpid()])
+
+    def nothing_is_left_in_memory(self, pids):
+        def left():
+            return [name for name in os.listdir("/dev/shm") for pid in pids if name.startswith(f"offramp-egress-{pid}-")]
+        wait_for(lambda: not left(), f"that {left()} goes")
+
+    def python(self, program, *arguments, **options):
+        """Another interpreter with this program; killed at the test's end if it still is there."""
+        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, bufsize=0, **options)      # what is not heard is left for end()
+        self.addCleanup(self._put_away, process)
+        return process
+
+    @staticmethod
+    def _put_away(process):
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+    def end(self, process, code=0):
+        """What it says. A test fails where it ends in another way."""
+        said, problems = (text.decode() for text in process.communicate(timeout=WATCHDOG_SECONDS))
+        self.assertEqual(code, process.returncode, said + problems)
+        return said if code == 0 else said + problems
+
+    def hear(self, process):
+        """Its next line."""
+        line = process.stdout.readline().decode().strip()
+        if not line:
+            self.fail(f"it ended: {process.communicate(timeout=WATCHDOG_SECONDS)[1].decode()}")
+        return line
