@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 import offramp
-from offramp import _abi, _dtypes, _errors, _library
+from offramp import _abi, _arrays, _dtypes, _errors, _library
 from world import ROOT
 
 HEADER = ROOT / "common" / "abi" / "include" / "offramp.h"
@@ -94,6 +96,66 @@ class Abi(unittest.TestCase):
             self.assertEqual(each, _dtypes.dtype_of_codes(each.code, each.bits))
         with self.assertRaisesRegex(TypeError, "complex64.*Convert them"):
             _dtypes.dtype_of("complex64")
+
+
+class MadeUpTensor:
+    """What a tensor of PyTorch's on a GPU says of itself."""
+
+    layout, dtype, shape, is_nested, is_quantized, requires_grad = "torch.strided", "torch.bfloat16", (2, 3), False, False, False
+    device = types.SimpleNamespace(type="cuda", index=1)
+
+    def __init__(self, address=0x1000):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+    def is_contiguous(self):
+        return True
+
+    def is_neg(self):
+        return False
+
+    is_conj = is_neg
+
+    def clone(self, memory_format):
+        return MadeUpTensor(0x2000)
+
+
+class OnADevice(unittest.TestCase):
+    """Without one: what is told to the library of tensors that are there."""
+
+    def setUp(self):
+        self.capturing = False
+        self.current = types.SimpleNamespace(cuda_stream=0x77)
+        cuda = types.SimpleNamespace(is_current_stream_capturing=lambda: self.capturing, current_stream=self.current_stream)
+        patch = unittest.mock.patch.dict(sys.modules, torch=types.SimpleNamespace(cuda=cuda, contiguous_format=None))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def current_stream(self, device):
+        self.assertEqual(1, device.index)
+        return self.current
+
+    def test_a_tensor_is_where_it_says(self):
+        tensor = MadeUpTensor()
+        outputs = _arrays.outputs_of("logits", tensor, False)
+        self.assertEqual((tensor, 0x1000, "bfloat16", (2, 3), "cuda:1"), (outputs.owner, outputs.address, outputs.dtype.name, *outputs[3:]))
+        copied = _arrays.outputs_of("logits", tensor, True)
+        self.assertEqual((0x2000, 0x2000), (copied.address, copied.owner.address), "it is the copy that is held")
+
+    def test_the_stream_is_the_one_that_is_current_or_named(self):
+        outputs = [_arrays.outputs_of("logits", MadeUpTensor(), False)]
+        for given, handle in ((None, 0x77), (5, 5), (0, None), (types.SimpleNamespace(cuda_stream=6), 6), (types.SimpleNamespace(ptr=8), 8)):
+            self.assertEqual(handle, _arrays.stream_of(given, outputs))
+        for given in ("legacy", -1, True, 1.5):
+            with self.subTest(given), self.assertRaisesRegex(TypeError, "Give a torch.cuda.Stream"):
+                _arrays.stream_of(given, outputs)
+        self.current.cuda_stream = 0
+        self.assertIsNone(_arrays.stream_of(None, outputs), "the legacy stream")
+        self.capturing = True
+        with self.assertRaisesRegex(offramp.BadArgument, "is being captured"):
+            _arrays.stream_of(None, outputs)
 
 
 class Finding(unittest.TestCase):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from offramp._dtypes import DType, array_type, dtype_of
+from offramp._dtypes import ALL, DType, array_type, dtype_of
 from offramp._errors import BadArgument
+
+
+_OF_NUMPY = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
 
 
 class Outputs(NamedTuple):
@@ -32,11 +35,11 @@ def outputs_of(name: str, given: object, copy: bool) -> Outputs:
 
 
 def _of_numpy(name: str, array, copy: bool) -> Outputs:
-    dtype = _dtype(name, getattr(array.dtype, "name", array.dtype))
-    if array.dtype.str.startswith(">"):
-        raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
-    if dtype.name != "bfloat16" and array.dtype.str != array_type(dtype):
-        raise TypeError(f"'{name}' has elements of type {array.dtype}, which cannot be handed over. Convert them with array.astype(...)")
+    dtype = _OF_NUMPY.get(array.dtype.str)
+    if dtype is None:       # ml_dtypes' bfloat16, or none of ours
+        if array.dtype.str.startswith(">"):
+            raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
+        dtype = _dtype(name, array.dtype.name)
     if copy:
         array = array.copy(order="C")
     _require_rows(name, array.shape)
