@@ -10,6 +10,7 @@ import warnings
 import weakref
 
 import offramp
+from offramp._run import Releases
 from world import World, needs_numpy, wait_for
 
 # Prints what it sees as JSON, a line a sample.
@@ -86,11 +87,9 @@ class Batches(Egresses):
         """The twin of the test above."""
         import numpy
 
-        from offramp import _egress
-
-        hold = _egress._Releases.hold
-        self.addCleanup(setattr, _egress._Releases, "hold", hold)
-        _egress._Releases.hold = lambda releases, owners: hold(releases, [])
+        hold = Releases.hold
+        self.addCleanup(setattr, Releases, "hold", hold)
+        Releases.hold = lambda releases, owners: hold(releases, [])
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
         for batch in range(4):
             egress.submit(numpy.full((4, 100), batch, "float32"), [f"{batch}/{row}" for row in range(4)])

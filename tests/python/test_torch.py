@@ -5,6 +5,7 @@ import os
 import unittest
 
 import offramp
+from offramp._run import Releases
 from test_egress import Egresses, needs_numpy
 
 TORCH = importlib.util.find_spec("torch") is not None
@@ -118,11 +119,9 @@ class OnAGpu(Egresses):
         """The twin: without what holds the tensors the test above finds that they are."""
         import torch
 
-        from offramp import _egress
-
-        hold = _egress._Releases.hold
-        self.addCleanup(setattr, _egress._Releases, "hold", hold)
-        _egress._Releases.hold = lambda releases, owners: hold(releases, [])
+        hold = Releases.hold
+        self.addCleanup(setattr, Releases, "hold", hold)
+        Releases.hold = lambda releases, owners: hold(releases, [])
         with torch.inference_mode():
             checker = self.python(CHECKER, self.run_dir)
             with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
