@@ -219,6 +219,9 @@ class Batches(Egresses):
                 egress.submit(good.reshape(4, 6, *[1] * 7))
             with self.assertRaisesRegex(offramp.BadArgument, "17 tensors"):
                 egress.submit({f"t{number}": good for number in range(17)})
+            for name in (3, "a\0b"):
+                with self.assertRaisesRegex(offramp.BadArgument, "a tensor of the name"):
+                    egress.submit({name: good})
             self.assertFalse(self.run_dir.exists())
             self.assertEqual(offramp.Figures(), egress.figures())
 

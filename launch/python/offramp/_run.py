@@ -51,6 +51,9 @@ class Run:
         self._closing = False
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"{len(layout)} tensors. Describe 1 to {_abi.MOST_TENSORS}")
+        for each in layout:
+            if not isinstance(each.name, str) or "\0" in each.name:
+                raise BadArgument(f"a tensor of the name {each.name!r}. Give a text, without a NUL character")
         tensors = (_abi.Tensor * len(layout))()
         kept = [(ctypes.c_int64 * len(each.shape))(*each.shape) for each in layout]
         for tensor, each, shape in zip(tensors, layout, kept):
