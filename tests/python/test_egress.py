@@ -89,7 +89,7 @@ class Batches(Egresses):
 
         hold = Releases.hold
         self.addCleanup(setattr, Releases, "hold", hold)
-        Releases.hold = lambda releases, owners: hold(releases, [])
+        Releases.hold = lambda releases, number, owners: hold(releases, number, [])
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
         for batch in range(4):
             egress.submit(numpy.full((4, 100), batch, "float32"), [f"{batch}/{row}" for row in range(4)])
@@ -237,6 +237,27 @@ class Batches(Egresses):
         wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
         loop.send_signal(signal.SIGINT)
         self.assertIn("KeyboardInterrupt", self.end(loop, -signal.SIGINT))
+        self.nothing_is_left_in_memory([loop.pid])
+
+    def test_ctrl_c_at_any_moment_leaves_it_as_it_was(self):
+        loop = self.python("""
+            import random, signal, sys, numpy, offramp
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            egress = offramp.Egress(sys.argv[1], slabs=2, samples_per_slab=1, when_full="drop")
+            egress.submit(numpy.zeros((1, 10), "float32"))
+            for _ in range(500):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-3))
+                    while True:
+                        egress.submit(numpy.zeros((1, 10), "float32"))
+                except KeyboardInterrupt:
+                    pass
+            taken = egress.figures().batches_submitted
+            egress.submit(numpy.zeros((1, 10), "float32"))
+            print(egress.figures().batches_submitted - taken)
+            egress.close()
+        """, self.run_dir)
+        self.assertEqual("1\n", self.end(loop))
         self.nothing_is_left_in_memory([loop.pid])
 
     def test_another_thread_may_close_it_while_one_waits(self):

@@ -121,7 +121,7 @@ class OnAGpu(Egresses):
 
         hold = Releases.hold
         self.addCleanup(setattr, Releases, "hold", hold)
-        Releases.hold = lambda releases, owners: hold(releases, [])
+        Releases.hold = lambda releases, number, owners: hold(releases, number, [])
         with torch.inference_mode():
             checker = self.python(CHECKER, self.run_dir)
             with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import queue
 import threading
 import time
 from typing import NamedTuple
@@ -47,8 +47,8 @@ class Run:
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._calling: list[int] = []       # threads that are in the library
-        self._none_calls = threading.Condition()
         self._closing = False
+        self._taken, self._taken_known = 0, True    # batches
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"{len(layout)} tensors. Describe 1 to {_abi.MOST_TENSORS}")
         for each in layout:
@@ -65,16 +65,18 @@ class Run:
 
     def submit(self, batch: _abi.Batch, owners: list[object]) -> None:
         """Thread: one at a time, so that batches have their numbers in the order in which they come."""
-        number = self._releases.hold(owners)
-        error = _abi.ErrorText()
-        code = _abi.TIMEOUT
-        try:
-            while code == _abi.TIMEOUT:
-                with self._call():
-                    code = self._library.offramp_egress_submit(self._handle, ctypes.byref(batch), ctypes.byref(error))
-        finally:        # Ctrl-C may have come between the library's answer and this line
-            if code != _abi.OK and not self._closing and self.figures().batches_submitted <= number:
-                self._releases.forget(number)
+        if not self._taken_known:
+            self._taken = self.figures().batches_submitted
+        self._taken_known = False       # if Ctrl-C comes in between; what is held then stays so
+        number, code, error = self._taken, _abi.TIMEOUT, _abi.ErrorText()
+        self._releases.hold(number, owners)
+        while code == _abi.TIMEOUT:
+            code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
+        if code == _abi.OK:
+            self._taken = number + 1
+        else:
+            self._releases.forget(number)
+        self._taken_known = True
         if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
 
@@ -82,24 +84,22 @@ class Run:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = WAIT_SECONDS if end is None else max(0.0, min(WAIT_SECONDS, end - time.monotonic()))
-            with self._call():
-                if checked(self._library.offramp_egress_drain, self._handle, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
-                    return
+            if checked(self._call, self._library.offramp_egress_drain, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
+                return
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call it again, or start more of them")
 
     def figures(self) -> Figures:
         now = _abi.EgressFigures(size=ctypes.sizeof(_abi.EgressFigures))
-        with self._call():
-            checked(self._library.offramp_egress_get_figures, self._handle, ctypes.byref(now))
+        checked(self._call, self._library.offramp_egress_get_figures, ctypes.byref(now))
         return Figures(*(getattr(now, name) for name in Figures._fields))
 
     def close(self) -> None:
-        with self._none_calls:
-            if self._closing:
-                return
-            self._closing = True
-            self._none_calls.wait_for(lambda: set(self._calling) <= {threading.get_ident()})
+        if self._closing:
+            return
+        self._closing = True
+        while set(self._calling) - {threading.get_ident()}:     # each is back after WAIT_SECONDS
+            time.sleep(0.001)
         self._releases.stop()
         handle, self._handle = self._handle, None
         try:
@@ -107,19 +107,20 @@ class Run:
         finally:
             self._releases.let_all_go()     # no copy runs any more
 
-    @contextlib.contextmanager
-    def _call(self):
-        """The handle is there meanwhile: close() waits for the calls of other threads."""
-        with self._none_calls:
+    def _call(self, function, *arguments) -> int:
+        """
+        The handle is there meanwhile: close() waits for the calls of other threads. Without a lock, here as below: Ctrl-C may come between its
+        acquisition and the block that releases it.
+        """
+        me = threading.get_ident()
+        try:
+            self._calling.append(me)
             if self._closing:
                 raise BadArgument("the egress was closed. Make another one")
-            self._calling.append(threading.get_ident())
-        try:
-            yield
+            return function(self._handle, *arguments)
         finally:
-            with self._none_calls:
-                self._calling.remove(threading.get_ident())
-                self._none_calls.notify_all()
+            if me in self._calling:
+                self._calling.remove(me)
 
 
 class Releases:
@@ -129,30 +130,25 @@ class Releases:
         self._library, self._handle = library, handle
         self._held: dict[int, list[object]] = {}
         self._next = 0
-        self._more = threading.Condition()
+        self._more: queue.SimpleQueue = queue.SimpleQueue()     # something for each batch, and for the end
         self._stopped = False
         self._thread = threading.Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
         self._thread.start()
 
-    def hold(self, owners: list[object]) -> int:
-        """Which batch of the run this is, counted from 0, if it is taken."""
-        with self._more:
-            number = self._next
-            self._held[number] = owners
-            self._next += 1
-            self._more.notify()
-            return number
+    def hold(self, number: int, owners: list[object]) -> None:
+        """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
+        self._held[number] = owners
+        self._next = number + 1
+        self._more.put(None)
 
     def forget(self, number: int) -> None:
         """It was not taken, and the next one has its number."""
-        with self._more:
-            self._held.pop(number, None)
-            self._next = number
+        self._next = number
+        self._held.pop(number, None)
 
     def stop(self) -> None:
-        with self._more:
-            self._stopped = True
-            self._more.notify()
+        self._stopped = True
+        self._more.put(None)
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -161,16 +157,15 @@ class Releases:
 
     def _let_go(self) -> None:
         released, now = 0, ctypes.c_uint64()
-        while True:
-            with self._more:
-                while released >= self._next and not self._stopped:
-                    self._more.wait()
-                if self._stopped:
-                    return
+        while not self._stopped:
+            if released >= self._next:
+                self._more.get()
+                continue
             code = self._library.offramp_egress_wait_released(self._handle, released, WAIT_SECONDS, ctypes.byref(now), None)
             if code not in (_abi.OK, _abi.TIMEOUT):
                 return      # all are held until the run is closed
-            with self._more:
-                gone = [self._held.pop(number, None) for number in range(released, now.value)]
+            for number in range(released, now.value):
+                self._held.pop(number, None)
             released = max(released, now.value)
-            gone.clear()        # without the lock: it may free, and call, anything
+            while not self._more.empty():
+                self._more.get_nowait()
