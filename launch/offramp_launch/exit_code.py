@@ -1,4 +1,4 @@
-"""The exit codes of every program of the project: common/base/exit_code.hpp, mirrored (a test compares the two)."""
+"""The exit codes of every program: common/base/error_kind.hpp and common/settings/exit_code.hpp, mirrored (a test compares them)."""
 
 import enum
 import errno

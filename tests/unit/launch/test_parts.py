@@ -682,10 +682,15 @@ class BuildTest(unittest.TestCase):
 
 class ExitCodeTest(unittest.TestCase):
     def test_mirrors_the_programs(self):
-        header = (REPOSITORY / "common" / "base" / "exit_code.hpp").read_text()
-        theirs = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper(): int(value)
-                  for name, value in re.findall(r"^    (\w+) = (\d+),", header, re.MULTILINE)}
-        self.assertEqual(theirs, {code.name: code.value for code in ExitCode})
+        theirs = {}
+        for header in ("base/error_kind.hpp", "settings/exit_code.hpp"):
+            found = re.findall(r"^    (\w+) = (\d+),", (REPOSITORY / "common" / header).read_text(), re.MULTILINE)
+            self.assertTrue(found, header)
+            for name, value in found:
+                self.assertEqual(theirs.setdefault(name, value), value, f"{name} in {header}")
+        self.assertEqual("0", theirs.pop("None"), "an error's kind, with which no program ends")
+        self.assertEqual({re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper(): int(value) for name, value in theirs.items()},
+                         {code.name: code.value for code in ExitCode})
 
     def test_each_has_its_line_in_the_table(self):
         table = (REPOSITORY / "launch" / "exit_codes.md").read_text()
