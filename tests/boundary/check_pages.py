@@ -1,10 +1,11 @@
 """Fails when a page of the repository points to nothing, or is too long to be read.
 
-    check_pages.py --source DIR links       every relative link, and every page named in `code`, leads to a file
-    check_pages.py --source DIR mentions    every page that a source file names is there
+    check_pages.py --source DIR links       every relative link, and every page or path of a room named in `code`, leads to a file
+    check_pages.py --source DIR mentions    every page that a source file names is there, and every source file that one outside tests/ names
     check_pages.py --source DIR lengths     a folder's README has at most 60 lines; a README has at most 100 columns, tables too,
-                                            and any other page of a folder outside tables
+                                            and any other page outside tables
     check_pages.py --source DIR decisions   the index of common/decisions/ names each page once; each has its parts and at most 50 lines
+    check_pages.py --source DIR answers     each row "find where ..." of the README names a `function()` in a `file`, which has it
 
 Several checks may be named at once. Every fault is one line on standard error, and the exit status is 1. A check that
 finds nothing to look at fails too.
@@ -22,7 +23,14 @@ LEFT_OUT = {"build", ".git", "__pycache__"}
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h", ".c", ".py", ".cmake", ".txt", ".sh", ".pml", ".toml"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.md)`")
+CODE = re.compile(r"`([^`]+)`")
+ROOMS = ("common/", "producer/", "consumer/", "launch/", "tests/")
+# A pattern, or a word in capitals that stands for a name.
+PLACEHOLDER = re.compile(r"[*?<>{}\[\]…]|\b(?!README\b)[A-Z]{2,}\b")
 MENTION = re.compile(r"(?<![\w./{}<-])((?:[\w-]+/)+[\w-]+\.md)\b")
+MENTIONED_SOURCE = re.compile(rf"(?<![\w./{{}}<-])((?:{'|'.join(ROOMS)})(?:[\w-]+/)*[\w-]+\.(?:hpp|cpp|cuh?|inl|h|py|cmake))\b")
+ASKED = re.compile(r"\| find (?:where|how|what) ")
+ANSWER = re.compile(r"`(\w+)\(\)` in `([^`]+)`")
 DECISIONS = Path("common/decisions")
 
 
@@ -54,6 +62,18 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def is_there(source, path):
+    """As a file or folder; without its suffix it stands for all files of that name."""
+    named = source / path
+    return named.exists() or any(named.parent.glob(named.name + ".*"))
+
+
+def paths_in_code(line):
+    """Words in `code` that begin like a path of a room, but for pages, which NAMED finds."""
+    words = (word.rstrip(".,:;") for code in CODE.findall(line) for word in code.split())
+    return [word for word in words if word.startswith(ROOMS) and not word.endswith(".md") and not PLACEHOLDER.search(word)]
+
+
 def check_links(source):
     pages = pages_of(source)
     faults = [] if pages else [f"no pages under {source}"]
@@ -72,6 +92,7 @@ def check_links(source):
             for name in NAMED.findall(line):
                 if "/" in name and not (source / name).exists() and not (page.parent / name).exists():
                     faults.append(f"{where}: there is no {name}")
+            faults += [f"{where}: there is no {path}" for path in paths_in_code(line) if not is_there(source, path)]
     return faults
 
 
@@ -81,14 +102,16 @@ def check_mentions(source):
     for file in files:
         if file.name == "test_check_pages.py":    # names pages that are not there
             continue
+        name_of_file = file.relative_to(source)
+        patterns = [MENTION] if name_of_file.parts[0] == "tests" else [MENTION, MENTIONED_SOURCE]    # tests make sources of their own
         for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            faults += [f"{file.relative_to(source)}:{number}: there is no {name}" for name in MENTION.findall(line)
+            faults += [f"{name_of_file}:{number}: there is no {name}" for pattern in patterns for name in pattern.findall(line)
                        if not (source / name).exists() and not (file.parent / name).exists()]
     return faults
 
 
 def check_lengths(source):
-    pages = [page for page in pages_of(source) if page.parent != source or page.name == "README.md"]
+    pages = pages_of(source)
     faults = [] if any(page.parent != source for page in pages) else [f"no pages of folders under {source}"]
     for page in pages:
         name, lines = page.relative_to(source), page.read_text(encoding="utf-8").splitlines()
@@ -121,7 +144,29 @@ def check_decisions(source):
     return faults
 
 
-CHECKS = {"links": check_links, "mentions": check_mentions, "lengths": check_lengths, "decisions": check_decisions}
+def has_function(text, name):
+    """Whether it declares or defines it, at the beginning of a line or as a member; a call is neither."""
+    return re.search(rf"^(?: {{4}})?(?!return\b)\w[\w:<>,&* ]*[ :&*]{name}\(", text, re.MULTILINE) is not None
+
+
+def check_answers(source):
+    page = source / "README.md"
+    rows = [(number, line) for number, line in prose(page.read_text(encoding="utf-8")) if ASKED.match(line)] if page.is_file() else []
+    faults = [] if rows else [f"no questions in {page}"]
+    for number, row in rows:
+        answers = ANSWER.findall(row)
+        if not answers:
+            faults.append(f"README.md:{number}: names no `function()` in `file`")
+        for name, path in answers:
+            file = source / path
+            if not file.is_file():
+                faults.append(f"README.md:{number}: there is no {path}")
+            elif not has_function(file.read_text(encoding="utf-8"), name):
+                faults.append(f"README.md:{number}: {path} has no {name}()")
+    return faults
+
+
+CHECKS = {"links": check_links, "mentions": check_mentions, "lengths": check_lengths, "decisions": check_decisions, "answers": check_answers}
 
 
 def main():

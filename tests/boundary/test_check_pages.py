@@ -61,6 +61,21 @@ class Links(Repository):
         self.write("room/README.md", "See `common/gone.md`.\n")
         self.assert_faulty("links", "there is no common/gone.md")
 
+    def test_a_path_of_a_room_that_is_there_may_be_named(self):
+        self.write("common/room/part.hpp", "// part\n")
+        self.write("common/README.md", "`common/room/` `common/room/part.hpp` `common/room/part` `cat common/room/part.hpp`\n"
+                                       "`common/*.hpp` `common/room/NAME.hpp` `common/<room>` `room/gone.hpp`\n"
+                                       "```\n`common/gone`\n```\n")
+        self.assert_clean("links")
+
+    def test_a_path_of_a_room_that_is_named_and_not_there_is_found(self):
+        self.write("common/room/part.hpp", "// part\n")
+        for path in ("common/gone", "common/room/gone.hpp", "common/room/par", "consumer/gone/", "producer/gone", "launch/gone", "tests/gone.py"):
+            for text in (f"See `{path}`.", f"| `cat {path} {path}` | |"):
+                with self.subTest(text):
+                    self.write("common/README.md", f"# common\n\n{text}\n")
+                    self.assert_faulty("links", f"common/README.md:3: there is no {path}")
+
     def test_what_is_built_is_not_looked_at(self):
         self.write("README.md", "# Title\n")
         self.write("build/page.md", "[a](gone.md)\n")
@@ -83,6 +98,13 @@ class Mentions(Repository):
             with self.subTest(name):
                 self.write(name, text + "\n")
                 self.assert_faulty("mentions", f"{name}:1: there is no room/gone.md")
+
+    def test_a_source_that_is_not_there_is_found_but_in_tests_which_make_their_own(self):
+        self.write("common/part.hpp", "// common/part.hpp has it.\n")
+        self.write("tests/test_part.py", 'write("common/gone.hpp")\n')
+        self.assert_clean("mentions")
+        self.write("launch/part.py", '"""As common/gone.hpp says."""\n')
+        self.assert_faulty("mentions", "launch/part.py:1: there is no common/gone.hpp")
 
     def test_nothing_to_look_at_is_a_fault(self):
         self.assert_faulty("mentions", "no source files")
@@ -110,7 +132,7 @@ class Lengths(Repository):
         self.assert_faulty("lengths", "room/README.md: 61 lines")
 
     def test_a_longer_line_is_found_on_any_page(self):
-        for name in ("room/README.md", "room/page.md", "README.md"):
+        for name in ("room/README.md", "room/page.md", "README.md", "CHANGELOG.md"):
             with self.subTest(name):
                 self.write(name, "# room\n\n" + "a" * 101 + "\n")
                 self.assert_faulty("lengths", f"{name}:3: 101 columns")
@@ -146,9 +168,37 @@ class Decisions(Repository):
         self.assert_faulty("decisions", "no decisions")
 
 
+class Answers(Repository):
+    def setUp(self):
+        super().setUp()
+        self.write("room/part.cpp", "#include <x>\n\nconst Slab& Part::wait(int patience) {\n    stop();\n    return give(1);\n}\n\n"
+                                    "Part::Part(int size) : size_(size) {}\n")
+        self.write("room/part.hpp", "class Part {\n  public:\n    void stop(int why);\n};\n")
+
+    def ask(self, *answers):
+        self.write("README.md", "# Title\n\n" + "".join(f"| find where it is | {answer} |\n" for answer in answers) + "| find a room | `room/` |\n")
+
+    def test_a_function_that_its_file_has_is_right(self):
+        self.ask("`wait()` in `room/part.cpp`", "`Part()` in `room/part.cpp`, `stop()` in `room/part.hpp`")
+        self.assert_clean("answers")
+
+    def test_each_fault_is_found(self):
+        for answer, said in (("`room/part.cpp`", "names no `function()`"), ("`wait()` in `room/gone.cpp`", "there is no room/gone.cpp"),
+                             ("`gone()` in `room/part.cpp`", "room/part.cpp has no gone()"), ("`stop()` in `room/part.cpp`", "has no stop()"),
+                             ("`give()` in `room/part.cpp`", "has no give()"), ("`wait()` in `room/part.cpp`, `go()` in `room/part.hpp`", "has no go()")):
+            with self.subTest(answer):
+                self.ask(answer)
+                self.assert_faulty("answers", "README.md:3", said)
+
+    def test_nothing_to_look_at_is_a_fault(self):
+        self.assert_faulty("answers", "no questions")
+        self.write("README.md", "# Title\n")
+        self.assert_faulty("answers", "no questions")
+
+
 class TheRepository(unittest.TestCase):
     def test_its_pages_lead_somewhere_and_are_short_enough_to_be_read(self):
-        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "decisions"))
+        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "decisions", "answers"))
 
 
 if __name__ == "__main__":
