@@ -11,7 +11,8 @@ struct ForegroundScale {
     bool logit = false;  // scores are log(p / (1 - p)) of the probability p, not p itself
     float least = 0.5F;  // the score from which a pixel is foreground
 
-    // `scores`: --scores, where "auto" is a probability; `threshold`: the probability from which a pixel is foreground.
+    // `scores`: "logit"; any other word, "auto" too, is a probability; `threshold`: the probability from which a pixel
+    // is foreground.
     static ForegroundScale of(std::string_view scores, double threshold);
 
     // Rounding in a network's last steps, and resizing there, leave the range of probabilities a little.

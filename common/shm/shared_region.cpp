@@ -206,7 +206,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
     else if (static_cast<std::uint64_t>(found.st_size) != bytes)
         throw ProtocolError("shared memory " + name + " has " + std::to_string(found.st_size) + " bytes, " +
                                 std::to_string(bytes) + " are needed to take it over",
-                            "Give the settings that the run was started with");
+                            "Take it over with the options or settings that the run was begun with");
     auto state = std::make_unique<State>(name, found);
     state->owns_name = false;
     try {

@@ -38,7 +38,7 @@ std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
 SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches,
                             std::size_t max_key_bytes) {
     if (outputs.empty() || outputs.size() > kMaxTensorsPerSlab)
-        throw ConfigError("the model has " + std::to_string(outputs.size()) + " outputs",
+        throw ConfigError("a batch has " + std::to_string(outputs.size()) + " tensors",
                           "A slab holds 1 to " + std::to_string(kMaxTensorsPerSlab));
     if (rows < 1 || rows > kMaxSamplesPerSlab || batches < 1 || batches > kMaxSamplesPerSlab)
         throw ConfigError("a slab of " + std::to_string(rows) + " samples and " + std::to_string(batches) +

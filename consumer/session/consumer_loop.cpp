@@ -70,7 +70,7 @@ void ConsumerLoop::look_at_fds() {
         session_->leave();
     }
     if (hung_up(fds_.lifeline)) {
-        spdlog::info("who started this consumer is gone: ending");
+        spdlog::info("the process that started this consumer is gone: ending");
         fds_.lifeline = -1;
         launcher_gone_since_ = clock_->now();
         session_->leave();
@@ -98,7 +98,9 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
         port_ = nullptr;
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
-        spdlog::warn("who started this consumer is gone, and the producer does not answer: ending without a goodbye");
+        spdlog::warn(
+            "the process that started this consumer is gone, and the producer does not answer: ending without telling "
+            "it");
         return End{.error = error_, .launcher_gone = true};
     }
     return std::nullopt;
@@ -135,7 +137,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
                         "Start fewer consumers");
         case RefusalReason::Work:
             throw ConfigError("the producer refused this consumer: " + refusal.text,
-                              "Start it with the run's settings");
+                              "Start it with the run's settings; a consumer without settings, of a program of one's "
+                              "own, reads only runs that such a program began");
         case RefusalReason::Version:
             break;
     }

@@ -19,7 +19,7 @@ void wait_for_any(const WatchedFds& fds) {
     ::poll(entries.data(), entries.size(), kLookEveryMs);
 }
 
-// A producer that recovers its predecessor's run publishes it under the same nonce, in the place of the former one's
+// A producer that recovers its predecessor's run publishes it under the same nonce, in the place of that one's
 // endpoint; only the end of a run takes that away.
 bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint, std::uint64_t nonce) {
     if (!endpoint) {
@@ -50,8 +50,8 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
             endpoint ? "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead"
                      : "there is no file 'endpoint'";
         if (hung_up(fds.lifeline))
-            throw Error(ErrorKind::NoSuchRun,
-                        "waiting for a run in '" + run_dir + "': " + found + ", and who started this consumer is gone");
+            throw Error(ErrorKind::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found +
+                                                  ", and the process that started this consumer is gone");
         if (clock.now() >= give_up_at)
             throw Error(ErrorKind::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found,
                         "Start the producer with the same run directory, or check the path");

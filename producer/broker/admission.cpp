@@ -117,7 +117,7 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (hello.previous_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,
                       "process " + std::to_string(who.pid) +
-                          " has other settings than the run's, so that its results would be others, or elsewhere");
+                          " would do other work than the run's consumers: its results would be others, or elsewhere");
     if (run_end_.ended() || run_end_.closing()) return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
     if (state_.peers.present() >= state_.peers.capacity())
         return refuse(inbound.peer, RefusalReason::Full,

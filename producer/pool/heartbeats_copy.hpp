@@ -10,8 +10,8 @@
 
 namespace offramp {
 
-// Looks at the consumers' heartbeat records as at a file of strangers: consumers write them, under --consumer-user as
-// another user who may also cut their object short, and a look at a mapping's lost page would be the producer's death
+// Looks at the consumers' heartbeat records as at a file of strangers: consumers write them, maybe as another
+// user, who may also cut their object short, and a look at a mapping's lost page would be the producer's death
 // by SIGBUS. What cannot be read keeps its last value.
 //
 // Owns: a descriptor, and a copy of the heartbeat records. Thread: the broker's. Blocks: never.

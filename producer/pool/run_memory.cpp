@@ -46,9 +46,10 @@ LedgerHeader header_of(const RunNames& names, const SlabLayout& layout, const Sp
 
 void require_same(const char* field, std::uint64_t found, std::uint64_t wanted) {
     if (found != wanted)
-        throw ProtocolError("the run to take over cannot be: its " + std::string(field) + " is " +
-                                std::to_string(found) + ", this producer's would be " + std::to_string(wanted),
-                            "Give the settings that the run was started with, to a producer of the same build");
+        throw ProtocolError(
+            "the run to take over cannot be: its " + std::string(field) + " is " + std::to_string(found) +
+                ", this producer's would be " + std::to_string(wanted),
+            "Take it over with the options or settings that it was begun with, by a producer of the same build");
 }
 
 void require_same_layout(const LedgerHeader& found, const LedgerHeader& wanted) {

@@ -30,7 +30,7 @@ namespace offramp {
 // before anything is made; a worker's error is told to the Listener, and thrown by both waits.
 class SlabPool {
   public:
-    // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or --allow-unpinned).
+    // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or not wanted).
     using Pin = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
     // Called by the workers: whenever another span can be used, and once when one could not be made.

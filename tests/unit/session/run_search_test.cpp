@@ -97,7 +97,7 @@ TEST_F(RunSearchTest, WhatADeadProducerLeftIsNoRun) {
 
 TEST_F(RunSearchTest, TheLaunchersEndEndsTheWaiting) {
     launcher_.reset();
-    EXPECT_NE(failure(kForEver).find("who started this consumer is gone"), std::string::npos);
+    EXPECT_NE(failure(kForEver).find("the process that started this consumer is gone"), std::string::npos);
 }
 
 TEST_F(RunSearchTest, ASignalEndsTheWaiting) {

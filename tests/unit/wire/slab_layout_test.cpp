@@ -76,8 +76,8 @@ TEST(SlabLayout, RefusesWhatCannotBeLaidOut) {
     const TensorSpec good = TensorSpec::contiguous("t", kFloat32, shape);
     EXPECT_EQ(refusal({good}), "taken");
     EXPECT_EQ(refusal({good}, kMaxSamplesPerSlab, kMaxSamplesPerSlab), "taken");
-    EXPECT_THAT(refusal({}), HasSubstr("0 outputs. A slab holds 1 to 16"));
-    EXPECT_THAT(refusal(std::vector<TensorSpec>(17, good)), HasSubstr("17 outputs"));
+    EXPECT_THAT(refusal({}), HasSubstr("a batch has 0 tensors. A slab holds 1 to 16"));
+    EXPECT_THAT(refusal(std::vector<TensorSpec>(17, good)), HasSubstr("17 tensors"));
     EXPECT_THAT(refusal({good}, 0), HasSubstr("0 samples"));
     EXPECT_THAT(refusal({good}, kMaxSamplesPerSlab + 1), HasSubstr("65537 samples"));
     EXPECT_THAT(refusal({good}, 1, 0), HasSubstr("0 batches"));
