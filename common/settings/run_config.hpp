@@ -15,11 +15,11 @@
 
 namespace offramp {
 
-// Everything that a user may set for a run, parsed once and then never changed: the sum of the rooms' sections, each in
-// a file of its own, which whoever needs no more takes alone, and what plug-ins declare for themselves. The producer
-// and the consumers read the same settings; the launch script resolves them through `--print-config`, keeps what the
-// producer says in the run directory, gives all programs the user's flags, and consumers what the producer settles
-// otherwise than they do.
+// Everything that a user may set for a run, parsed once and then never changed: the sections of
+// common/settings/sections, each of which may be taken alone, and what plug-ins declare in their own files (decision
+// 14). The producer and the consumers read the same settings; the launch script resolves them
+// through `--print-config`, keeps what the producer says in the run directory, gives all programs the user's flags, and
+// consumers what the producer settles otherwise than they do.
 //
 // Precedence: command line > environment (OFFRAMP_ and the flag in capitals: OFFRAMP_BATCH) > --config FILE
 // (TOML, keys as the flags without dashes in front) > profile > defaults. What is left at "auto" is resolved
