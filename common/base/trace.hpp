@@ -12,9 +12,8 @@ namespace offramp {
 //
 //   the model's thread   Batch i ─┬─ get batch    what the loop waits for its input
 //                                 ├─ compute
-//                                 ├─ copy to CPU (queue CUDA event)    but with a stream for copies: on the thread that
-//                                 copies └─ queue output; without consumers process output
-//   a consumer           process output
+//                                 ├─ copy to CPU (queue CUDA event)    by a thread of its own, with a stream for copies
+//                                 └─ queue output; without consumers process output
 enum class TraceName {
     Batch,           // blue; carries the batch's number as text "Batch i"; a whole step of the model's loop
     GetBatch,        // red
@@ -23,7 +22,7 @@ enum class TraceName {
     QueueCudaEvent,  // cyan
     QueueOutput,     // cyan; the hand-over to whoever goes on with the output
     ProcessOutput,   // cyan
-    Capture,         // the batches that --profile-batches asks for
+    Capture,         // the batches that a profiler is to record
     Decode,          // one row, by a decode worker
     StageBatch,      // a batch on its way to the device, by the thread that uploads: ahead of the model
     H2d,             // finer ones, nested inside

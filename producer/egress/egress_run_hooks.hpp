@@ -31,8 +31,7 @@ struct SinkParts {
 };
 
 // What its program adds to a run; each may be empty, but for on_pool_failure of a run with a pool, and make_delivery of
-// one without consumers. Called on the thread that makes the run, but where another is
-// named.
+// one without consumers. Called on the thread that makes the run, but where another is named.
 struct EgressRunHooks {
     // Of a run that begins: its memory is there, and nobody has met it yet.
     std::function<void(RunProgress&)> on_begin;
