@@ -9,8 +9,8 @@
 
 namespace offramp {
 
-// What a set-aside payload says of itself besides the tensors' bytes, as text in the file's metadata, so that the file
-// alone is enough to process the slab again.
+// What a dead letter's payload says of itself besides the tensors' bytes, as text in the file's metadata, so that the
+// file alone is enough to process the slab again.
 inline constexpr const char* kPayloadMetadata = "offramp";
 inline constexpr int kPayloadMetadataFormat = 1;
 

@@ -32,9 +32,9 @@ struct ProgressRecord {
     std::uint64_t step;        // CountedStep: the one that this record counts first
     std::uint64_t slab;        // of that step
     std::uint64_t generation;  // of that slab
-    // the high-water mark: every item before this one was published, could not be read, or was done before the run
+    // the high-water mark: every item before this one was published, dropped, skipped, or done before the run
     std::uint64_t items_through;
-    std::uint64_t skipped;  // of them: items that could not be read
+    std::uint64_t skipped;  // of them: items that could not be read, or whose outputs mean nothing
     SlabTotals published;
     SlabTotals completed;
     SlabTotals dead_letters;

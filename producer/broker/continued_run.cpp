@@ -39,7 +39,7 @@ void ContinuedRun::expect_consumers_back() {
 
 void ContinuedRun::expect_back(const SlabLedger::Admitted& previous) {
     auto peer = std::make_unique<Peer>();
-    peer->routing_id = "session " + std::to_string(previous.ref.session) + " of the former producer";
+    peer->routing_id = "session " + std::to_string(previous.ref.session) + " of the previous producer";
     peer->credentials = {.pid = static_cast<pid_t>(previous.pid), .uid = static_cast<uid_t>(previous.uid)};
     peer->since = peer->alive_at = state_.clock.now();
     peer->admitted = peer->draining = peer->away = true;

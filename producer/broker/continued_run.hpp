@@ -29,9 +29,8 @@ class ContinuedRun {
     void expect_consumers_back();
 
     // --- when they come ---
-    // A peer that has answered and says which session it had: that goes on, under the same number and in the same
-    // place; deliveries and releases are numbered from 1 again. False when the session is not its own: nothing was
-    // done.
+    // A peer that has answered and says which session it had: that goes on, under the same number and consumer index;
+    // deliveries and releases are numbered from 1 again. False when the session is not its own: nothing was done.
     bool rejoin(Peer& peer);
     // A process that begins anew never heard that it had been let in before: what was meant for it goes to others.
     void forget_previous_self(const Peer& peer);

@@ -65,7 +65,7 @@ void LivenessMonitor::leave_out_pause(TimePoint now) {
     }
     run_end_.leave_out(lost);
     if (lost >= kLongestLook)
-        spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease",
+        spdlog::info("this process did not run for {:.1f} s: they count for nobody's visibility timeout",
                      std::chrono::duration<double>(now - last).count());
 }
 

@@ -18,7 +18,7 @@ class ProgressLog {
     struct Totals {
         SlabTotals published, completed, dead_letters;
         std::uint64_t items_through = 0;  // the high-water mark: where the next producer goes on
-        std::uint64_t skipped = 0;        // before it: items that could not be read
+        std::uint64_t skipped = 0;        // before it: items that could not be read, or whose outputs mean nothing
         std::uint64_t dropped = 0;        // before it: samples that were dropped
     };
 

@@ -29,7 +29,7 @@ void RunEnd::see_to_the_end(bool disk_is_empty) {
     // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the totals.
     const bool all_said = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
     ended_ = all_said || state_.clock.now() >= *until_;
-    if (ended_ && !state_.peers.empty()) spdlog::warn("{} consumers did not say goodbye in time", state_.peers.size());
+    if (ended_ && !state_.peers.empty()) spdlog::warn("{} consumers did not disconnect in time", state_.peers.size());
 }
 
 void RunEnd::leave_out(std::chrono::nanoseconds pause) {

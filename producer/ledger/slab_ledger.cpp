@@ -149,8 +149,9 @@ std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
 bool SlabLedger::can_lease(std::uint32_t slab, ConsumerRef consumer) const {
     if (word(slab).state != SlabState::Ready || word(slab).attempt >= kMaxAttempt || holds(slab, consumer))
         return false;
-    const auto& places = memory_.entries[slab].holders;
-    return std::any_of(places.begin(), places.end(), [](const std::uint64_t& place) { return load_word(place) == 0; });
+    const auto& holders = memory_.entries[slab].holders;
+    return std::any_of(holders.begin(), holders.end(),
+                       [](const std::uint64_t& holder) { return load_word(holder) == 0; });
 }
 
 SlabTicket SlabLedger::lease(std::uint32_t slab, ConsumerRef consumer) {
@@ -296,8 +297,9 @@ void SlabLedger::free_slab(std::uint32_t slab) {
 }
 
 bool SlabLedger::has_holders(std::uint32_t slab) const {
-    const auto& places = memory_.entries[slab].holders;
-    return std::any_of(places.begin(), places.end(), [](const std::uint64_t& place) { return load_word(place) != 0; });
+    const auto& holders = memory_.entries[slab].holders;
+    return std::any_of(holders.begin(), holders.end(),
+                       [](const std::uint64_t& holder) { return load_word(holder) != 0; });
 }
 
 std::uint64_t* SlabLedger::holder_word(std::uint32_t slab, ConsumerRef consumer) const {

@@ -42,8 +42,8 @@ class Execution {
     at::MemoryFormat memory_format() const { return memory_format_; }
     const ModelOptions& options() const { return options_; }
 
-    // Runs `work` on the stream, without autograd, and turns what LibTorch throws into an Error with its exit
-    // code.
+    // Runs `work` on the stream, without autograd, and turns what LibTorch throws into an Error with its
+    // kind.
     template <class Work>
     auto in(Work&& work) const {
         try {

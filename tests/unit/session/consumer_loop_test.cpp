@@ -317,7 +317,7 @@ TEST_F(ConsumerLoopTest, AProcessorsExceptionLeavesTheSlabChargedAndHeld) {
     EXPECT_TRUE(hear_kinds().empty());
 }
 
-TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsExitCodeAndTheCharge) {
+TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndTheCharge) {
     welcome();
     processor_.behaviour = [](const Progress&, const StillCurrent&) {
         throw Error(ErrorKind::CannotWrite, "the disk is full");
@@ -348,7 +348,7 @@ TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder
     EXPECT_EQ(end->error, ErrorKind::SinkUnavailable);
 }
 
-TEST_F(ConsumerLoopTest, APlaceThatIsAnothersOrNoneIsNeverWritten) {
+TEST_F(ConsumerLoopTest, AnIndexThatIsAnothersOrNoneIsNeverWritten) {
     greet();
     run_.admit(kConsumerIndex, kSession + 1);
     producer_.say(Welcome{kSession, kConsumerIndex, 1});
@@ -356,7 +356,7 @@ TEST_F(ConsumerLoopTest, APlaceThatIsAnothersOrNoneIsNeverWritten) {
     EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).session), 0U);
 }
 
-TEST_F(ConsumerLoopTest, APlaceBeyondTheTableIsRefused) {
+TEST_F(ConsumerLoopTest, AnIndexBeyondTheTableIsRefused) {
     greet();
     producer_.say(Welcome{kSession, FakeRun::kConsumerCapacity, 1});
     EXPECT_THROW(loop_.turn(), ProtocolError);
@@ -364,11 +364,11 @@ TEST_F(ConsumerLoopTest, APlaceBeyondTheTableIsRefused) {
 
 struct RefusalCase {
     std::uint32_t reason;
-    ErrorKind code;
+    ErrorKind kind;
 };
 class RefusedConsumerTest : public ConsumerLoopTest, public ::testing::WithParamInterface<RefusalCase> {};
 
-TEST_P(RefusedConsumerTest, EndsWithTheReasonsExitCode) {
+TEST_P(RefusedConsumerTest, EndsWithTheReasonsKindOfError) {
     greet();
     Refused refused{GetParam().reason, 0, {}};
     put_text(refused.text, "the producer's words");
@@ -377,9 +377,9 @@ TEST_P(RefusedConsumerTest, EndsWithTheReasonsExitCode) {
         const auto end = loop_.turn();
         ASSERT_TRUE(end);
         EXPECT_EQ(end->error, ErrorKind::None);
-        EXPECT_EQ(GetParam().code, ErrorKind::None);
+        EXPECT_EQ(GetParam().kind, ErrorKind::None);
     } catch (const Error& problem) {
-        EXPECT_EQ(problem.kind(), GetParam().code);
+        EXPECT_EQ(problem.kind(), GetParam().kind);
         EXPECT_NE(std::string(problem.what()).find("the producer's words"), std::string::npos);
     }
 }
