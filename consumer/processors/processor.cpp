@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
-#include "common/base/next_place.hpp"
+#include "common/program/next_place.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 

@@ -45,7 +45,7 @@ struct ProcessorOptions {
     const RunConfig* config = nullptr;
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
     const std::vector<NamedProcessor>* chain = nullptr;
-    // Where what is appended to goes (common/base/next_place.hpp); empty: in place.
+    // Where what is appended to goes (common/program/next_place.hpp); empty: in place.
     std::string next_place{};
 
     Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }

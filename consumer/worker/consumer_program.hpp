@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "common/base/end_signals.hpp"
+#include "common/program/end_signals.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/transport/endpoint.hpp"
 #include "consumer/session/consumer_loop.hpp"

@@ -15,7 +15,7 @@ from offramp_launch import interrupts, shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.log_follower import last_error
 
-# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/base/next_place.hpp.
+# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/program/next_place.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-manifest"
 NEXT = ".offramp-next"

@@ -24,7 +24,7 @@ from offramp_launch.sink import hide_password
 
 FOLDER = "quarantine"
 WITH_TABLE = re.compile(r"\w+-postgres")
-PLACE = re.compile(r"[0-9a-f]{1,32}")      # common/base/next_place.hpp
+PLACE = re.compile(r"[0-9a-f]{1,32}")      # common/program/next_place.hpp
 DEATHS_REMEMBERED = 1000
 SAMPLES_SHOWN = 20
 

@@ -47,7 +47,7 @@ SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/devic
 SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_processor")
 # Of common/ what is for programs alone.
-FOR_PROGRAMS = r"common/(settings|images)/"
+FOR_PROGRAMS = r"common/(settings|images|program)/"
 # The rooms of common/, and which others of it each may know.
 ROOMS_OF_COMMON = {
     "common/abi/": ("base",),
@@ -59,6 +59,7 @@ ROOMS_OF_COMMON = {
     "common/safetensors/": ("base", "json"),
     "common/transport/": ("base", "shm", "wire"),
     "common/dead_letters/": ("base", "json", "safetensors", "wire"),
+    "common/program/": ("base",),
     "common/settings/": ("base", "shm"),
     "common/images/": ("base", "json", "settings", "wire"),
 }
@@ -69,7 +70,7 @@ def library_rules():
         side, own = library.rstrip("/").split("/")
         known = "|".join((own, *others))
         yield library, None, rf"{side}/(?!({known})/)", f"{library} is a library: it may know {known.replace('|', ', ')} of its side, and no program"
-        yield library, None, FOR_PROGRAMS, f"{library} is a library: settings/ and images/ are for programs"
+        yield library, None, FOR_PROGRAMS, f"{library} is a library: settings/, images/ and program/ are for programs"
 
 
 def room_rules():
@@ -121,7 +122,7 @@ CALL_RULES = [
     (r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
      "a dead producer's run is recovered in producer/recovery/ only"),
     # Flags of docker are what its users know, too.
-    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!settings/|images/)))", r"(?!)",
+    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!settings/|images/|program/)))", r"(?!)",
      "a library knows no program's flags: its errors say remedy(), which programs put in their words (common/base/remedy.hpp)"),
 ]
 

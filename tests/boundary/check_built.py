@@ -53,7 +53,7 @@ def object_rules(libraries, rooms_of_common, for_programs):
     for folder, known in closure(libraries).items():
         side, others = folder.split("/")[0], "|".join(sorted(known))
         rules.append((re.escape(folder), re.compile(rf"^/{side}/(?!({others})/)"), f"{folder} is a library: it knows no program"))
-        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: settings/ and images/ are for programs"))
+        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: settings/, images/ and program/ are for programs"))
         rules.append((re.escape(folder) + NAMES_NO_STREAM, GPU_TOOLKIT, f"{folder} is a library: it sees no CUDA and no LibTorch"))
     for folder, known in closure(rooms_of_common).items():
         rules.append((re.escape(folder), re.compile(rf"^/common/(?!({'|'.join(sorted(known))})/)"), f"{folder} knows {', '.join(sorted(known))} of common/"))

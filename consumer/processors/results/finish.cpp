@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
-#include "common/base/next_place.hpp"
+#include "common/program/next_place.hpp"
 #include "common/settings/processor_results.hpp"
 #include "common/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"

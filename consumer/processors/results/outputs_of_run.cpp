@@ -5,8 +5,8 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
-#include "common/base/next_place.hpp"
 #include "common/base/reserved_prefix.hpp"
+#include "common/program/next_place.hpp"
 #include "common/settings/processor_results.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/files/write_error.hpp"

@@ -14,7 +14,7 @@ struct RunConfig;
 // What all that a run's processors append to is taken through, before it and behind it: the steps that prepare_run()
 // and finish_run() are made of, and those of a run of a program of one's own. Each may be killed, and is made again.
 // `config`: whole, since each processor finds there what it declares for itself. `next_place`: where the run's results
-// lie (common/base/next_place.hpp); empty: in place. Errors: those of RunOutput.
+// lie (common/program/next_place.hpp); empty: in place. Errors: those of RunOutput.
 
 void for_each_output(const RunConfig& config,
                      const std::function<void(const RunOutput& output, const ResultSettings& own)>& work);

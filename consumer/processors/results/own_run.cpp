@@ -16,12 +16,12 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/base/next_place.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
+#include "common/program/next_place.hpp"
 #include "common/settings/processor_results.hpp"
 #include "common/settings/run_config.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"

@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "common/base/item_ranges.hpp"
-#include "common/base/next_place.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
+#include "common/program/next_place.hpp"
 #include "common/settings/sections/result_settings.hpp"
 #include "consumer/processors/results/own_run.hpp"
 

@@ -29,7 +29,7 @@ namespace offramp {
 // that were written without it. HASH is the XXH3 of what follows it on the line. A line that does not bear it out -
 // torn by a death, a full disk or a power cut - says nothing: what it stood for is made again. Lines may repeat items.
 // An item that could not be read is not in it: it is tried again. Where results lie beside a previous run's
-// (common/base/next_place.hpp), the first line has "next":"NAME" too, and is of version 2: who does not know of it
+// (common/program/next_place.hpp), the first line has "next":"NAME" too, and is of version 2: who does not know of it
 // would continue the predecessor's. consumer/processors/results/previous_run.cpp reads some of it, too. Once the run
 // that this one goes on with had come to its end, the first line has "finished":true, and is of version 3: who does not
 // know of it would replace results that are finished but for the items that joined. Version rule: whatever an older

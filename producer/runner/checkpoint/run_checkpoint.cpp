@@ -12,7 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
-#include "common/base/next_place.hpp"
+#include "common/program/next_place.hpp"
 #include "common/settings/processor_results.hpp"
 #include "common/settings/run_config.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"

@@ -5,8 +5,8 @@
 #include <functional>
 #include <thread>
 
-#include "common/base/end_signals.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/program/end_signals.hpp"
 #include "producer/runner/run/run_lifecycle.hpp"
 
 namespace offramp {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "common/base/end_signals.hpp"
 #include "common/base/item_ranges.hpp"
+#include "common/program/end_signals.hpp"
 #include "common/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"

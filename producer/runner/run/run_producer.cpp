@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "common/base/clock.hpp"
-#include "common/base/data_folder.hpp"
-#include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/scarcity.hpp"
 #include "common/base/trace_recording.hpp"
+#include "common/program/data_folder.hpp"
+#include "common/program/end_signals.hpp"
 #include "common/safetensors/safetensors_file.hpp"
 #include "common/settings/exit_code.hpp"
 #include "common/settings/flag_remedies.hpp"

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "common/base/clock.hpp"
-#include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/program/end_signals.hpp"
 #include "common/settings/slab_work.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/worker/consumer_program.hpp"

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "common/base/next_place.hpp"
+#include "common/program/next_place.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"

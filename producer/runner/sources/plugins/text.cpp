@@ -7,8 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/base/data_folder.hpp"
 #include "common/base/error.hpp"
+#include "common/program/data_folder.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/text/line_tokenizer.hpp"
 

@@ -1,4 +1,4 @@
-#include "common/base/next_place.hpp"
+#include "common/program/next_place.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "common/base/data_folder.hpp"
+#include "common/program/data_folder.hpp"
 
 #include <filesystem>
 #include <system_error>
