@@ -62,11 +62,4 @@ void require_free_descriptors(std::size_t needed, const std::string& what) {
                           EMFILE, "Raise the limit: ulimit -n 4096, or LimitNOFILE=4096 of a systemd unit");
 }
 
-void raise_descriptor_limit() noexcept {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 }  // namespace offramp

@@ -43,7 +43,4 @@ class ConnectionLimit {
 // how many may still be opened and how many are needed.
 void require_free_descriptors(std::size_t needed, const std::string& what);
 
-// Lets this process open as many descriptors as the system allows it to. Where it may not, it stays with what it has.
-void raise_descriptor_limit() noexcept;
-
 }  // namespace offramp
