@@ -7,7 +7,6 @@ set(shared_sources "")
 foreach(room ${shared_rooms})
     get_target_property(folder ${room} SOURCE_DIR)
     get_target_property(sources ${room} SOURCES)
-    list(FILTER sources EXCLUDE REGEX "in_memory_ports")   # of tests alone
     foreach(source ${sources})
         cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
         list(APPEND shared_sources ${source})

@@ -2,6 +2,7 @@
 
 #include "common/base/error.hpp"
 #include "tests/contract/ports/ports_contract.hpp"
+#include "tests/support/in_memory_ports/in_memory_ports.hpp"
 
 namespace offramp {
 namespace {

@@ -6,6 +6,7 @@
 #include "common/base/error.hpp"
 #include "tests/fuzz/byte_source.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
+#include "tests/support/in_memory_ports/in_memory_ports.hpp"
 #include "tests/support/manual_clock.hpp"
 
 namespace offramp {

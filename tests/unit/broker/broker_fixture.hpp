@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "producer/broker/broker.hpp"
+#include "tests/support/in_memory_ports/in_memory_ports.hpp"
 #include "tests/support/manual_clock.hpp"
 
 namespace offramp {

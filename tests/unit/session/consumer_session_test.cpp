@@ -7,6 +7,7 @@
 #include <random>
 
 #include "common/base/error.hpp"
+#include "tests/support/in_memory_ports/in_memory_ports.hpp"
 #include "tests/support/manual_clock.hpp"
 #include "tests/unit/session/scripted_producer.hpp"
 

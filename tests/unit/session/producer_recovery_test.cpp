@@ -11,6 +11,7 @@
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
 #include "consumer/session/consumer_loop.hpp"
+#include "tests/support/in_memory_ports/in_memory_ports.hpp"
 #include "tests/support/manual_clock.hpp"
 #include "tests/unit/session/fake_run.hpp"
 #include "tests/unit/session/scripted_producer.hpp"

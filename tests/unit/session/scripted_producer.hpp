@@ -11,6 +11,7 @@
 
 #include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
+#include "tests/support/in_memory_ports/in_memory_ports.hpp"
 
 namespace offramp {
 

@@ -1,3 +1,5 @@
+#include "tests/support/in_memory_ports/in_memory_ports.hpp"
+
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,7 +14,6 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/transport/ports.hpp"
 
 namespace offramp {
 namespace {
