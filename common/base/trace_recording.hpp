@@ -1,26 +1,36 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <string_view>
+#include <vector>
 
-// Keeps time ranges of this process in memory and writes them to a file at its end, one JSON object a line: for
-// pictures and tables of a run on a machine without a profiler. Process-wide, as NVTX is, which marks the same places
-// (trace.hpp). Off until start_recording(); then a range costs a lock and a few words of memory.
-//
-//   {"process":"producer","pid":4711,"rung":"streams","not_kept":0}
-//   {"lane":"egress-copy","name":"copy_to_cpu","batch":12,"begin_ns":1,"end_ns":2}
-//   {"lane":"d2h","name":"d2h","batch":12,"begin_ns":1,"end_ns":2,"clock":"device"}
+// Keeps time ranges of this process in memory, for whoever draws pictures and tables of a run without a profiler
+// (common/program/trace_file.hpp). Process-wide, as NVTX is, which marks the same places (trace.hpp). Off until
+// keep_ranges(); then a range costs a lock and a few words of memory.
 //
 // Times are CLOCK_MONOTONIC in nanoseconds. A lane is a thread by its name, or a queue of the device.
-// Thread: any, but start_recording(), which comes before other threads start.
+// Thread: any, but keep_ranges(), which comes before other threads start.
 namespace offramp {
 
-// Begins to record into FOLDER/PROCESS-PID.jsonl, written by save_recording(). Errors: none; a file that cannot be
-// written is a warning then.
-void start_recording(const std::string& folder, std::string_view process, std::string_view rung);
+struct RecordedRange {
+    std::array<char, 16> lane;
+    const char* name;
+    std::uint64_t batch, begin_ns, end_ns;
+    bool on_device;
+};
+
+struct RecordedRanges {
+    std::vector<RecordedRange> ranges;
+    std::uint64_t not_kept = 0;
+};
+
+// `main_lane`: what the main thread is called.
+void keep_ranges(std::string_view main_lane);
 bool recording() noexcept;
-void save_recording() noexcept;
+// Ends it. Nothing while it is off.
+std::optional<RecordedRanges> take_ranges();
 
 // `name` outlives the process's work (a literal). What was recorded beyond some millions of ranges is counted, not
 // kept.

@@ -12,8 +12,8 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/base/trace_recording.hpp"
 #include "common/program/end_signals.hpp"
+#include "common/program/trace_file.hpp"
 #include "common/settings/exit_code.hpp"
 #include "common/settings/flag_remedies.hpp"
 #include "common/settings/kept_settings.hpp"

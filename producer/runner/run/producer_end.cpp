@@ -5,7 +5,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
-#include "common/base/trace_recording.hpp"
+#include "common/program/trace_file.hpp"
 #include "producer/runner/run/producer_run.hpp"
 
 namespace offramp {

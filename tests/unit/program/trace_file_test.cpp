@@ -1,4 +1,4 @@
-#include "common/base/trace_recording.hpp"
+#include "common/program/trace_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,14 @@
 #include <thread>
 
 #include "common/base/trace.hpp"
+#include "common/base/trace_recording.hpp"
 
 namespace offramp {
 namespace {
 
 using testing::HasSubstr;
 
-TEST(TraceRecording, KeepsWhatHappenedWhileItWasOnAndWritesItOnce) {
+TEST(TraceFile, KeepsWhatHappenedWhileItWasOnAndWritesItOnce) {
     const auto folder = std::filesystem::temp_directory_path() / ("offramp-trace-" + std::to_string(::getpid()));
     { const TraceRange before(TraceName::Map); }
     start_recording(folder.string(), "producer", "async");
