@@ -90,7 +90,7 @@ struct EgressDoor::Parts {
     const EgressDoorOptions options;
     std::mutex failure_mutex;
     std::exception_ptr failure;  // of the pool
-    std::atomic<bool> sink_failed{false}, delivery_failed{false};
+    std::atomic<bool> path_failed{false}, delivery_failed{false};
     std::mutex turns;  // submit() and drain()
     RunPlace place;
     const std::unique_ptr<Device> device;
@@ -99,7 +99,7 @@ struct EgressDoor::Parts {
     const SlabPlan plan;
     LendingPool<Event> events;
     std::optional<EgressRun> run;
-    EgressStream* stream = nullptr;  // the run's sink
+    EgressStream* stream = nullptr;  // the run's path
     std::unique_ptr<RunStatus> status;
     std::uint64_t batches = 0, next_item = 0;
     bool finished = false;  // drain() began
@@ -152,10 +152,10 @@ EgressRunOptions EgressDoor::Parts::run_options() const {
 EgressRunHooks EgressDoor::Parts::run_hooks() {
     return {.on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
             .on_delivery_failure = [this] { delivery_failed = true; },
-            .on_sink_failure = [this] { sink_failed = true; },
+            .on_path_failure = [this] { path_failed = true; },
             .make_path =
-                [this](SinkParts parts) {
-                    auto made = make_stream_sink(std::move(parts));
+                [this](PathParts parts) {
+                    auto made = make_stream_path(std::move(parts));
                     stream = made.get();
                     return made;
                 }};
@@ -166,7 +166,7 @@ EgressDoor::Parts::~Parts() {
     place.close_to_consumers();
     run->stop();
     run->delivery().abort();
-    for (const auto& end : {std::function<void()>([this] { run->sink().finish(); }),
+    for (const auto& end : {std::function<void()>([this] { run->path().finish(); }),
                             std::function<void()>([this] { run->delivery().join(); })}) {
         try {
             end();
@@ -193,7 +193,7 @@ void EgressDoor::Parts::rethrow_failure() {
         const std::lock_guard guard(failure_mutex);
         if (failure) std::rethrow_exception(failure);
     }
-    if (sink_failed) stream->finish();
+    if (path_failed) stream->finish();
     if (delivery_failed) run->delivery().join();
 }
 

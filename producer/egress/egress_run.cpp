@@ -24,7 +24,7 @@ EgressRun::EgressRun(RunPlace& place, Device& device, DeviceTimeline& timeline, 
     if (has_consumers(options_.slabs)) place_.is_recovered() ? recover() : begin();
     if (offramp::has_pool(options_.slabs)) make_pool();
     delivery_ = has_consumers(options_.slabs) ? start_broker() : hooks_.make_delivery();
-    sink_ = make_path(timeline);
+    path_ = make_path(timeline);
 }
 
 void EgressRun::begin() {
@@ -134,20 +134,20 @@ std::unique_ptr<EgressPath> EgressRun::make_path(DeviceTimeline& timeline) {
                                   .on_dropped = hooks_.on_dropped};
     options.header_fields.run_nonce = place_.names().nonce;
     options.header_fields.epoch = place_.endpoint().epoch;
-    SinkParts parts{.names = place_.names(),
+    PathParts parts{.names = place_.names(),
                     .device = device_,
                     .exchange = exchange_,
                     .layout = options_.layout,
                     .timeline = timeline,
                     .options = std::move(options),
                     .on_failure = [this] {
-                        if (hooks_.on_sink_failure) hooks_.on_sink_failure();
+                        if (hooks_.on_path_failure) hooks_.on_path_failure();
                     }};
     if (hooks_.make_path) return hooks_.make_path(std::move(parts));
-    return make_stream_sink(std::move(parts));
+    return make_stream_path(std::move(parts));
 }
 
-std::unique_ptr<EgressStream> make_stream_sink(SinkParts parts) {
+std::unique_ptr<EgressStream> make_stream_path(PathParts parts) {
     return std::make_unique<EgressStream>(parts.device, std::move(parts.exchange), parts.layout, parts.timeline,
                                           std::move(parts.options), std::move(parts.on_failure));
 }
@@ -161,7 +161,7 @@ void EgressRun::open_to_consumers() const {
 
 void EgressRun::stop() {
     exchange_->stop();
-    sink_->stop();
+    path_->stop();
 }
 
 void EgressRun::wait_until_first_usable() {

@@ -27,14 +27,14 @@
 
 namespace offramp {
 
-// The sink of a run that has no other: a stream of its own (EgressStream).
-std::unique_ptr<EgressStream> make_stream_sink(SinkParts parts);
+// The path of a run that has no other: a stream of its own (EgressStream).
+std::unique_ptr<EgressStream> make_stream_path(PathParts parts);
 
 // A whole run but for what computes: the slabs, their ledger, the broker, the copies. Everything between a finished
 // tensor and a consumer is put together here and nowhere else: for programs with a loop of their own behind EgressDoor,
 // for offramp-producer directly.
 //
-// Owns: memory, slabs, broker's thread, sink, spilled files' store. Borrows: place, device, timeline; whatever the
+// Owns: memory, slabs, broker's thread, path, spilled files' store. Borrows: place, device, timeline; whatever the
 // hooks use; all of it outlives the run. Thread: the maker's; what it gives out says its own. Blocks: the constructor,
 // while a predecessor's slabs are read; the destructor, until copies under way are done. Errors: Error; of its threads:
 // by the hooks, and as EgressPath and Delivery say. Never ends the process.
@@ -48,8 +48,8 @@ class EgressRun {
     // Consumers may come. Where there are none, nobody is told.
     void open_to_consumers() const;
 
-    EgressPath& sink() { return *sink_; }
-    const EgressPath& sink() const { return *sink_; }
+    EgressPath& path() { return *path_; }
+    const EgressPath& path() const { return *path_; }
     Delivery& delivery() { return *delivery_; }
     const Delivery& delivery() const { return *delivery_; }
     // A free slab for measurements: nothing is published of it, and it goes back when it is forgotten. None after
@@ -101,7 +101,7 @@ class EgressRun {
     std::unique_ptr<SlabPool> pool_;              // of runs whose slabs are made ahead
     std::shared_ptr<SpillStore> spill_;           // null: the run does not spill
     std::unique_ptr<Delivery> delivery_;
-    std::unique_ptr<EgressPath> sink_;
+    std::unique_ptr<EgressPath> path_;
 };
 
 }  // namespace offramp

@@ -20,7 +20,7 @@
 namespace offramp {
 
 // What an egress path is made of. Borrows all of it.
-struct SinkParts {
+struct PathParts {
     const RunNames& names;
     Device& device;
     std::shared_ptr<SlabExchange> exchange;
@@ -46,11 +46,11 @@ struct EgressRunHooks {
 
     std::function<void(std::exception_ptr)> on_pool_failure;  // these three on a thread of the part's
     std::function<void()> on_delivery_failure;
-    std::function<void()> on_sink_failure;
+    std::function<void()> on_path_failure;
 
     // Of ways off the device that are not the run's own; the latter only where there are no consumers, before the
     // previous.
-    std::function<std::unique_ptr<EgressPath>(SinkParts)> make_path;
+    std::function<std::unique_ptr<EgressPath>(PathParts)> make_path;
     std::function<std::unique_ptr<Delivery>()> make_delivery;
 };
 

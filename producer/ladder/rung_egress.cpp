@@ -69,15 +69,15 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
     switch (rung_.memory) {
         case Rung::Memory::FreshPrivate:
             return std::make_unique<PrivatePlace>(
-                parts.sink.layout.slab_bytes, parts.sink.names.nonce, parts.sink.options.header_fields.epoch,
+                parts.path.layout.slab_bytes, parts.path.names.nonce, parts.path.options.header_fields.epoch,
                 make_processor(parts.config.processor, {.config = &parts.config}), *delivery_);
         case Rung::Memory::FreshSegment:
-            return std::make_unique<FreshSegments>(parts.sink.names, parts.sink.options.slab_count,
-                                                   parts.sink.layout.slab_bytes, !parts.config.consumer_user.empty(),
-                                                   parts.sink.exchange);
+            return std::make_unique<FreshSegments>(parts.path.names, parts.path.options.slab_count,
+                                                   parts.path.layout.slab_bytes, !parts.config.consumer_user.empty(),
+                                                   parts.path.exchange);
         case Rung::Memory::Pool:
         case Rung::Memory::PageLockedPool:
-            return std::make_unique<PooledPlace>(parts.sink.exchange);
+            return std::make_unique<PooledPlace>(parts.path.exchange);
         case Rung::Memory::None:
             break;
     }
@@ -88,16 +88,16 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
 std::unique_ptr<EgressPath> RungEgress::make_path(EgressParts parts) {
     expect(traits_.has_consumers() || delivery_ != nullptr, "a run without consumers has made its delivery");
     if (rung_.processing == Rung::Processing::None)
-        return std::make_unique<DroppedOutputs>(parts.sink.device, *delivery_, parts.sink.options.queue_depth + 1,
-                                                std::move(parts.sink.on_failure));
+        return std::make_unique<DroppedOutputs>(parts.path.device, *delivery_, parts.path.options.queue_depth + 1,
+                                                std::move(parts.path.on_failure));
     if (rung_.waiting == Rung::Waiting::ByModelThread)
-        return std::make_unique<BlockingEgress>(parts.sink.device, parts.compute, parts.sink.layout,
-                                                parts.sink.timeline, parts.sink.options.header_fields,
+        return std::make_unique<BlockingEgress>(parts.path.device, parts.compute, parts.path.layout,
+                                                parts.path.timeline, parts.path.options.header_fields,
                                                 make_place(parts));
     if (rung_.copies == Rung::Copies::OnComputeStream)
         return std::make_unique<ComputeStreamEgress>(
-            parts.sink.device, parts.compute, parts.sink.exchange, parts.sink.layout, parts.sink.timeline,
-            parts.sink.options.header_fields, parts.sink.options.slab_count, std::move(parts.sink.on_failure));
+            parts.path.device, parts.compute, parts.path.exchange, parts.path.layout, parts.path.timeline,
+            parts.path.options.header_fields, parts.path.options.slab_count, std::move(parts.path.on_failure));
     return StreamedEgress().make_path(std::move(parts));
 }
 

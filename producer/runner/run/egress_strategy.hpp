@@ -17,7 +17,7 @@ namespace offramp {
 struct EgressParts {
     const RunConfig& config;
     Stream& compute;
-    SinkParts sink;
+    PathParts path;
 };
 
 // What the totals of a run without consumers are made of.

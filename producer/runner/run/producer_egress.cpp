@@ -94,10 +94,10 @@ EgressRunHooks ProducerRun::egress_hooks() {
         .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); },
         .on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
         .on_delivery_failure = [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); },
-        .on_sink_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); },
+        .on_path_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); },
         .make_path =
-            [this](SinkParts parts) {
-                return strategy_->make_path({.config = config_, .compute = *compute_, .sink = std::move(parts)});
+            [this](PathParts parts) {
+                return strategy_->make_path({.config = config_, .compute = *compute_, .path = std::move(parts)});
             },
         .make_delivery =
             [=, this] {

@@ -65,7 +65,7 @@ void ProducerRun::beat() {
 
 RunFigures ProducerRun::figures() const {
     const Prefetcher::Progress input = input_->progress();
-    const OutputFigures output = egress_->sink().figures();
+    const OutputFigures output = egress_->path().figures();
     const ProgressLog::Totals& previous = egress_->predecessor().totals;
     const ComputeTime computed = inference_->computed();
     RunFigures figures{.broker = egress_->delivery().report(),

@@ -87,7 +87,7 @@ ExitCode ProducerRun::execute() {
     if (lifecycle_.is_stopped(StopMode::Halt)) {
         lifecycle_.stop(StopMode::Abandon, "a part failed");  // if nobody said which
         // What is still being copied is published or given back before the totals are closed.
-        attempt([this] { egress_->sink().finish(); });
+        attempt([this] { egress_->path().finish(); });
     }
     attempt([this] { egress_->delivery().join(); });
     attempt([this] {
@@ -114,14 +114,14 @@ void ProducerRun::flow_or_deliver_what_was_read() {
     } catch (const Error& problem) {
         if (problem.kind() != ErrorKind::BadInput || lifecycle_.is_stopped(StopMode::Abandon)) throw;
         lifecycle_.note(std::current_exception());
-        egress_->sink().finish();
+        egress_->path().finish();
     }
 }
 
 void ProducerRun::flow() {
     egress_->wait_until_first_usable();
     if (config_.adopt) {  // figures of a run that was interrupted mean nothing
-        inference_->run(*input_, egress_->sink());
+        inference_->run(*input_, egress_->path());
         finish_egress();
         return;
     }
@@ -129,14 +129,14 @@ void ProducerRun::flow() {
     if (config_.drain_warmup || config_.profile_batches > 0)
         measuring_->flow();
     else
-        inference_->run(*input_, egress_->sink());
+        inference_->run(*input_, egress_->path());
     finish_egress();
     if (config_.measure_limits > 0 && !lifecycle_.is_stopped(StopMode::Abandon)) measuring_->measure_limits_after();
 }
 
 // The last outputs, too, may have been such that too many items were skipped.
 void ProducerRun::finish_egress() {
-    egress_->sink().finish();
+    egress_->path().finish();
     input_->require_good();
 }
 

@@ -30,8 +30,8 @@ double cpu_seconds() {
 }  // namespace
 
 void RunMeasuring::flow() {
-    EgressPath& sink = parts_.egress.sink();
-    if (!parts_.inference.run(parts_.input, sink, parts_.config.warmup_batches)) return;
+    EgressPath& path = parts_.egress.path();
+    if (!parts_.inference.run(parts_.input, path, parts_.config.warmup_batches)) return;
     parts_.compute.synchronize();
     wait_until_delivered();
     const MeasuredFigures begin = so_far();
@@ -45,18 +45,18 @@ void RunMeasuring::flow() {
         bool more = false;
         {
             const TraceRange range(TraceName::Capture);
-            more = parts_.inference.run(parts_.input, sink, parts_.config.profile_batches);
+            more = parts_.inference.run(parts_.input, path, parts_.config.profile_batches);
             wait_until_delivered();  // the captured steps' copies belong to them, by whatever way
         }
         stop_profiler(parts_.device);
         if (!more) return;
     }
-    parts_.inference.run(parts_.input, sink);
+    parts_.inference.run(parts_.input, path);
 }
 
 void RunMeasuring::wait_until_delivered() const {
     for (;;) {
-        const std::uint64_t submitted = parts_.egress.sink().figures().samples_submitted;
+        const std::uint64_t submitted = parts_.egress.path().figures().samples_submitted;
         const BrokerReport report = parts_.egress.delivery().report();
         if (parts_.lifecycle.is_stopped(StopMode::Halt) ||
             report.completed.samples + report.quarantined.samples >= submitted)
@@ -66,7 +66,7 @@ void RunMeasuring::wait_until_delivered() const {
 }
 
 MeasuredFigures RunMeasuring::so_far() const {
-    const OutputFigures output = parts_.egress.sink().figures();
+    const OutputFigures output = parts_.egress.path().figures();
     return {.at_ns = now_ns(),
             .batches = parts_.egress.delivery().report().completed.batches,
             .copy_bytes = output.bytes_copied,

@@ -5,7 +5,7 @@
 namespace offramp {
 
 std::unique_ptr<EgressPath> StreamedEgress::make_path(EgressParts parts) {
-    return make_stream_sink(std::move(parts.sink));
+    return make_stream_path(std::move(parts.path));
 }
 
 }  // namespace offramp

@@ -49,7 +49,7 @@ struct ProducersWorld {
         batch.tensors.push_back({four_rows(), bytes->data(), bytes});
         batch.computed = device->make_event();
         compute->record(*batch.computed);
-        egress->sink().submit(std::move(batch));
+        egress->path().submit(std::move(batch));
     }
     void wait_until_published(std::uint64_t samples) const {
         while (egress->delivery().report().published.samples < samples) std::this_thread::yield();
@@ -144,7 +144,7 @@ class DroppedDelivery final : public Delivery {
     void join() override {}
 };
 
-class CountedSink final : public EgressPath {
+class CountedPath final : public EgressPath {
   public:
     bool submit(OutputBatch) override { return !stopped; }
     void finish() override {}
@@ -155,14 +155,14 @@ class CountedSink final : public EgressPath {
 
 TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
     std::string made;
-    CountedSink* sink = nullptr;
+    CountedPath* path = nullptr;
     {
         ProducersWorld world(folder_.path(), RunStart::Begun,
                              {.make_path =
-                                  [&](SinkParts) {
-                                      made += "sink";
-                                      auto counted = std::make_unique<CountedSink>();
-                                      sink = counted.get();
+                                  [&](PathParts) {
+                                      made += "path";
+                                      auto counted = std::make_unique<CountedPath>();
+                                      path = counted.get();
                                       return counted;
                                   },
                               .make_delivery =
@@ -171,14 +171,14 @@ TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
                                       return std::make_unique<DroppedDelivery>();
                                   }},
                              RunSlabs::None);
-        EXPECT_EQ(made, "delivery sink");
+        EXPECT_EQ(made, "delivery path");
         world.egress->open_to_consumers();
         EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
         EXPECT_EQ(world.egress->progress(), nullptr);
         EXPECT_FALSE(world.egress->has_pool());
         EXPECT_EQ(support::objects_of(world.place.names()).size(), 1U) << "the run's lock alone";
         world.egress->stop();
-        EXPECT_TRUE(sink->stopped);
+        EXPECT_TRUE(path->stopped);
         EXPECT_FALSE(world.egress->borrow_slab()) << "nobody waits for a slab any more";
     }
 }
