@@ -316,6 +316,4 @@ EgressDoorFigures EgressDoor::figures() const {
                 std::ranges::count_if(broker.consumers, [](const ConsumerReport& one) { return one.end.empty(); }))};
 }
 
-std::string EgressDoor::dead_letter_folder() const { return parts_->place.folder() + "/quarantine"; }
-
 }  // namespace offramp

@@ -75,8 +75,6 @@ class EgressDoor {
     // called again.
     bool drain(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
     EgressDoorFigures figures() const;
-    // Where this run's dead letters are.
-    std::string dead_letter_folder() const;
 
   private:
     struct Parts;

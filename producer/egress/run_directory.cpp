@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 
@@ -17,7 +18,13 @@ namespace offramp {
 namespace {
 
 constexpr const char* kLock = "producer.lock";
+
+// The directory may have been another's before: offramp-producer's, which leaves settings and an account for consumers
+// and the launcher, or a launcher's that has locked it. Whoever takes it over, a program of one's own too, removes what
+// would speak of a run that is over.
 constexpr const char* kLaunchersLock = "launcher.lock";  // launch/offramp_launch/run_dir.py
+constexpr std::array kOfADeadProducer{"endpoint", "producer-settings.toml"};
+constexpr std::array kAccount{"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"};
 
 // What is removed from a run's directory is the user's own in any other.
 void require_a_runs_own(const std::string& folder) {
@@ -61,16 +68,14 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
         throw Error(ErrorKind::RunInUse, "a producer is running in " + path_, remedy(Remedy::OneProducer));
     if (start == RunStart::Recovered) return;
     // Of no use to anybody when the producer that they speak of is dead.
-    for (const char* name : {"endpoint", "producer-settings.toml"})
-        std::filesystem::remove(path_ + "/" + name, problem);
+    for (const char* name : kOfADeadProducer) std::filesystem::remove(path_ + "/" + name, problem);
     std::filesystem::remove_all(path_ + "/spill", problem);
 }
 
 void RunDirectory::begin() const {
     if (start_ == RunStart::Recovered) return;
     std::error_code problem;
-    for (const char* name : {"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"})
-        std::filesystem::remove(path_ + "/" + name, problem);
+    for (const char* name : kAccount) std::filesystem::remove(path_ + "/" + name, problem);
 }
 
 }  // namespace offramp

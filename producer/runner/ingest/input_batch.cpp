@@ -1,6 +1,5 @@
 #include "producer/runner/ingest/input_batch.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -100,11 +99,6 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
 }
 
 InputBatch::~InputBatch() { release(); }
-
-std::size_t InputBatch::empty_rows() const {
-    return static_cast<std::size_t>(
-        std::count_if(rows_.begin(), rows_.end(), [](const RowInfo& row) { return row.hole; }));
-}
 
 void InputBatch::wait_ready(Stream& compute) const {
     if (slot_ != nullptr) compute.wait_for(*slot_->ready);

@@ -73,7 +73,6 @@ class InputBatch {
 
     std::uint64_t number() const { return number_; }         // it holds the items from number * batch on
     std::span<const RowInfo> rows() const { return rows_; }  // fewer than the batch in the last one
-    std::size_t empty_rows() const;
     // Nothing of it could be read: there is no input, and nothing to compute.
     bool left_out() const { return left_out_; }
 

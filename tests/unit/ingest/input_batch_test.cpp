@@ -47,7 +47,7 @@ TEST_F(InputBatchLoan, ReleasingNamesTheWorkToWaitForAndDoesNotWait) {
     EXPECT_EQ(batch.data(), nullptr);
     EXPECT_EQ(batch.ready(), nullptr);
     EXPECT_EQ(batch.rows().size(), 2U);  // the rows stay
-    EXPECT_EQ(batch.empty_rows(), 1U);
+    EXPECT_EQ(empty_rows(batch), 1U);
     EXPECT_EQ(batch.number(), 7U);
     InputSlot* const slot = slots->acquire();
     ASSERT_NE(slot->last_use, nullptr);

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -33,6 +35,11 @@ class StepClock final : public Clock {
 template <typename Reached>
 void yield_until(Reached reached) {
     while (!reached()) std::this_thread::yield();
+}
+
+template <typename Batch>
+std::size_t empty_rows(const Batch& batch) {
+    return static_cast<std::size_t>(std::ranges::count_if(batch.rows(), [](const auto& row) { return row.hole; }));
 }
 
 // Holds threads back until it is opened.

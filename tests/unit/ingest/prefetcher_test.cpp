@@ -120,7 +120,7 @@ TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleAndShiftsNothing) {
             EXPECT_EQ(batch->rows()[row].reason, hole ? "reason " + std::to_string(item) : "");
             EXPECT_EQ(values[row * kRowFloats + 5], hole ? 0.0F : static_cast<float>(item + 1));
         }
-        EXPECT_EQ(batch->empty_rows(), number < 2 ? 1U : 0U);
+        EXPECT_EQ(empty_rows(*batch), number < 2 ? 1U : 0U);
     }
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(prefetcher.skipped().total(), 2U);
@@ -545,7 +545,7 @@ TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
     EXPECT_EQ(left_out->number(), 1U);
     EXPECT_TRUE(left_out->left_out());
     EXPECT_EQ(left_out->data(), nullptr);
-    EXPECT_EQ(left_out->empty_rows(), 4U);
+    EXPECT_EQ(empty_rows(*left_out), 4U);
     auto last = prefetcher.next();
     ASSERT_TRUE(last);
     EXPECT_EQ(last->number(), 2U);
@@ -570,7 +570,7 @@ TEST_F(PrefetcherTest, SuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
         ASSERT_TRUE(batch);
         EXPECT_EQ(batch->number(), number);
         EXPECT_TRUE(batch->left_out());
-        EXPECT_EQ(batch->empty_rows(), 4U);
+        EXPECT_EQ(empty_rows(*batch), 4U);
     }
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(prefetcher.progress().items_skipped, 6U);
