@@ -22,9 +22,9 @@ namespace offramp {
 // A producer's death does not end it: see lose_producer(), which ProducerLoss calls.
 //
 // Borrows: port and clock. Thread: one. Blocks: never.
-// Errors: ProtocolError when going on could lose a batch: a delivery is missing, or the producer speaks
-// another version. What is merely out of place (another session's, repeated, unreadable) is counted and
-// ignored.
+// Errors: ProtocolError when going on could lose a batch: a delivery is missing, there are more of them than
+// the window, or the producer speaks another version. What is merely out of place (another session's, repeated,
+// unreadable) is counted and ignored.
 class ConsumerSession {
   public:
     struct Options {

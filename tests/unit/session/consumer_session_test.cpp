@@ -159,9 +159,11 @@ TEST_F(ConsumerSessionTest, RepeatedDeliveriesAreTakenOnce) {
     welcome();
     producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
-    producer_.say_tickets(kSession, 2, {ticket_of(2), ticket_of(3)});
     session_.step();
     EXPECT_EQ(taken(), ticket_of(1));
+    session_.release(ticket_of(1), ReleaseKind::Completed);
+    producer_.say_tickets(kSession, 2, {ticket_of(2), ticket_of(3)});
+    session_.step();
     EXPECT_EQ(taken(), ticket_of(2));
     EXPECT_EQ(taken(), ticket_of(3));
     EXPECT_FALSE(session_.take());
@@ -180,6 +182,37 @@ TEST_F(ConsumerSessionTest, AMissingDeliveryEndsTheConsumer) {
             << problem.what();
         EXPECT_EQ(problem.kind(), ErrorKind::Protocol);
     }
+}
+
+TEST_F(ConsumerSessionTest, MoreThanTheWindowEndsTheConsumer) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    session_.step();
+    EXPECT_EQ(taken(), ticket_of(1));
+    producer_.say_tickets(kSession, 3, {ticket_of(3)});
+    try {
+        session_.step();
+        FAIL() << "one too many was taken";
+    } catch (const ProtocolError& problem) {
+        EXPECT_NE(std::string(problem.what()).find("it would hold 3, and asked for 2"), std::string::npos)
+            << problem.what();
+    }
+    EXPECT_EQ(taken(), ticket_of(2));
+    EXPECT_FALSE(session_.take()) << "it was not taken";
+}
+
+// What a consumer says to the next producer has room for no more.
+TEST_F(ConsumerSessionTest, MoreThanAMessageHoldsEndsTheConsumerWhateverItsWindow) {
+    ConsumerSession wide(*port_, clock_, {.run_nonce = kNonce, .window = 1000, .program_version = "9.9.9"});
+    wide.step();
+    ASSERT_TRUE(producer_.hear<Hello>());
+    producer_.say(Welcome{kSession, 3, 1});
+    producer_.say_tickets(kSession, 1, std::vector<SlabTicket>(kMaxTicketsPerMessage, ticket_of(1)));
+    wide.step();
+    producer_.say_tickets(kSession, kMaxTicketsPerMessage + 1, {ticket_of(2)});
+    EXPECT_THROW(wide.step(), ProtocolError);
+    wide.lose_producer();
+    EXPECT_NO_THROW(wide.meet(*port_));
 }
 
 TEST_F(ConsumerSessionTest, OtherSessionsMessagesChangeNothing) {
@@ -332,7 +365,7 @@ TEST_F(ConsumerSessionTest, ReleasingWhatIsNotHeldIsACallersBug) {
 }
 
 // Whatever bytes come, the session neither crashes nor hands out a slab that was not delivered to it; a gap
-// in the numbering and another version are the only ends.
+// in the numbering, more than the window and another version are the only ends.
 TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
     welcome();
     const std::vector<Bytes> samples{encode(Challenge{1}), encode(Welcome{kSession, 1, 1}),
