@@ -13,6 +13,7 @@
 
 #include <offramp.h>
 #include "common/abi/guarded.hpp"
+#include "common/abi/live_handles.hpp"
 #include "common/abi/quiet_log.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
@@ -28,6 +29,8 @@ namespace {
 
 constexpr std::size_t kLeastOptions = offsetof(offramp_consumer_options, window);
 constexpr std::chrono::nanoseconds kWait = std::chrono::seconds(10);
+
+constinit LiveHandles open_consumers;
 
 // The caller's function failed: the slab stays with this process.
 class CallbackFailed : public Error {
@@ -125,10 +128,17 @@ struct offramp_consumer final : offramp::SlabProcessor {
 namespace offramp::abi {
 namespace {
 
+std::int32_t refused_closed(offramp_error* error) noexcept {
+    return refused(error, OFFRAMP_BAD_ARGUMENT,
+                   "the consumer was closed, or was never opened by this library. Open one");
+}
+
+// On a handle that may be null, closed, no consumer, or another process's.
 std::int32_t on(offramp_consumer* consumer, offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
     if (consumer == nullptr)
         return refused(error, OFFRAMP_BAD_ARGUMENT,
                        "the consumer is null. Give the one that offramp_consumer_open() made");
+    if (!open_consumers.has(consumer)) return refused_closed(error);
     if (consumer->process_id != ::getpid())
         return refused(error, OFFRAMP_WRONG_PROCESS,
                        "the consumer belongs to the process that opened it, and this is a child of it. Open one here");
@@ -188,6 +198,7 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
         opened->wait_for_run = seconds_or(given.wait_for_run_seconds, "wait_for_run_seconds");
         opened->stop = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!opened->stop) throw SystemError("making an eventfd", errno);
+        open_consumers.add(opened.get());
         *consumer = opened.release();
         return std::int32_t{OFFRAMP_OK};
     });
@@ -232,7 +243,7 @@ std::int32_t offramp_consumer_still_current(offramp_consumer* consumer) {
 }
 
 std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {
-    if (consumer == nullptr) return OFFRAMP_BAD_ARGUMENT;
+    if (consumer == nullptr || !open_consumers.has(consumer)) return OFFRAMP_BAD_ARGUMENT;
     if (consumer->process_id != ::getpid()) return OFFRAMP_WRONG_PROCESS;  // a child has the same eventfd
     const int before = errno;                                              // it may be called in a signal handler
     const std::uint64_t one = 1;
@@ -247,6 +258,7 @@ std::int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* e
         if (consumer->running)
             throw ConfigError("the consumer runs",
                               "Call offramp_consumer_stop(), and close it when offramp_consumer_run() has returned");
+        if (!open_consumers.remove(consumer)) return refused_closed(error);
         delete consumer;
         return std::int32_t{OFFRAMP_OK};
     });

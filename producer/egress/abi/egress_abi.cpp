@@ -17,6 +17,7 @@
 
 #include <offramp.h>
 #include "common/abi/guarded.hpp"
+#include "common/abi/live_handles.hpp"
 #include "common/abi/quiet_log.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
@@ -39,6 +40,8 @@ constexpr std::size_t kLeastOptions = offsetof(offramp_egress_options, tensor_co
 constexpr std::size_t kLeastBatch = offsetof(offramp_batch, rows) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastFigures = offsetof(offramp_egress_figures, batches_submitted);
 constexpr double kMostSeconds = 1e9;
+
+constinit LiveHandles open_egresses;
 
 // Threads of ours that begin meanwhile take no signals: those are the program's.
 class SignalsBlocked {
@@ -110,10 +113,15 @@ EgressDoorOptions options_of(const offramp_egress_options* given) {
     return wanted;
 }
 
-// On a handle that may be null, or another process's.
+std::int32_t refused_closed(offramp_error* error) noexcept {
+    return refused(error, OFFRAMP_BAD_ARGUMENT, "the egress was closed, or was never opened by this library. Open one");
+}
+
+// On a handle that may be null, closed, no egress, or another process's.
 std::int32_t on(offramp_egress* egress, offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
     if (egress == nullptr)
         return refused(error, OFFRAMP_BAD_ARGUMENT, "the egress is null. Give the one that offramp_egress_open() made");
+    if (!open_egresses.has(egress)) return refused_closed(error);
     if (egress->process != ::getpid())
         return refused(error, OFFRAMP_WRONG_PROCESS,
                        "the egress belongs to the process that opened it, and this is a child of it. Submit there");
@@ -180,6 +188,7 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
         auto opened = std::make_unique<offramp_egress>();
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
         opened->run = std::make_unique<EgressDoor>(std::move(wanted));
+        open_egresses.add(opened.get());
         *egress = opened.release();
         return std::int32_t{OFFRAMP_OK};
     });
@@ -248,6 +257,7 @@ std::int32_t offramp_egress_wait_released(offramp_egress* egress, std::uint64_t 
 std::int32_t offramp_egress_close(offramp_egress* egress, offramp_error* error) {
     if (egress == nullptr) return OFFRAMP_OK;
     return on(egress, error, [&] {
+        if (!open_egresses.remove(egress)) return refused_closed(error);
         const std::unique_ptr<offramp_egress> closed(egress);
         closed->run.reset();
         return std::int32_t{OFFRAMP_OK};

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -46,12 +47,16 @@ class Arguments : public AbiWorld {
         }
         AbiWorld::TearDown();
     }
-    std::uint32_t consumed_rows() {
+    offramp_consumer* open_consumer() const {
         offramp_consumer_options options{};
         options.size = sizeof options;
         options.run_dir = run_dir_.c_str();
         offramp_consumer* consumer = nullptr;
         EXPECT_EQ(offramp_consumer_open(&options, &consumer, nullptr), OFFRAMP_OK);
+        return consumer;
+    }
+    std::uint32_t consumed_rows() {
+        offramp_consumer* const consumer = open_consumer();
         std::uint32_t rows = 0;
         const offramp_process count = [](void* user, const offramp_slab* slab) -> std::int32_t {
             *static_cast<std::uint32_t*>(user) += slab->sample_count;
@@ -255,12 +260,98 @@ TEST_F(Arguments, OfAConsumer) {
     EXPECT_EQ(offramp_consumer_close(nullptr, &error_), OFFRAMP_OK);
 }
 
+// Whatever `egress` is: the memory is not an open egress's.
+void expect_no_egress(offramp_egress* egress, const offramp_batch& batch) {
+    std::uint64_t released = 77;
+    offramp_egress_figures figures{};
+    figures.size = sizeof figures;
+    offramp_error error{};
+    const auto expect_refused = [&](std::int32_t code, const char* call) {
+        EXPECT_EQ(code, OFFRAMP_BAD_ARGUMENT) << call;
+        EXPECT_STREQ(error.text, "the egress was closed, or was never opened by this library. Open one") << call;
+        error = {};
+    };
+    expect_refused(offramp_egress_submit(egress, &batch, &error), "submit");
+    expect_refused(offramp_egress_drain(egress, 60, &error), "drain");
+    expect_refused(offramp_egress_get_figures(egress, &figures, &error), "get_figures");
+    expect_refused(offramp_egress_wait_released(egress, 0, -1, &released, &error), "wait_released");
+    expect_refused(offramp_egress_close(egress, &error), "close");
+    EXPECT_EQ(offramp_egress_close(egress, nullptr), OFFRAMP_BAD_ARGUMENT) << "the text is not needed";
+    EXPECT_EQ(released, 77U);
+}
+
+void expect_no_consumer(offramp_consumer* consumer) {
+    offramp_error error{};
+    const offramp_process never = [](void*, const offramp_slab*) -> std::int32_t { return OFFRAMP_OK; };
+    constexpr const char* kText = "the consumer was closed, or was never opened by this library. Open one";
+    EXPECT_EQ(offramp_consumer_run(consumer, never, nullptr, &error), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_STREQ(error.text, kText);
+    error = {};
+    EXPECT_EQ(offramp_consumer_close(consumer, &error), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_STREQ(error.text, kText);
+    EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_consumer_progress(consumer), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_consumer_still_current(consumer), 0);
+    EXPECT_EQ(offramp_consumer_stop(consumer), OFFRAMP_BAD_ARGUMENT);
+}
+
+TEST_F(Arguments, OfAClosedEgressAreRefused) {
+    EXPECT_EQ(offramp_egress_close(egress_, &error_), OFFRAMP_OK) << error_.text;
+    expect_no_egress(egress_, good_);
+    EXPECT_EQ(released_, 0);
+    egress_ = nullptr;
+}
+
+TEST_F(Arguments, OfAClosedConsumerAreRefused) {
+    expect_no_consumer([this] {
+        offramp_consumer* consumer = open_consumer();
+        EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
+        return consumer;
+    }());
+}
+
+// An address that nothing is at, memory of another kind, and a handle of the other kind.
+TEST_F(Arguments, OfWhatWasNeverOpenedAreRefused) {
+    auto* const nowhere = reinterpret_cast<void*>(std::uintptr_t{64});
+    std::array<std::byte, 1024> memory{};
+    offramp_consumer* const consumer = open_consumer();
+    for (void* const stray : {nowhere, static_cast<void*>(memory.data()), static_cast<void*>(consumer)})
+        expect_no_egress(static_cast<offramp_egress*>(stray), good_);
+    for (void* const stray : {nowhere, static_cast<void*>(memory.data()), static_cast<void*>(egress_)})
+        expect_no_consumer(static_cast<offramp_consumer*>(stray));
+    EXPECT_EQ(offramp_consumer_stop(consumer), OFFRAMP_OK) << "undisturbed";
+    EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
+}
+
+TEST_F(Arguments, OfEachOfManyHandlesAreItsOwn) {
+    std::vector<offramp_consumer*> consumers(100);
+    for (offramp_consumer*& consumer : consumers) consumer = open_consumer();
+    for (std::size_t i = 0; i < consumers.size(); i += 2)
+        EXPECT_EQ(offramp_consumer_close(consumers[i], nullptr), OFFRAMP_OK);
+    for (std::size_t i = 0; i < consumers.size(); ++i)
+        EXPECT_EQ(offramp_consumer_stop(consumers[i]), i % 2 == 0 ? OFFRAMP_BAD_ARGUMENT : OFFRAMP_OK);
+    for (std::size_t i = 1; i < consumers.size(); i += 2)
+        EXPECT_EQ(offramp_consumer_close(consumers[i], nullptr), OFFRAMP_OK);
+}
+
+TEST_F(Arguments, OfHandlesThatSeveralThreadsOpenAndCloseAreKeptApart) {
+    std::vector<std::thread> threads;
+    for (int number = 0; number < 4; ++number)
+        threads.emplace_back([this] {
+            for (int round = 0; round < 50; ++round) {
+                std::array<offramp_consumer*, 20> consumers{};
+                for (offramp_consumer*& consumer : consumers) consumer = open_consumer();
+                for (offramp_consumer* const consumer : consumers) {
+                    EXPECT_EQ(offramp_consumer_stop(consumer), OFFRAMP_OK);
+                    EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
+                }
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
-    offramp_consumer_options options{};
-    options.size = sizeof options;
-    options.run_dir = run_dir_.c_str();
-    offramp_consumer* consumer = nullptr;
-    ASSERT_EQ(offramp_consumer_open(&options, &consumer, nullptr), OFFRAMP_OK);
+    offramp_consumer* const consumer = open_consumer();
     const pid_t child = ::fork();
     if (child == 0) {
         const bool refused = offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS &&
