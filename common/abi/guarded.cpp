@@ -5,7 +5,6 @@
 #include <exception>
 #include <new>
 
-#include "common/base/cut_text.hpp"
 #include "common/base/error.hpp"
 #include "common/base/version.hpp"
 
@@ -37,6 +36,11 @@ std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view t
     return code;
 }
 
+std::int32_t code_of(ErrorKind kind) noexcept {
+    const std::int32_t code = to_int(kind);
+    return offramp_code_name(code) == std::string_view("?") ? OFFRAMP_INTERNAL : code;
+}
+
 WithinRelease::WithinRelease() noexcept { ++releases_at_work; }
 WithinRelease::~WithinRelease() { --releases_at_work; }
 
@@ -50,7 +54,7 @@ std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& 
         if (code == OFFRAMP_OK) refused(error, code, {});
         return code;
     } catch (const Error& problem) {
-        return refused(error, to_int(problem.kind()), problem.what());
+        return refused(error, code_of(problem.kind()), problem.what());
     } catch (const std::bad_alloc&) {
         return refused(error, OFFRAMP_SYSTEM, "there is no memory left");
     } catch (const std::exception& problem) {
@@ -66,6 +70,14 @@ void require_struct(const void* given, std::size_t size, std::size_t least, cons
         throw ConfigError(std::string(name) + " says that it has " + std::to_string(size) +
                               " bytes, and needs at least " + std::to_string(least),
                           "Set its first field to sizeof of it");
+}
+
+std::chrono::nanoseconds seconds_or(double seconds, std::chrono::nanoseconds otherwise, const char* name) {
+    if (seconds == 0) return otherwise;
+    if (!(seconds > 0 && seconds <= kMostSeconds))
+        throw ConfigError(std::string(name) + " is " + std::to_string(seconds),
+                          "Give seconds, more than 0, or 0 for the default");
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
 
 }  // namespace offramp::abi

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include <offramp.h>
+#include "common/base/error_kind.hpp"
 
 namespace offramp::abi {
 
@@ -15,6 +17,8 @@ namespace offramp::abi {
 // refused. A text is cut between characters where it is longer than an offramp_error has room for. Never throws.
 std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept;
 std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept;
+// The kind's number where offramp.h lists it, else OFFRAMP_INTERNAL.
+std::int32_t code_of(ErrorKind kind) noexcept;
 
 // While the caller's `release` runs on this thread, which may hold what a call of the library waits for: every call but
 // offramp_consumer_stop() is refused until it has returned.
@@ -38,6 +42,10 @@ Struct known_part(const Struct* given, std::size_t least, const char* name) {
     std::memcpy(&known, given, size < sizeof known ? size : sizeof known);
     return known;
 }
+
+// Errors: ConfigError when it is neither 0 nor a number of seconds.
+std::chrono::nanoseconds seconds_or(double seconds, std::chrono::nanoseconds otherwise, const char* name);
+inline constexpr double kMostSeconds = 1e9;
 
 inline std::string text_or(const char* text, const char* otherwise) { return text == nullptr ? otherwise : text; }
 

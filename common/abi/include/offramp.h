@@ -5,13 +5,20 @@
  * that dies was reading goes to another one.
  *
  * Every call returns an offramp_code and, where an `offramp_error` is given, says why in a sentence with a remedy. No
- * exception, exit, abort, signal handler or output on a terminal comes out of it. Every struct begins with its size in
- * bytes, sizeof of it: later versions grow at the end only, and what is not there is 0. Text is UTF-8.
+ * exception, exit, abort, signal handler or output on a terminal comes out of it. Text is UTF-8.
+ *
+ * A struct whose first field is `size` has its size in bytes there, sizeof of it: later versions grow at the end only,
+ * and what is not there is 0. offramp_error and offramp_dtype never grow; from one offramp_sample to the next are
+ * offramp_slab.sample_size bytes.
  *
  * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and
- * does nothing, and the child keeps none of the run's locks. Calls on one handle may come from any thread, and take
- * turns: one that waits for slabs keeps the others waiting, and a timeout counts from the turn on. A handle is closed
- * when no other call on it runs.
+ * does nothing, and the child keeps none of the run's locks. Calls on one handle may come from any thread.
+ * offramp_egress_submit() and offramp_egress_drain() take turns: one that waits for slabs keeps the other waiting, and
+ * a timeout counts from the turn on; all other calls take none.
+ *
+ * A handle is closed when no other call on it runs, offramp_consumer_stop() in a signal handler included. Afterwards
+ * every call on it, as on a pointer that no open call returned, is refused with OFFRAMP_BAD_ARGUMENT and reads nothing
+ * of it. A handle that is opened later may get the address of a closed one, and then is meant: forget what you closed.
  */
 #ifndef OFFRAMP_H
 #define OFFRAMP_H
@@ -29,7 +36,8 @@ extern "C" {
 #define OFFRAMP_API
 #endif
 
-/* The codes that programs of Offramp end with have the same numbers (launch/exit_codes.md). */
+/* The codes that programs of Offramp end with have the same numbers (launch/exit_codes.md). What has none here is
+ * OFFRAMP_INTERNAL. */
 typedef enum offramp_code {
     OFFRAMP_OK = 0,
     OFFRAMP_INTERNAL = 1,        /* a fault of ours */
@@ -102,7 +110,9 @@ typedef struct offramp_egress_options {
     double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
 } offramp_egress_options;
 
-/* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. */
+/* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. While it makes its
+ * socket, the process's umask is a stricter one for a moment: a file that another thread makes in that moment has fewer
+ * rights than it would have otherwise. */
 OFFRAMP_API int32_t offramp_egress_open(const offramp_egress_options* options, offramp_egress** egress,
                                         offramp_error* error);
 
@@ -205,7 +215,8 @@ OFFRAMP_API int32_t offramp_consumer_progress(offramp_consumer* consumer);
 /* From `process`, before a commit: 1 when the slab is still this consumer's to commit, else 0. Never needed to be
  * correct. */
 OFFRAMP_API int32_t offramp_consumer_still_current(offramp_consumer* consumer);
-/* Finishes the slab at hand and ends offramp_consumer_run(). From any thread, and from a signal handler. */
+/* Finishes the slab at hand and ends offramp_consumer_run(), for ever: a later one returns OFFRAMP_STOPPED at once.
+ * From any thread, and from a signal handler: it takes no lock. */
 OFFRAMP_API int32_t offramp_consumer_stop(offramp_consumer* consumer);
 /* Frees the handle; not while offramp_consumer_run() runs. NULL is allowed. */
 OFFRAMP_API int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* error);

@@ -81,17 +81,6 @@ class SlabForC {
     offramp_slab slab_{};
 };
 
-namespace {
-
-std::chrono::nanoseconds seconds_or(double seconds, const char* name) {
-    if (seconds == 0) return kWait;
-    if (!(seconds > 0 && seconds <= 1e9))
-        throw ConfigError(std::string(name) + " is " + std::to_string(seconds),
-                          "Give seconds, more than 0, or 0 for the default");
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-}
-
-}  // namespace
 }  // namespace offramp::abi
 
 struct offramp_consumer final : offramp::SlabProcessor {
@@ -154,7 +143,7 @@ std::int32_t run(offramp_consumer& consumer) {
     const MakeOnEntry itself = [&consumer](std::uint32_t) -> SlabProcessor& { return consumer; };
     const ConsumerLoop::End end = consume_run(*endpoint, consumer.options, itself);
     sweep_run(endpoint->names);
-    if (end.error != ErrorKind::None) return to_int(end.error);
+    if (end.error != ErrorKind::None) return code_of(end.error);
     return has_input(consumer.stop.get()) ? OFFRAMP_STOPPED : OFFRAMP_OK;
 }
 
@@ -194,8 +183,8 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
         auto opened = std::make_unique<offramp_consumer>();
         opened->run_dir = given.run_dir;
         opened->options.window = given.window;
-        opened->options.producer_wait = seconds_or(given.wait_for_producer_seconds, "wait_for_producer_seconds");
-        opened->wait_for_run = seconds_or(given.wait_for_run_seconds, "wait_for_run_seconds");
+        opened->options.producer_wait = seconds_or(given.wait_for_producer_seconds, kWait, "wait_for_producer_seconds");
+        opened->wait_for_run = seconds_or(given.wait_for_run_seconds, kWait, "wait_for_run_seconds");
         opened->stop = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!opened->stop) throw SystemError("making an eventfd", errno);
         open_consumers.add(opened.get());

@@ -39,7 +39,6 @@ constexpr std::size_t kLeastTensor = offsetof(offramp_tensor, data) + sizeof(voi
 constexpr std::size_t kLeastOptions = offsetof(offramp_egress_options, tensor_count) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastBatch = offsetof(offramp_batch, rows) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastFigures = offsetof(offramp_egress_figures, batches_submitted);
-constexpr double kMostSeconds = 1e9;
 
 constinit LiveHandles open_egresses;
 
@@ -58,14 +57,6 @@ class SignalsBlocked {
   private:
     sigset_t before_{};
 };
-
-std::chrono::nanoseconds seconds_or(double seconds, std::chrono::nanoseconds otherwise, const char* name) {
-    if (seconds == 0) return otherwise;
-    if (!(seconds > 0 && seconds <= kMostSeconds))
-        throw ConfigError(std::string(name) + " is " + std::to_string(seconds),
-                          "Give seconds, more than 0, or 0 for the default");
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-}
 
 TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
     const std::string which = "tensor " + std::to_string(index);

@@ -355,6 +355,7 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
     const pid_t child = ::fork();
     if (child == 0) {
         const bool refused = offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS &&
+                             offramp_consumer_progress(consumer) == OFFRAMP_WRONG_PROCESS &&
                              offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&

@@ -33,8 +33,8 @@ struct EgressOptions {
     double visibility_timeout_seconds = 0;
 };
 
-// Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; calls
-// take turns.
+// Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; submit()
+// and drain() take turns.
 class Egress {
   public:
     explicit Egress(const EgressOptions& options) {
