@@ -156,6 +156,23 @@ TEST_F(RoundTrip, AConsumersExceptionComesOutAndRetryGivesTheSlabBack) {
     EXPECT_THROW(broken.for_each([](const Slab&) { throw std::domain_error("mine"); }), std::domain_error);
 }
 
+TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
+    EXPECT_THROW(Consumer({.run_dir = run_dir_, .wait_for_producer_seconds = -1}), Error);
+    EXPECT_THROW(Consumer({.run_dir = run_dir_, .wait_for_run_seconds = -1}), Error);
+    EXPECT_THROW(Consumer(run_dir_, 0.01).for_each([](const Slab&) {}), Error) << "no run is there";
+    Egress egress(small_run(run_dir_));
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    std::uint32_t rows = 0;
+    std::thread consumer([&] {
+        Consumer({.run_dir = run_dir_, .window = 1, .wait_for_run_seconds = 60, .wait_for_producer_seconds = 0.1})
+            .for_each([&](const Slab& slab) { rows += slab.size(); });
+    });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_EQ(rows, kRows);
+}
+
 TEST_F(RoundTrip, StopEndsAConsumerInOrder) {
     Egress egress(small_run(run_dir_));
     Consumer consumer(run_dir_);

@@ -2,6 +2,7 @@
 
 #include <offramp.h>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -54,18 +55,31 @@ class Slab {
     const offramp_slab* slab_;
 };
 
+// offramp_consumer_options; 0: chosen.
+struct ConsumerOptions {
+    std::string run_dir;
+    std::uint32_t window = 0;
+    double wait_for_run_seconds = 0;
+    double wait_for_producer_seconds = 0;
+};
+
 // Reads a run's slabs: offramp.h says how. Thread: one; stop() from any, and from a signal handler.
 class Consumer {
   public:
-    explicit Consumer(const std::string& run_dir, double wait_for_run_seconds = 0) {
-        offramp_consumer_options options{};
-        options.size = sizeof options;
-        options.run_dir = run_dir.c_str();
-        options.wait_for_run_seconds = wait_for_run_seconds;
+    explicit Consumer(const ConsumerOptions& options) {
+        offramp_consumer_options given{};
+        given.size = sizeof given;
+        given.run_dir = options.run_dir.c_str();
+        given.window = options.window;
+        given.wait_for_run_seconds = options.wait_for_run_seconds;
+        given.wait_for_producer_seconds = options.wait_for_producer_seconds;
         offramp_consumer* opened = nullptr;
-        detail::checked([&](offramp_error* error) { return offramp_consumer_open(&options, &opened, error); });
+        detail::checked([&](offramp_error* error) { return offramp_consumer_open(&given, &opened, error); });
         consumer_.reset(opened);
     }
+    template <std::convertible_to<std::string> RunDir>  // no braces: those are options
+    explicit Consumer(const RunDir& run_dir, double wait_for_run_seconds = 0)
+        : Consumer(ConsumerOptions{run_dir, 0, wait_for_run_seconds, 0}) {}
 
     // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). What `work`
     // throws comes out here; the slab then stays with this process until it ends.
