@@ -54,7 +54,8 @@ class ProtocolError : public Error {
 
 [[noreturn]] void fail_expectation(std::string_view contract, std::source_location where);
 
-// Ends the process when a caller broke a contract. Always on: a slab handed out twice must not go on.
+// Ends the process when a caller broke a contract. Always on: a slab handed out twice must not go on. In libofframp.so,
+// whose process is not ours, it throws an Error of the kind Internal, which ends the call, or the thread's run.
 inline void expect(bool holds, std::string_view contract,
                    std::source_location where = std::source_location::current()) {
     if (holds) [[likely]]

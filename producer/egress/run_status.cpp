@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -69,7 +70,13 @@ void RunStatus::stop() {
 void RunStatus::tell_now_and_then() {
     name_this_thread("status");
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kTellEvery, [this] { return over_; })) write({});
+    while (!changed_.wait_for(lock, kTellEvery, [this] { return over_; })) {
+        try {
+            write({});
+        } catch (const std::exception& problem) {  // the run goes on untold
+            spdlog::error("telling of the run: {}", problem.what());
+        }
+    }
 }
 
 void RunStatus::write(const std::string& why) {

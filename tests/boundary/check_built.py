@@ -23,9 +23,9 @@ NAMES_NO_STREAM = r"(?!.*\bstream_name\.cpp)"
 
 # Where libofframp.so's objects are, which are compiled from the rooms' sources once more.
 SHARED_OBJECTS = "CMakeFiles/offramp_shared.dir/"
-# What would end or disturb the process that the library lives in. abort() stays for what would be a fault of the library's own.
-DISTURBING = {"exit", "_exit", "_Exit", "quick_exit", "raise", "kill", "tgkill", "pthread_kill", "signal", "sigaction", "signalfd", "system", "fork", "vfork",
-              "execv", "execve", "execvp", "posix_spawn", "puts", "printf", "vprintf", "perror", "_ZSt4cout", "_ZSt4cerr", "_ZSt4clog"}
+# What would end or disturb the process that the library lives in.
+DISTURBING = {"abort", "exit", "_exit", "_Exit", "quick_exit", "raise", "kill", "tgkill", "pthread_kill", "signal", "sigaction", "signalfd", "system", "fork",
+              "vfork", "execv", "execve", "execvp", "posix_spawn", "puts", "printf", "vprintf", "perror", "_ZSt4cout", "_ZSt4cerr", "_ZSt4clog"}
 DECLARED = re.compile(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(", re.MULTILINE)
 
 

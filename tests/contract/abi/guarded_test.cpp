@@ -2,7 +2,7 @@
 
 #include "common/abi/guarded.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <new>
 #include <stdexcept>
@@ -12,6 +12,9 @@
 
 namespace offramp::abi {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 // Calls with a body that throws this.
 template <typename Thrown>
@@ -45,6 +48,17 @@ TEST(Guarded, AnyOtherExceptionIsACodeAndAText) {
     EXPECT_EQ(outcome_of(std::bad_alloc()).first, OFFRAMP_SYSTEM);
     EXPECT_EQ(outcome_of(5).first, OFFRAMP_INTERNAL);
     EXPECT_NE(outcome_of(5).second, "");
+}
+
+TEST(Guarded, ABrokenContractOfTheLibraryEndsTheCallAndNotTheProcess) {
+    offramp_error error{};
+    const std::int32_t code = guarded(&error, []() -> std::int32_t {
+        expect(false, "a slab is given out once");
+        return OFFRAMP_OK;
+    });
+    EXPECT_EQ(code, OFFRAMP_INTERNAL);
+    EXPECT_THAT(error.text,
+                AllOf(HasSubstr("a fault of ours: a slab is given out once, at "), HasSubstr("guarded_test.cpp:")));
 }
 
 TEST(Guarded, SecondsAreThoseGivenOrTheDefault) {
