@@ -166,8 +166,8 @@ typedef struct offramp_consumer offramp_consumer;
 
 typedef struct offramp_consumer_options {
     size_t size;
-    const char* run_dir;
-    uint32_t window; /* slabs held at once; 0: chosen */
+    const char* run_dir; /* seen from the working directory, as in offramp_egress_options */
+    uint32_t window;     /* slabs held at once; 0: chosen */
     uint32_t reserved;
     double wait_for_run_seconds;      /* for a run that is not there yet; 0: 10 */
     double wait_for_producer_seconds; /* for the next producer where one died; 0: 10 */

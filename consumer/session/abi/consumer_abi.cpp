@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -181,7 +182,7 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
         if (given.run_dir == nullptr || *given.run_dir == '\0')
             throw ConfigError("no run directory was given", "Give the one that the producer has");
         auto opened = std::make_unique<offramp_consumer>();
-        opened->run_dir = given.run_dir;
+        opened->run_dir = std::filesystem::absolute(given.run_dir).lexically_normal().string();
         opened->options.window = given.window;
         opened->options.producer_wait = seconds_or(given.wait_for_producer_seconds, kWait, "wait_for_producer_seconds");
         opened->wait_for_run = seconds_or(given.wait_for_run_seconds, kWait, "wait_for_run_seconds");

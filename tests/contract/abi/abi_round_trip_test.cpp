@@ -173,6 +173,22 @@ TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
     EXPECT_EQ(rows, kRows);
 }
 
+TEST_F(RoundTrip, BothSidesSeeARunsDirectoryFromTheWorkingDirectory) {
+    const std::filesystem::path before = std::filesystem::current_path();
+    std::filesystem::current_path(folder_);
+    Egress egress(small_run("run"));
+    Consumer consumer("run");
+    std::filesystem::current_path(before);  // of the calls above alone
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    std::uint32_t rows = 0;
+    std::thread consuming([&] { consumer.for_each([&](const Slab& slab) { rows += slab.size(); }); });
+    EXPECT_TRUE(egress.drain());
+    consuming.join();
+    EXPECT_EQ(rows, kRows);
+    EXPECT_TRUE(std::filesystem::exists(run_dir_ + "/status.json"));
+}
+
 TEST_F(RoundTrip, StopEndsAConsumerInOrder) {
     Egress egress(small_run(run_dir_));
     Consumer consumer(run_dir_);
