@@ -76,7 +76,8 @@ void EgressStream::copy_batches() {
                 if (batch) let_go(*batch);
                 break;
             }
-            if (batch ? !copy_batch(std::make_shared<OutputBatch>(std::move(*batch))) : !send_off()) break;
+            const bool goes_on = batch ? copy_batch(std::make_shared<OutputBatch>(std::move(*batch))) : send_off();
+            if (!goes_on) break;
         }
         if (!stopped_) send_off();
     } catch (...) {
@@ -114,10 +115,9 @@ void EgressStream::let_go(const OutputBatch& batch) noexcept {
 
 // Into the slab that is open, or a new one. It stays open while another whole batch may join it.
 bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
-    if (open_ && !open_->add(batch, first_row, rows)) {
+    if (open_) {
+        if (open_->add(batch, first_row, rows)) return true;
         if (!send_off()) return false;
-    } else if (open_) {
-        return true;
     }
     auto loan = exchange_->wait_for_slab(options_.when_none);
     if (!loan) return !exchange_->stopped() && drop(*batch, first_row, rows);
