@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// How a program of the project ends: in order, in one of two ways that are no errors, or with the number of the error
+// How a program of the project ends: in order, in one of two ways that are not errors, or with the number of the error
 // that ended it. The launch script's table (launch/exit_codes.md) says what is done on each.
 enum class ExitCode : int {
     Ok = 0,

@@ -27,8 +27,8 @@ namespace offramp {
 // exception ends this consumer, whose slab then goes to another one. Empty rows (SampleView::hole) are skipped.
 class Processor : public SlabProcessor {
   public:
-    // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. A
-    // sample that is no empty row.
+    // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. Not
+    // of an empty row.
     virtual std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& /*sample*/) const {
         return {};
     }

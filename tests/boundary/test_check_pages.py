@@ -117,7 +117,7 @@ class Lengths(Repository):
         self.write("README.md", "line\n" * 200)
         self.assert_clean("lengths")
 
-    def test_a_table_of_a_page_that_is_no_readme_may_be_wider(self):
+    def test_a_table_of_a_page_that_is_not_a_readme_may_be_wider(self):
         self.write("room/page.md", "# page\n\n| " + "b" * 300 + " |\n")
         self.assert_clean("lengths")
 

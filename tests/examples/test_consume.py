@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
-from test_examples import BUILD, HERE, WATCHDOG_SECONDS, configure, install, put_away, run, wait_for
+from test_examples import BUILD, HERE, configure, install, run
+from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 OFFRAMP = pathlib.Path(__file__).resolve().parents[2] / "launch" / "offramp"
 

@@ -11,6 +11,7 @@ import unittest
 
 from tests.boundary.check_built import check_library_needs, check_symbols
 from tests.support.real_run import left_behind, shared_memory
+from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -23,7 +24,6 @@ TORCH, CUDA = (pathlib.Path(SITE, part) if SITE and pathlib.Path(SITE, part, "in
 PYTHON = os.environ.get("OFFRAMP_TEST_PYTHON", sys.executable)
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
 MOST_LINES = 25
-WATCHDOG_SECONDS = 120
 TOO_LATE = ("no other took over", "there is no file 'endpoint'", "is dead")
 EXPECTED = sorted(f"batch-{batch}/row-{row} {batch * 1000}" for batch in range(10) for row in range(8))
 
@@ -42,23 +42,6 @@ def install(prefix):
 def configure(source, build, prefix, *definitions):
     """With Ninja, which the set-up installs: CMake's own choice is make, which a machine need not have."""
     run("cmake", "-G", "Ninja", "-S", str(source), "-B", str(build), f"-DCMAKE_PREFIX_PATH={prefix}", *definitions)
-
-
-def wait_for(look, what):
-    end = time.monotonic() + WATCHDOG_SECONDS
-    while not (found := look()):
-        if time.monotonic() > end:
-            raise AssertionError(f"in vain: {what}")
-        time.sleep(0.01)
-    return found
-
-
-def put_away(process):
-    process.kill()
-    process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe:
-            pipe.close()
 
 
 def too_long(folder):

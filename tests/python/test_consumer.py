@@ -87,7 +87,7 @@ class Consumers(World):
                 self.assertEqual(slab.samples[sample.row], sample)
                 seen.append(f"{sample.key} {tensors['index']}")
         self.assertEqual(expected(3), sorted(seen))
-        self.assertEqual(50, len(tensors["values"].tolist()), "what is bound after the loop is no hole in memory")
+        self.assertEqual(50, len(tensors["values"].tolist()), "what is bound after the loop can still be read")
         self.hear(producer)
         self.assertEqual("24 0\n", self.end(producer))
 

@@ -7,22 +7,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 import unittest
 
+from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WATCHDOG_SECONDS = 120
 
 needs_numpy = unittest.skipUnless(importlib.util.find_spec("numpy"), "skipped: no NumPy")
-
-
-def wait_for(look, what):
-    end = time.monotonic() + WATCHDOG_SECONDS
-    while not (found := look()):
-        if time.monotonic() > end:
-            raise AssertionError(f"in vain: {what}")
-        time.sleep(0.005)
-    return found
 
 
 class World(unittest.TestCase):
@@ -42,15 +33,8 @@ class World(unittest.TestCase):
         """Another interpreter with this program; killed at the test's end if it still is there."""
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, bufsize=0, **options)      # what is not heard is left for end()
-        self.addCleanup(self._put_away, process)
+        self.addCleanup(put_away, process)
         return process
-
-    @staticmethod
-    def _put_away(process):
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
 
     def end(self, process, code=0):
         """What it says. A test fails where it ends in another way."""

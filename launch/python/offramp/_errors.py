@@ -131,9 +131,7 @@ class KeptViewWarning(RuntimeWarning):
     """A loop kept a view of a slab beyond its turn: the view shows whatever lies there now."""
 
 
-_BY_CODE = {kind.code: kind for kind in (Timeout, WrongProcess, CallbackFailed, BadArgument, NoSuchRun, SystemFailure, CannotWrite, Retry, Protocol,
-                                         NotPermitted, SharedMemoryFull, DeviceOutOfMemory, DeviceBroken, DeviceUnsupported, RunInUse, ProducerGone,
-                                         Stopped)}
+_BY_CODE = {kind.code: kind for kind in Error.__subclasses__() if "code" in vars(kind)}
 
 
 def error_of(code: int, text: str) -> Error:

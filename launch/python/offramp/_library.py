@@ -69,14 +69,14 @@ def _checked(opened: ctypes.CDLL, place: str) -> ctypes.CDLL:
 
 
 def path_of(run_dir: str | os.PathLike[str]) -> bytes:
-    """Absolute, as the library wants it."""
+    """Seen from the working directory of now: an Egress may open its run later."""
     if not os.fspath(run_dir):
         raise BadArgument("no run directory was given. Give the one that producer and consumers have in common")
     return os.fsencode(os.path.abspath(run_dir))
 
 
 def checked(call, *arguments, besides: tuple[int, ...] = ()) -> int:
-    """Calls, with a place for an error behind the arguments, and raises what it says. Returns the codes that are no failures."""
+    """Calls, with a place for an error behind the arguments, and raises what it says. Returns the codes that are not failures."""
     error = _abi.ErrorText()
     code = call(*arguments, ctypes.byref(error))
     if code != _abi.OK and code not in besides:

@@ -1,0 +1,24 @@
+"""Other processes of a test, with a watchdog."""
+
+import time
+
+WATCHDOG_SECONDS = 120
+
+
+def wait_for(look, what):
+    """The first true value of look(). A test fails where there is none for long."""
+    end = time.monotonic() + WATCHDOG_SECONDS
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"in vain: {what}")
+        time.sleep(0.005)
+    return found
+
+
+def put_away(process):
+    """Kills it where it still is there, and closes what was heard of it."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
