@@ -44,4 +44,15 @@ void wait_booked(Condition& changed, Lock& lock, BlockedTime& blocked, const Clo
     blocked.end(clock.now());
 }
 
+// The same until `until` at most. False: it has passed before.
+template <typename Condition, typename Lock, typename Ready>
+bool wait_booked_until(Condition& changed, Lock& lock, TimePoint until, BlockedTime& blocked, const Clock& clock,
+                       Ready ready) {
+    if (ready()) return true;
+    blocked.begin(clock.now());
+    const bool in_time = changed.wait_until(lock, until, ready);
+    blocked.end(clock.now());
+    return in_time;
+}
+
 }  // namespace offramp

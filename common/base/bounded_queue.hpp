@@ -29,7 +29,7 @@ class BoundedQueue {
     // False: the queue is closed, and the value is dropped.
     bool push(T value) {
         std::unique_lock lock(mutex_);
-        wait_booked(has_room_, lock, push_blocked_, clock_, [this] { return closed_ || values_.size() < capacity_; });
+        wait_booked(has_room_, lock, push_blocked_, clock_, [this] { return closed_or_room(); });
         if (closed_) return false;
         values_.push_back(std::move(value));
         lock.unlock();
@@ -40,30 +40,20 @@ class BoundedQueue {
     // True when a push() would not block, as long as nobody else pushes; false when `until` has passed before.
     bool wait_for_room(TimePoint until) {
         std::unique_lock lock(mutex_);
-        const auto ready = [this] { return closed_ || values_.size() < capacity_; };
-        if (ready()) return true;
-        push_blocked_.begin(clock_.now());
-        const bool in_time = has_room_.wait_until(lock, until, ready);
-        push_blocked_.end(clock_.now());
-        return in_time;
+        return wait_booked_until(has_room_, lock, until, push_blocked_, clock_, [this] { return closed_or_room(); });
     }
 
     // In the order of push(). Nothing: the queue is closed, and everything in it was taken.
     std::optional<T> pop() {
         std::unique_lock lock(mutex_);
-        wait_booked(has_value_, lock, pop_blocked_, clock_, [this] { return closed_ || !values_.empty(); });
+        wait_booked(has_value_, lock, pop_blocked_, clock_, [this] { return closed_or_value(); });
         return take(lock);
     }
 
     // The same, waiting until `until` at most; nothing also when it has passed.
     std::optional<T> pop_until(TimePoint until) {
         std::unique_lock lock(mutex_);
-        const auto ready = [this] { return closed_ || !values_.empty(); };
-        if (!ready()) {
-            pop_blocked_.begin(clock_.now());
-            has_value_.wait_until(lock, until, ready);
-            pop_blocked_.end(clock_.now());
-        }
+        wait_booked_until(has_value_, lock, until, pop_blocked_, clock_, [this] { return closed_or_value(); });
         return take(lock);
     }
 
@@ -124,6 +114,8 @@ class BoundedQueue {
     }
 
   private:
+    bool closed_or_room() const { return closed_ || values_.size() < capacity_; }
+    bool closed_or_value() const { return closed_ || !values_.empty(); }
     std::optional<T> take(std::unique_lock<std::mutex>& lock) {
         if (values_.empty()) return std::nullopt;
         std::optional<T> value(std::move(values_.front()));
