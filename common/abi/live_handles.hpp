@@ -1,8 +1,15 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include <offramp.h>
+#include "common/abi/guarded.hpp"
 
 namespace offramp::abi {
 
@@ -29,5 +36,22 @@ class LiveHandles {
     };
     Places first_;
 };
+
+// What a call says that is refused for its handle.
+struct HandleTexts {
+    const char* null;
+    const char* not_open;
+    const char* other_process;
+};
+
+// guarded(), on a handle that may be null, closed, of another kind, or another process's: `open` are those of its kind.
+template <typename Handle>
+std::int32_t guarded_on(Handle* handle, const LiveHandles& open, const HandleTexts& texts, offramp_error* error,
+                        const std::function<std::int32_t()>& body) noexcept {
+    if (handle == nullptr) return refused(error, OFFRAMP_BAD_ARGUMENT, texts.null);
+    if (!open.has(handle)) return refused(error, OFFRAMP_BAD_ARGUMENT, texts.not_open);
+    if (handle->process_id != ::getpid()) return refused(error, OFFRAMP_WRONG_PROCESS, texts.other_process);
+    return guarded(error, body);
+}
 
 }  // namespace offramp::abi

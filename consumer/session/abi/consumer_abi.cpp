@@ -118,21 +118,13 @@ struct offramp_consumer final : offramp::SlabProcessor {
 namespace offramp::abi {
 namespace {
 
-std::int32_t refused_closed(offramp_error* error) noexcept {
-    return refused(error, OFFRAMP_BAD_ARGUMENT,
-                   "the consumer was closed, or was never opened by this library. Open one");
-}
+constexpr HandleTexts kRefusals{
+    .null = "the consumer is null. Give the one that offramp_consumer_open() made",
+    .not_open = "the consumer was closed, or was never opened by this library. Open one",
+    .other_process = "the consumer belongs to the process that opened it, and this is a child of it. Open one here"};
 
-// On a handle that may be null, closed, no consumer, or another process's.
 std::int32_t on(offramp_consumer* consumer, offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
-    if (consumer == nullptr)
-        return refused(error, OFFRAMP_BAD_ARGUMENT,
-                       "the consumer is null. Give the one that offramp_consumer_open() made");
-    if (!open_consumers.has(consumer)) return refused_closed(error);
-    if (consumer->process_id != ::getpid())
-        return refused(error, OFFRAMP_WRONG_PROCESS,
-                       "the consumer belongs to the process that opened it, and this is a child of it. Open one here");
-    return guarded(error, body);
+    return guarded_on(consumer, open_consumers, kRefusals, error, body);
 }
 
 std::int32_t run(offramp_consumer& consumer) {
@@ -248,7 +240,7 @@ std::int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* e
         if (consumer->running)
             throw ConfigError("the consumer runs",
                               "Call offramp_consumer_stop(), and close it when offramp_consumer_run() has returned");
-        if (!open_consumers.remove(consumer)) return refused_closed(error);
+        if (!open_consumers.remove(consumer)) return refused(error, OFFRAMP_BAD_ARGUMENT, kRefusals.not_open);
         delete consumer;
         return std::int32_t{OFFRAMP_OK};
     });

@@ -28,7 +28,7 @@ struct offramp_egress {
     std::unique_ptr<offramp::EgressDoor> run;
     std::shared_ptr<offramp::ReleasedBatches> released = std::make_shared<offramp::ReleasedBatches>();
     std::uint32_t tensors = 0;
-    pid_t process = ::getpid();
+    pid_t process_id = ::getpid();
 };
 
 namespace offramp::abi {
@@ -104,19 +104,13 @@ EgressDoorOptions options_of(const offramp_egress_options* given) {
     return wanted;
 }
 
-std::int32_t refused_closed(offramp_error* error) noexcept {
-    return refused(error, OFFRAMP_BAD_ARGUMENT, "the egress was closed, or was never opened by this library. Open one");
-}
+constexpr HandleTexts kRefusals{
+    .null = "the egress is null. Give the one that offramp_egress_open() made",
+    .not_open = "the egress was closed, or was never opened by this library. Open one",
+    .other_process = "the egress belongs to the process that opened it, and this is a child of it. Submit there"};
 
-// On a handle that may be null, closed, no egress, or another process's.
 std::int32_t on(offramp_egress* egress, offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
-    if (egress == nullptr)
-        return refused(error, OFFRAMP_BAD_ARGUMENT, "the egress is null. Give the one that offramp_egress_open() made");
-    if (!open_egresses.has(egress)) return refused_closed(error);
-    if (egress->process != ::getpid())
-        return refused(error, OFFRAMP_WRONG_PROCESS,
-                       "the egress belongs to the process that opened it, and this is a child of it. Submit there");
-    return guarded(error, body);
+    return guarded_on(egress, open_egresses, kRefusals, error, body);
 }
 
 EgressDoor::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
@@ -248,7 +242,7 @@ std::int32_t offramp_egress_wait_released(offramp_egress* egress, std::uint64_t 
 std::int32_t offramp_egress_close(offramp_egress* egress, offramp_error* error) {
     if (egress == nullptr) return OFFRAMP_OK;
     return on(egress, error, [&] {
-        if (!open_egresses.remove(egress)) return refused_closed(error);
+        if (!open_egresses.remove(egress)) return refused(error, OFFRAMP_BAD_ARGUMENT, kRefusals.not_open);
         const std::unique_ptr<offramp_egress> closed(egress);
         closed->run.reset();
         return std::int32_t{OFFRAMP_OK};
