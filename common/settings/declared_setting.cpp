@@ -82,7 +82,6 @@ const std::map<std::string, Take, std::less<>>& keys() {
              return text == "true" || text == "false";
          }},
         {"changes", take_changes},
-        {"of", take_names<&DeclaredSetting::of>},
         {"reads-pictures", take_text<&DeclaredSetting::reads_pictures>},
         {"memory-per-slab", take_text<&DeclaredSetting::memory_per_slab>}};
     return known;
@@ -99,7 +98,7 @@ std::optional<SettingValue> preset_of(Kind kind, const std::string& text) {
 
 DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) {
     const auto fail = [&](std::size_t line, const std::string& problem) { refuse_declaration(source, line, problem); };
-    DeclaredSetting setting;
+    DeclaredSetting setting{.plug_in = std::string(source.plug_in)};
     const TomlEntry* preset = nullptr;
     for (const TomlEntry& entry : table.entries) {
         if (entry.key == "preset") {
@@ -125,14 +124,11 @@ DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) 
     if (setting.kind == Kind::Decimal && std::isinf(setting.most))
         fail(table.line, "--" + setting.flag + " needs most");
     if (setting.kind == Kind::Word && setting.words.empty()) fail(table.line, "--" + setting.flag + " needs words");
-    if (setting.of.empty() && !source.plug_in.empty()) setting.of = {std::string(source.plug_in)};
-    if (setting.changes == "results" && setting.of.empty())
-        fail(table.line, "--" + setting.flag + " needs of, the processors whose results it changes");
     return setting;
 }
 
 Effect effect_of(const DeclaredSetting& declared) {
-    if (declared.changes == "results") return of_processing(has_one_of(declared.of));
+    if (declared.changes == "results") return of_processing(has_reader_of(declared));
     return declared.changes == "place" ? kPlace : declared.changes == "memory" ? kMemory : kConduct;
 }
 

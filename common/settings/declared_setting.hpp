@@ -29,8 +29,9 @@ struct DeclaredSetting {
     std::string zero;                                                  // the word that 0 means
     bool needed = false;                                               // a text must not be empty
     SettingValue preset;
-    std::string changes;          // "results", "place", "memory", "conduct": Effect::On
-    std::vector<std::string> of;  // the processors whose results it changes
+    std::string changes;  // "results", "place", "memory", "conduct": Effect::On
+    std::string
+        plug_in;  // in whose file it stands; empty: it is of those who say so (ProcessorResults::shared_settings)
     std::string reads_pictures;   // with this value they look at the input's pictures; empty: with none
     std::string memory_per_slab;  // with this value each slab's memory is made when it is filled; empty: with none
 

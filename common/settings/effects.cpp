@@ -45,16 +45,19 @@ bool tells_of_items(const RunConfig& config) {
 bool reads_pictures(const RunConfig& config) {
     return has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Pictures; }) ||
            std::ranges::any_of(DeclaredSetting::all(), [&](const DeclaredSetting& setting) {
-               return !setting.reads_pictures.empty() && has_one_of(setting.of)(config) &&
+               return !setting.reads_pictures.empty() && has_reader_of(setting)(config) &&
                       config.catalogue.text(setting.flag) == setting.reads_pictures;
            });
 }
 bool reads_cut_pictures(const RunConfig& config) { return config.resize_size > 0 && reads_pictures(config); }
 bool reads_input(const RunConfig& config) { return reads_pictures(config) || tells_of_items(config); }
 
-Effect::When has_one_of(std::vector<std::string> processors) {
-    return [processors = std::move(processors)](const RunConfig& config) {
-        return std::ranges::any_of(processors, [&](const std::string& name) { return config.has_processor(name); });
+Effect::When has_reader_of(const DeclaredSetting& setting) {
+    return [flag = setting.flag, plug_in = setting.plug_in](const RunConfig& config) {
+        return (!plug_in.empty() && config.has_processor(plug_in)) ||
+               has_one_with(config, [&](const ProcessorResults& known) {
+                   return std::ranges::find(known.shared_settings, flag) != known.shared_settings.end();
+               });
     };
 }
 

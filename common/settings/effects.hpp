@@ -1,13 +1,13 @@
 #pragma once
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "common/settings/effect.hpp"
 
 // What would be other with another value (Effect), by name: for those who declare settings.
 namespace offramp {
+
+struct DeclaredSetting;
 
 inline const Effect kProgram{.on = Effect::On::Program};
 inline const Effect kConduct{.on = Effect::On::Conduct};
@@ -44,7 +44,7 @@ bool reads_pictures(const RunConfig& config);
 bool reads_cut_pictures(const RunConfig& config);
 // A processor looks at the input: at its pictures, or at what is said of its items.
 bool reads_input(const RunConfig& config);
-// One of these processors is in the run.
-Effect::When has_one_of(std::vector<std::string> processors);
+// A processor whose setting it is is in the run: it stands in its file, or is named by it.
+Effect::When has_reader_of(const DeclaredSetting& setting);
 
 }  // namespace offramp

@@ -12,6 +12,7 @@
 #include "common/settings/catalogue_values.hpp"
 #include "common/settings/declarations.hpp"
 #include "common/settings/declared_setting.hpp"
+#include "common/settings/sections/result_settings.hpp"
 
 namespace offramp {
 namespace {
@@ -74,6 +75,21 @@ bool take_place(ProcessorResults& results, const std::string& text) {
                                                              {"elsewhere", ResultPlace::Elsewhere}});
 }
 
+bool take_kept_by(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::kept_by_key, bool>(results, text, {{"key", true}});
+}
+
+bool take_chosen_for(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::is_for_vectors, bool>(results, text, {{"vectors", true}});
+}
+
+bool take_settings(ProcessorResults& results, const std::string& text) {
+    results.shared_settings = names_in(text);
+    return std::ranges::all_of(results.shared_settings, [](const std::string& flag) {
+        return std::ranges::find(DeclaredSetting::all(), flag, &DeclaredSetting::flag) != DeclaredSetting::all().end();
+    });
+}
+
 const std::map<std::string, Take, std::less<>>& keys() {
     static const std::map<std::string, Take, std::less<>> known{
         {"of", take_text<&ProcessorResults::processor>},
@@ -83,7 +99,11 @@ const std::map<std::string, Take, std::less<>>& keys() {
         {"names", take_names},
         {"ending-from", take_text<&ProcessorResults::ending_from>},
         {"whole", take_whole},
-        {"place", take_place}};
+        {"place", take_place},
+        {"table", take_text<&ProcessorResults::table>},
+        {"kept-by", take_kept_by},
+        {"chosen-for", take_chosen_for},
+        {"settings", take_settings}};
     return known;
 }
 
@@ -114,15 +134,22 @@ ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source)
     return results;
 }
 
+[[noreturn]] void refuse_twice(const std::string& what, const CatalogueSource& source) {
+    throw ConfigError(what + " declared twice, in " + std::string(source.file) + " once more", "Leave one of them out",
+                      ErrorKind::Config);
+}
+
 std::vector<ProcessorResults> read_all() {
     std::vector<ProcessorResults> all;
     for (const CatalogueSource& source : CatalogueSource::all()) {
         std::optional<ProcessorResults> results = read_results(source);
         if (!results) continue;
         if (std::ranges::find(all, results->processor, &ProcessorResults::processor) != all.end())
-            throw ConfigError("the results of " + results->processor + " are declared twice, in " +
-                                  std::string(source.file) + " once more",
-                              "Leave one of them out", ErrorKind::Config);
+            refuse_twice("the results of " + results->processor + " are", source);
+        if (results->is_for_vectors && std::ranges::any_of(all, [&](const ProcessorResults& other) {
+                return other.is_for_vectors && other.table.empty() == results->table.empty();
+            }))
+            refuse_twice("the processor of a run of vectors is", source);
         all.push_back(std::move(*results));
     }
     return all;
@@ -172,6 +199,24 @@ bool may_end_result(std::string_view processor, std::string_view file) {
     const ProcessorResults* const known = ProcessorResults::of(processor);
     return known == nullptr ||
            std::ranges::any_of(known->endings, [&](const std::string& ending) { return file.ends_with(ending); });
+}
+
+std::vector<std::string> tables_of(const ResultSettings& run) {
+    std::vector<std::string> tables;
+    for (const std::string& processor : run.processors())
+        if (const ProcessorResults* const known = ProcessorResults::of(processor);
+            known != nullptr && !known->table.empty())
+            tables.push_back(run.table_for(known->table));
+    return tables;
+}
+
+const std::string& processor_for_vectors(const ResultSettings& run) {
+    const std::span<const ProcessorResults> all = ProcessorResults::all();
+    const auto found = std::ranges::find_if(all, [&](const ProcessorResults& results) {
+        return results.is_for_vectors && results.table.empty() != run.has_database();
+    });
+    expect(found != all.end(), "some processor is for vectors");
+    return found->processor;
 }
 
 std::span<const std::string> endings_of_items() {

@@ -11,6 +11,7 @@
 namespace offramp {
 
 class CatalogueValues;
+struct ResultSettings;
 
 // What a processor reads of a model's outputs.
 enum class Reads { Anything, Masks, Pictures, Vectors };
@@ -37,8 +38,13 @@ struct ProcessorResults {
     std::string ending_from;  // the setting whose words say which of `endings` it is, by their order; empty: the first
     std::string whole;        // the one file of the run; empty: none
     ResultPlace place = ResultPlace::Output;
+    std::string table;         // in the database of --sink, unless --sink-table says another; empty: it writes to none
+    bool kept_by_key = false;  // what consumers append to together; else by the items' numbers, which each run counts
+    bool is_for_vectors = false;  // what a run of vectors gets that names no processor: one with `table`, one without
+    std::vector<std::string> shared_settings;  // declared in files that several share, and followed by its results
 
-    // In the order of the sources. Errors: of read_results(); ConfigError for two of one processor.
+    // In the order of the sources. Errors: of read_results(); ConfigError for two of one processor, and for two that a
+    // run of vectors would get.
     static std::span<const ProcessorResults> all();
     // Null: a processor of the user's own that declares nothing, and of which nothing is known. "auto" is what it
     // becomes: masks, or arrays.
@@ -59,6 +65,10 @@ bool has_results_in_folder(std::string_view processor, const std::string& write_
 // Files of single items in such a folder.
 bool makes_files_of_items(std::string_view processor, const std::string& write_path);
 bool may_end_result(std::string_view processor, std::string_view file);
+// The tables that the processors of a run fill in the database of --sink, in their order.
+std::vector<std::string> tables_of(const ResultSettings& run);
+// What a run of vectors gets that names no processor, with --sink or without.
+const std::string& processor_for_vectors(const ResultSettings& run);
 // What a name of an item's file ends with, whatever the processor.
 std::span<const std::string> endings_of_items();
 

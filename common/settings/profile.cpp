@@ -1,6 +1,7 @@
 #include "common/settings/profile.hpp"
 
 #include "common/base/error.hpp"
+#include "common/settings/processor_results.hpp"
 
 namespace offramp {
 namespace {
@@ -30,7 +31,7 @@ void apply_article(RunConfig& config) {
 // sentence:FOLDER` made.
 void apply_embeddings(RunConfig& config) {
     config.source = "text";
-    config.processor = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
+    config.processor = processor_for_vectors(config);
 }
 
 }  // namespace

@@ -4,11 +4,23 @@
 #include <cstring>
 
 #include "common/settings/given_values.hpp"
+#include "common/settings/processor_results.hpp"
 
 namespace offramp {
 namespace {
 
 constexpr const char* kConsumerProgram = "offramp-consumer";
+
+// "one, another or a third": those that write to the database of --sink.
+std::string processors_of_databases() {
+    std::string names, last;
+    for (const ProcessorResults& results : ProcessorResults::all()) {
+        if (results.table.empty()) continue;
+        if (!last.empty()) names += (names.empty() ? "" : ", ") + last;
+        last = results.processor;
+    }
+    return names + (names.empty() ? "" : " or ") + last;
+}
 
 }  // namespace
 
@@ -38,16 +50,16 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
                           "Leave --weights out", kind_of("weights"));
-    if (!config.sink.empty() && !config.has_postgres_sink())
+    if (!config.sink.empty() && !config.has_database())
         throw ConfigError(
             "--sink is of an unknown kind",
             "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
             kind_of("sink"));
-    if (config.has_postgres_sink() && config.processor != "auto" && config.postgres_contents().empty())
+    if (config.has_database() && config.processor != "auto" && tables_of(config).empty())
         throw ConfigError(
             "--sink does not go with --processor '" + config.processor + "', which writes to no database there",
-            "Choose --processor embeddings-postgres or records-postgres, or leave --sink out", kind_of("sink"));
-    if (config.sink_table != "auto" && config.postgres_contents().size() > 1)
+            "Choose --processor " + processors_of_databases() + ", or leave --sink out", kind_of("sink"));
+    if (config.sink_table != "auto" && tables_of(config).size() > 1)
         throw ConfigError("--sink-table '" + config.sink_table + "' is one table, and --processor '" +
                               config.processor + "' makes several",
                           "Leave --sink-table out, and name another schema by --sink: "

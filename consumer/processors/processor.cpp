@@ -43,6 +43,7 @@ class ProcessorChain final : public Processor {
 [results]
 of = "auto"
 endings = ".png, .npy"
+settings = "mask-size"
 )settings";
 
 // What a model from a file gives is known when it has been loaded: masks where its outputs say what class a pixel is

@@ -7,6 +7,7 @@
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
 #include "common/settings/nearest_word.hpp"
+#include "common/settings/processor_results.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/http/http_headers.hpp"
 
@@ -40,7 +41,7 @@ void require_processors(const RunConfig& config, std::span<const std::string_vie
     for (const std::string& name : config.processors()) require_known(name, made_besides);
     for (const RunConfig& own : configs_of(config)) {  // which refuses a name that stands twice
         if (own.processor == "http") require_address(own);
-        if (!own.postgres_contents().empty() && !own.has_postgres_sink())
+        if (!tables_of(own).empty() && !own.has_database())
             throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
                               "Give the database: --sink postgres://USER@HOST/DATABASE");
     }

@@ -3,10 +3,22 @@
 #include <algorithm>
 
 #include "common/settings/effects.hpp"
+#include "common/settings/processor_results.hpp"
 #include "common/settings/setting_checks.hpp"
 #include "common/settings/setting_group.hpp"
 
 namespace offramp {
+namespace {
+
+// "`embeddings`, `records`": the facts of those that write to the database of --sink.
+std::string named_of_databases(std::string ProcessorResults::*fact) {
+    std::string names;
+    for (const ProcessorResults& results : ProcessorResults::all())
+        if (!results.table.empty()) names += (names.empty() ? "`" : ", `") + results.*fact + "`";
+    return names;
+}
+
+}  // namespace
 
 std::vector<std::string> ResultSettings::processors() const {
     std::vector<std::string> names;
@@ -23,18 +35,10 @@ bool ResultSettings::has_processor(std::string_view name) const {
 }
 
 // The value may hold a password, and is never shown.
-bool ResultSettings::has_postgres_sink() const {
+bool ResultSettings::has_database() const {
     const bool uri = sink.find("://") != std::string::npos;
     return sink.starts_with("postgres://") || sink.starts_with("postgresql://") ||
            (!uri && sink.find('=') != std::string::npos);
-}
-
-std::vector<std::string> ResultSettings::postgres_contents() const {
-    constexpr std::string_view kSuffix = "-postgres";
-    std::vector<std::string> contents;
-    for (const std::string& name : processors())
-        if (name.ends_with(kSuffix)) contents.push_back(name.substr(0, name.size() - kSuffix.size()));
-    return contents;
 }
 
 void describe_results(SettingGroup& group) {
@@ -44,11 +48,11 @@ void describe_results(SettingGroup& group) {
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
     group.text("sink", &ResultSettings::sink, kPlace, "URI",
                "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
-               "Processors `embeddings-postgres`, `records-postgres`: the database; a password better by "
-               "PGPASSWORD or ~/.pgpass");
+               "Processors " + named_of_databases(&ProcessorResults::processor) +
+                   ": the database; a password better by PGPASSWORD or ~/.pgpass");
     group.text("sink-table", &ResultSettings::sink_table, kPlace, "NAME",
                "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
-               "Table in the database of --sink; auto: `embeddings`, `records`", check_table);
+               "Table in the database of --sink; auto: " + named_of_databases(&ProcessorResults::table), check_table);
     group.word("scores", &ResultSettings::scores, of_slabs(is_class_map, tells_foregrounds),
                {"auto", "probability", "logit"},
                "What a network of one channel gives of each pixel's foreground; auto: as the metadata beside "

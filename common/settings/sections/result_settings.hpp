@@ -27,13 +27,11 @@ struct ResultSettings {
     // The names in `processor`.
     std::vector<std::string> processors() const;
     bool has_processor(std::string_view name) const;
-    // `sink` is a PostgreSQL, by its form.
-    bool has_postgres_sink() const;
-    // What the processors' tables there hold, by their names: "embeddings" of `embeddings-postgres`.
-    std::vector<std::string> postgres_contents() const;
-    // The table that holds it.
-    std::string postgres_table_of(std::string_view contents) const {
-        return sink_table == "auto" ? std::string(contents) : sink_table;
+    // `sink` is one, by its form.
+    bool has_database() const;
+    // The table there of a processor that would fill `preset`.
+    std::string table_for(std::string_view preset) const {
+        return sink_table == "auto" ? std::string(preset) : sink_table;
     }
 
     bool operator==(const ResultSettings&) const = default;

@@ -21,6 +21,7 @@ namespace {
 [results]
 reads = "vectors"
 whole = "embeddings.parquet"
+settings = "normalize, vector-dtype, truncate-dim"
 )settings";
 
 // As parquet_module.cpp says.

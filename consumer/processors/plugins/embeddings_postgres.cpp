@@ -33,6 +33,10 @@ help = "Processor `embeddings-postgres`: hnsw makes an index of its vectors when
 
 [results]
 reads = "vectors"
+table = "embeddings"
+kept-by = "key"
+chosen-for = "vectors"
+settings = "normalize, vector-dtype, truncate-dim"
 )settings";
 
 bool makes_index(const CatalogueValues& settings) { return settings.text("index") == "hnsw"; }
@@ -67,7 +71,7 @@ class EmbeddingsPostgres final : public Processor {
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
         : vectors_(options.config->catalogue, kProcessor),
           makes_index_(makes_index(options.config->catalogue)),
-          table_(kLayout, folder, postgres_target(options, kLayout.contents), options.durability()) {}
+          table_(kLayout, folder, postgres_target(options, kProcessor, kLayout), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
@@ -242,8 +246,8 @@ std::unique_ptr<Processor> make_embeddings_postgres(const ProcessorOptions& opti
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_postgres(const CatalogueValues& settings) {
-    if (!makes_index(settings)) return postgres_rows(kLayout, settings);
-    return postgres_rows(kLayout, settings, [](PostgresDatabase& database, const std::string& table) {
+    if (!makes_index(settings)) return postgres_rows(kProcessor, kLayout, settings);
+    return postgres_rows(kProcessor, kLayout, settings, [](PostgresDatabase& database, const std::string& table) {
         make_hnsw_index(database, table, kLayout.second.suffix);
     });
 }

@@ -15,6 +15,9 @@ namespace {
 [results]
 reads = "vectors"
 whole = "embeddings.sqlite"
+kept-by = "key"
+chosen-for = "vectors"
+settings = "normalize, vector-dtype, truncate-dim"
 )settings";
 
 constexpr const char* kSchema =

@@ -16,6 +16,7 @@ namespace {
 [results]
 reads = "masks"
 endings = ".png"
+settings = "mask-size"
 )settings";
 
 // Makes a palette PNG of class ids of every sample: OUTPUT/KEY.png, or OUTPUT/KEY.NAME.png when several

@@ -22,6 +22,7 @@ namespace {
 [results]
 reads = "masks"
 whole = "masks.jsonl"
+settings = "mask-size"
 )settings";
 
 // COCO counts pixels in 32 bits.

@@ -16,6 +16,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kRecordsPostgresResults = R"settings(
 [results]
 looks-at = "items"
+table = "records"
 )settings";
 
 constexpr const char* kProcessor = "records-postgres";
@@ -41,7 +42,7 @@ class RecordsPostgres final : public Processor {
   public:
     RecordsPostgres(const std::string& folder, const ProcessorOptions& options)
         : rows_(options, kProcessor),
-          table_(kLayout, folder, postgres_target(options, kLayout.contents), options.durability()) {}
+          table_(kLayout, folder, postgres_target(options, kProcessor, kLayout), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         copied_.clear();
@@ -87,7 +88,7 @@ std::unique_ptr<Processor> make_records_postgres(const ProcessorOptions& options
 }
 
 std::unique_ptr<RunOutput> run_output_of_records_postgres(const CatalogueValues& settings) {
-    return postgres_rows(kLayout, settings);
+    return postgres_rows(kProcessor, kLayout, settings);
 }
 
 }  // namespace offramp

@@ -22,17 +22,6 @@ void remove_tree(const std::string& folder) {
     if (failure) throw write_error("removing " + folder, failure.value());
 }
 
-// The mark of a table that only another --sink leads to.
-bool has_table_elsewhere(const std::string& folder) {
-    std::error_code failure;
-    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator();
-         entry.increment(failure)) {
-        const std::string name = entry->path().filename().string();
-        if (name.starts_with(std::string(kReservedPrefix) + "made-") && name.ends_with("-postgres")) return true;
-    }
-    return false;
-}
-
 // Where next places of this output lie, also those of runs with other processors. A folder into which another run goes
 // by itself is that one's.
 std::vector<std::string> folders_with_next_places(const std::string& output) {
@@ -93,9 +82,11 @@ void remove_unreachable(const RunConfig& config, const std::string& reachable) {
         for (const std::string& name : next_places_in(output)) {
             if (name == reachable) continue;
             const std::string folder = folder_in(output, name);
+            bool is_removed = true;
             for (const ProcessorEntry& entry : ProcessorEntry::all())
-                if (const auto made = entry.run_output(config.catalogue)) made->remove_next(config, folder, name);
-            if (!has_table_elsewhere(folder)) remove_tree(folder);
+                if (const auto made = entry.run_output(config.catalogue))
+                    is_removed = made->remove_next(config, folder, name) && is_removed;
+            if (is_removed) remove_tree(folder);
         }
 }
 

@@ -39,7 +39,8 @@ std::string note_in(const std::string& output) { return output + "/" + std::stri
 
 // Where what all consumers append to is kept by key. All else is kept by the items' numbers.
 bool is_kept_by_key(std::string_view processor) {
-    return processor == "embeddings-sqlite" || processor == "embeddings-postgres";
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known != nullptr && known->kept_by_key;
 }
 
 SystemError cannot_write_in(const std::string& path, int problem) {

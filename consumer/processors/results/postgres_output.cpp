@@ -1,12 +1,14 @@
 #include "consumer/processors/results/postgres_output.hpp"
 
 #include <chrono>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/settings/catalogue_values.hpp"
+#include "common/settings/processor_results.hpp"
 #include "common/settings/sections/result_settings.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/postgres/postgres_replacement.hpp"
@@ -30,22 +32,34 @@ std::chrono::seconds patience_in(const CatalogueValues& settings) {
     return std::chrono::seconds(settings.number("sink-patience-seconds"));
 }
 
+// Which table of the database that is. The layout is its own, and what it is called the settings know.
+struct DeclaredTable {
+    std::string name;
+    PostgresLayout layout;
+
+    DeclaredTable(std::string_view processor, const PostgresLayout& declared) : layout(declared) {
+        const ProcessorResults* const known = ProcessorResults::of(processor);
+        expect(known != nullptr && !known->table.empty(), "a processor of a database declares its table");
+        name = known->table;
+    }
+};
+
 // In the database of --sink, which may be none.
-PostgresTarget postgres_target_of(const ResultSettings& own, std::chrono::seconds patience, std::string_view contents,
-                                  std::string_view next_place) {
-    PostgresTarget target{.sink = own.sink, .table = own.postgres_table_of(contents), .patience = patience};
+PostgresTarget target_in(const ResultSettings& own, std::chrono::seconds patience, const DeclaredTable& table,
+                         std::string_view next_place) {
+    PostgresTarget target{.sink = own.sink, .table = own.table_for(table.name), .patience = patience};
     // In the same schema; found again by the folder's name, and short enough for PostgreSQL whatever the table is
     // called.
     if (!next_place.empty())
-        target.next_table = target.table.substr(0, target.table.find('.') + 1) + std::string(contents) +
+        target.next_table = target.table.substr(0, target.table.find('.') + 1) + std::string(table.layout.contents) +
                             "__offramp_next_" + std::string(next_place);
     return target;
 }
 
 class PostgresRows final : public RunOutput {
   public:
-    PostgresRows(const PostgresLayout& layout, std::chrono::seconds patience, CompleteTable complete)
-        : layout_(layout), patience_(patience), complete_(std::move(complete)) {}
+    PostgresRows(DeclaredTable table, std::chrono::seconds patience, CompleteTable complete)
+        : table_(std::move(table)), layout_(table_.layout), patience_(patience), complete_(std::move(complete)) {}
 
     PreviousOutput look(const ResultSettings& own) const override {
         const PostgresTarget target = target_of(own, {});
@@ -79,16 +93,20 @@ class PostgresRows final : public RunOutput {
         require_sink(own, next);
         put_postgres_table_in_place(layout_, next, own.output, target_of(own, next_place));
     }
-    void remove_next(const ResultSettings& own, const std::string& next, const std::string& next_place) const override {
-        if (own.has_postgres_sink()) remove_next_postgres_table(layout_, next, target_of(own, next_place));
+    // A mark that stays is of a table that only another --sink leads to.
+    bool remove_next(const ResultSettings& own, const std::string& next, const std::string& next_place) const override {
+        if (own.has_database()) remove_next_postgres_table(layout_, next, target_of(own, next_place));
+        std::error_code unknown;
+        return std::filesystem::symlink_status(postgres_mark_of(layout_, next), unknown).type() ==
+               std::filesystem::file_type::not_found;
     }
 
   private:
     PostgresTarget target_of(const ResultSettings& own, std::string_view next_place) const {
-        return postgres_target_of(own, patience_, layout_.contents, next_place);
+        return target_in(own, patience_, table_, next_place);
     }
     void require_sink(const ResultSettings& own, const std::string& next) const {
-        if (own.has_postgres_sink()) return;
+        if (own.has_database()) return;
         const std::string mark = postgres_mark_of(layout_, next);
         const auto made = read_postgres_mark(mark);
         if (!made) return;
@@ -98,23 +116,26 @@ class PostgresRows final : public RunOutput {
                               " to give those results up");
     }
 
-    PostgresLayout layout_;
+    DeclaredTable table_;
+    const PostgresLayout& layout_;
     std::chrono::seconds patience_;
     CompleteTable complete_;
 };
 
 }  // namespace
 
-std::unique_ptr<RunOutput> postgres_rows(const PostgresLayout& layout, const CatalogueValues& settings,
-                                         CompleteTable complete) {
-    return std::make_unique<PostgresRows>(layout, patience_in(settings), std::move(complete));
+std::unique_ptr<RunOutput> postgres_rows(std::string_view processor, const PostgresLayout& layout,
+                                         const CatalogueValues& settings, CompleteTable complete) {
+    return std::make_unique<PostgresRows>(DeclaredTable(processor, layout), patience_in(settings), std::move(complete));
 }
 
-PostgresTarget postgres_target(const ProcessorOptions& options, std::string_view contents) {
-    if (!options.config->has_postgres_sink())
-        throw ConfigError("processor " + std::string(contents) + "-postgres needs --sink",
+PostgresTarget postgres_target(const ProcessorOptions& options, std::string_view processor,
+                               const PostgresLayout& layout) {
+    if (!options.config->has_database())
+        throw ConfigError("processor " + std::string(processor) + " needs --sink",
                           "Give the database: postgres://USER@HOST/DATABASE");
-    return postgres_target_of(*options.config, patience_in(options.config->catalogue), contents, options.next_place);
+    return target_in(*options.config, patience_in(options.config->catalogue), DeclaredTable(processor, layout),
+                     options.next_place);
 }
 
 }  // namespace offramp

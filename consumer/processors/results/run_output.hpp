@@ -44,9 +44,12 @@ class RunOutput {
     // is replaced; SystemError with CannotWrite.
     virtual void put_in_place(const ResultSettings& own, const std::string& next,
                               const std::string& next_place) const = 0;
-    // What belongs to `next`, which nobody can continue, and does not lie in it.
-    virtual void remove_next(const ResultSettings& /*own*/, const std::string& /*next*/,
-                             const std::string& /*next_place*/) const {}
+    // What belongs to `next`, which nobody can continue, and does not lie in it. False: some of it is where these
+    // settings do not lead, and `next` says where.
+    virtual bool remove_next(const ResultSettings& /*own*/, const std::string& /*next*/,
+                             const std::string& /*next_place*/) const {
+        return true;
+    }
 };
 
 // Segments of `series` (SegmentFile), of which `merge` makes OUTPUT/`file`. `is_ours`: by its form, a file that `merge`

@@ -19,7 +19,6 @@ kind = "word"
 words = "image, model"
 preset = "image"
 changes = "results"
-of = "auto, mask-png, mask-rle"
 reads-pictures = "image"
 help = "Size of masks and their run lengths: that of each picture, so that they lie on it; or that of the model's output"
 )settings";

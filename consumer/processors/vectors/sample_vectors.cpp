@@ -20,7 +20,6 @@ namespace {
 flag = "normalize"
 kind = "on-off"
 changes = "results"
-of = "embeddings-sqlite, embeddings-parquet, embeddings-postgres"
 help = "Embeddings: bring each vector to length 1"
 
 [[setting]]
@@ -29,7 +28,6 @@ kind = "word"
 words = "fp32, fp16"
 preset = "fp32"
 changes = "results"
-of = "embeddings-sqlite, embeddings-parquet, embeddings-postgres"
 help = "Embeddings: what vectors are stored as"
 
 [[setting]]
@@ -40,7 +38,6 @@ most = 1_000_000
 zero = "all"
 preset = 0
 changes = "results"
-of = "embeddings-sqlite, embeddings-parquet, embeddings-postgres"
 help = "Embeddings: store only so many numbers of each vector, the first ones"
 )settings";
 

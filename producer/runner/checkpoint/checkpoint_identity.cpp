@@ -14,6 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/settings/processor_results.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/settings/setting.hpp"
 #include "producer/runner/models/model_file.hpp"
@@ -50,9 +51,9 @@ CheckpointIdentity CheckpointIdentity::of(const RunConfig& config, std::uint64_t
     for (const Setting& setting : make_settings())
         if (setting.effect.makes_results(config)) identity.facts["--" + setting.flag] = setting.compared(config);
     // Not the sink, whose address may change, and which may hold a password: consumers know their tables by the marks.
-    for (const std::string& contents : config.postgres_contents()) {
+    for (const std::string& table : tables_of(config)) {
         std::string& tables = identity.facts["--sink-table"];
-        tables += (tables.empty() ? "" : ", ") + config.postgres_table_of(contents);
+        tables += (tables.empty() ? "" : ", ") + table;
     }
     identity.facts[kItems] = std::to_string(items);
     identity.facts[kNamesOfItems] = source;

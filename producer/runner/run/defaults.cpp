@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/settings/processor_results.hpp"
 #include "common/settings/source_of_input.hpp"
 #include "producer/runner/models/model_file.hpp"
 
@@ -61,12 +62,11 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
                         : pictures ? "channels-last"
                                    : "contiguous");
     settle<std::string>(config.scores, "auto", !metadata.scores.empty() ? metadata.scores : "probability");
-    const char* vectors = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
     // What a file's model makes of pictures shows when it has been loaded: consumers choose by what they get.
-    const char* of_pictures = file ? "auto" : "mask-png";
+    const std::string of_pictures = file ? "auto" : "mask-png";
     settle<std::string>(config.processor, "auto",
                         pictures                  ? of_pictures
-                        : metadata.takes_tokens() ? vectors
+                        : metadata.takes_tokens() ? processor_for_vectors(config)
                                                   : "checksum");
     return config;
 }

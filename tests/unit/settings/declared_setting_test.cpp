@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "common/settings/processor_results.hpp"
 #include "common/settings/setting_group.hpp"
 #include "tests/unit/settings/parsing.hpp"
 
@@ -39,7 +40,7 @@ help = "Numbers are written in this base"
 )");
     EXPECT_EQ(setting.flag, "brightest-base");
     EXPECT_EQ(setting.preset, SettingValue(std::int64_t{10}));
-    EXPECT_EQ(setting.of, std::vector<std::string>{"brightest"});
+    EXPECT_EQ(setting.plug_in, "brightest");
     const Setting made = described(setting);
     EXPECT_EQ(made.accepted, "2 to 36, or 0 for auto");
     EXPECT_EQ(made.group, "Consumers");
@@ -47,19 +48,24 @@ help = "Numbers are written in this base"
 }
 
 TEST(DeclaredSettings, ChangeTheResultsOfTheirProcessorsAlone) {
-    const Setting setting = described(declared_as(R"(
-[[setting]]
-flag = "a"
-kind = "on-off"
-changes = "results"
-of = "one, two"
-help = "h"
-)"));
+    const std::string text = "[[setting]]\nkind = \"on-off\"\nchanges = \"results\"\nhelp = \"h\"\nflag = ";
+    const Setting own = described(declared_as(text + "\"a\"", "one"));
+    const Setting shared = described(declared_as(text + "\"normalize\"", ""));  // of those who name it
+    const struct {
+        const char* processor;
+        bool changes_own, changes_shared;
+    } cases[] = {{"one", true, false},
+                 {"x,one", true, false},
+                 {"embeddings-sqlite", false, true},
+                 {"one,embeddings-parquet", true, true},
+                 {"x", false, false}};
     RunConfig config;
-    for (const auto& [processor, changes] : {std::pair("one", true), std::pair("x,two", true), std::pair("x", false)}) {
+    for (const auto& [processor, changes_own, changes_shared] : cases) {
         config.processor = processor;
-        EXPECT_EQ(setting.effect.makes_results(config), changes) << processor;
-        EXPECT_EQ(setting.effect.makes_work(config), changes) << processor;
+        EXPECT_EQ(own.effect.makes_results(config), changes_own) << processor;
+        EXPECT_EQ(own.effect.makes_work(config), changes_own) << processor;
+        EXPECT_EQ(shared.effect.makes_results(config), changes_shared) << processor;
+        EXPECT_EQ(shared.effect.makes_work(config), changes_shared) << processor;
     }
     const Setting pace = described(
         declared_as("[[setting]]\nflag = \"a\"\nkind = \"decimal\"\npreset = 0.5\nmost = 1\nchanges = \"conduct\"\n"
@@ -89,7 +95,7 @@ TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
          ":1: --a needs words"},
         {"[[setting]]\nflag = \"a\"\nkind = \"decimal\"\npreset = 1\nchanges = \"conduct\"\nhelp = \"h\"",
          ":1: --a needs most"},
-        {"[[setting]]\nflag = \"a\"\nkind = \"text\"\nchanges = \"results\"\nhelp = \"h\"", ":1: --a needs of"},
+        {"[[setting]]\nof = \"one\"", ":2: 'of' says nothing about a setting"},
         {"[settings]", "Known: [[setting]] and [results]"},
     };
     for (const auto& one : cases) {
@@ -132,6 +138,18 @@ TEST_F(DeclaredSettingsOfThisBuild, EachIsInTheTableInItsGroupAndItsPresetIsAcce
         EXPECT_EQ(found->set(config, preset), std::nullopt) << declared.flag << " " << preset;
         EXPECT_EQ(config, RunConfig{}) << declared.flag;
         EXPECT_EQ(config.catalogue.at(declared.flag), declared.preset) << declared.flag;
+    }
+}
+
+TEST_F(DeclaredSettingsOfThisBuild, EachThatChangesResultsIsOfAProcessor) {
+    for (const DeclaredSetting& declared : DeclaredSetting::all()) {
+        const auto names_it = [&](const ProcessorResults& results) {
+            return std::ranges::find(results.shared_settings, declared.flag) != results.shared_settings.end();
+        };
+        if (declared.changes == "results") {
+            EXPECT_TRUE(!declared.plug_in.empty() || std::ranges::any_of(ProcessorResults::all(), names_it))
+                << declared.flag;
+        }
     }
 }
 

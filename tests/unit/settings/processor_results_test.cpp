@@ -5,6 +5,7 @@
 #include "common/base/error.hpp"
 #include "common/settings/catalogue_values.hpp"
 #include "common/settings/declared_setting.hpp"
+#include "common/settings/sections/result_settings.hpp"
 
 namespace offramp {
 namespace {
@@ -32,6 +33,10 @@ names = "key"
 ending-from = "image-format"
 whole = "all.tsv"
 place = "write-path"
+table = "brightest"
+kept-by = "key"
+chosen-for = "vectors"
+settings = "mask-size, normalize"
 )"));
     ASSERT_TRUE(results);
     EXPECT_EQ(results->processor, "brightest");
@@ -41,6 +46,10 @@ place = "write-path"
     EXPECT_EQ(results->names, FileNames::Key);
     EXPECT_EQ(results->whole, "all.tsv");
     EXPECT_EQ(results->place, ResultPlace::WritePath);
+    EXPECT_EQ(results->table, "brightest");
+    EXPECT_TRUE(results->kept_by_key);
+    EXPECT_TRUE(results->is_for_vectors);
+    EXPECT_THAT(results->shared_settings, ElementsAre("mask-size", "normalize"));
     CatalogueValues values;
     for (const auto& [word, ending] : {std::pair("png", ".a"), std::pair("jpeg", ".b.gz"), std::pair("webp", ".c")}) {
         values.put("image-format", std::string(word));
@@ -85,6 +94,10 @@ TEST(DeclaredResults, AreRefusedWhereTheySayNothingThatCanBeUsed) {
         {"[results]\nwhole = \"a/b\"", ":2: whole is 'a/b'"},
         {"[results]\nwhole = true", ":2: whole is 'true'"},
         {"[results]\nplace = \"here\"", ":2: place is 'here'"},
+        {"[results]\ntable = \"\"", ":2: table is ''"},
+        {"[results]\nkept-by = \"item\"", ":2: kept-by is 'item'"},
+        {"[results]\nchosen-for = \"masks\"", ":2: chosen-for is 'masks'"},
+        {"[results]\nsettings = \"normalize, colour\"", ":2: settings is 'normalize, colour'"},
         {"[results]\nendings = \".a\"\nnames = \"item\"", ":3: names is 'item'"},
         {"[results]\nnames = \"key\"", ":2: names needs endings"},
         {"[results]\nending-from = \"image-format\"", ":2: ending-from needs endings"},
@@ -105,6 +118,19 @@ TEST(DeclaredResults, AreRefusedWhereTheySayNothingThatCanBeUsed) {
         }
     }
     EXPECT_THROW((void)read_results(results_in("[results]\nwhole = \"a\"", "")), ConfigError) << "of nobody";
+}
+
+TEST(DeclaredResults, OfThisBuildSayWhoseTablesThereAre) {
+    ResultSettings run;
+    run.processor = "embeddings-postgres,npy,somebodys,records-postgres";
+    EXPECT_THAT(tables_of(run), ElementsAre("embeddings", "records"));
+    run.sink_table = "own";
+    EXPECT_THAT(tables_of(run), ElementsAre("own", "own"));
+    run.processor = "embeddings-sqlite";
+    EXPECT_THAT(tables_of(run), testing::IsEmpty());
+    EXPECT_EQ(processor_for_vectors(run), "embeddings-sqlite");
+    run.sink = "postgres://me@host/vectors";
+    EXPECT_EQ(processor_for_vectors(run), "embeddings-postgres");
 }
 
 TEST(DeclaredResults, OfThisBuildAreThereForEachProcessorAndForAuto) {

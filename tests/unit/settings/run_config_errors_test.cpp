@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/settings/declared_setting.hpp"
+#include "common/settings/processor_results.hpp"
 #include "tests/unit/settings/parsing.hpp"
 
 namespace offramp {
@@ -309,14 +310,12 @@ TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
 TEST_F(Parsing, ANamedTableIsOneProcessors) {
     const std::vector<std::string> flags{"--sink=dbname=d", "--processor=embeddings-postgres,npy,records-postgres"};
     const RunConfig both = parse(flags);
-    EXPECT_EQ(both.postgres_contents(), (std::vector<std::string>{"embeddings", "records"}));
-    EXPECT_EQ(both.postgres_table_of("records"), "records");
+    EXPECT_EQ(tables_of(both), (std::vector<std::string>{"embeddings", "records"}));
     const Refusal refused = refusal({flags[0], flags[1], "--sink-table=own"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink-table 'own' is one table"), HasSubstr("search_path")));
-    EXPECT_EQ(
-        parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"}).postgres_table_of("records"),
-        "own");
+    EXPECT_EQ(tables_of(parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"})),
+              std::vector<std::string>{"own"});
 }
 
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
