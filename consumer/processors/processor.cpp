@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/program/next_place.hpp"
+#include "common/settings/run_config.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 
@@ -24,10 +25,12 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
 class ProcessorChain final : public Processor {
   public:
     ProcessorChain(const RunConfig& config, const std::string& next_place) {
-        for (const RunConfig& own : configs_of(config))
-            processors_.push_back(
-                {own.processor,
-                 make_one(own.processor, {.config = &own, .chain = &processors_, .next_place = next_place})});
+        for (const ResultSettings& own : own_results(config))
+            processors_.push_back({own.processor, make_one(own.processor, {.settings = config.catalogue,
+                                                                           .input = config,
+                                                                           .results = own,
+                                                                           .chain = &processors_,
+                                                                           .next_place = next_place})});
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -50,60 +53,64 @@ settings = "mask-size"
 // of, else arrays.
 class ChosenByTheOutputs final : public Processor {
   public:
-    explicit ChosenByTheOutputs(const ProcessorOptions& options) : config_(*options.config) {
-        options.output_for("mask-png");
+    explicit ChosenByTheOutputs(const RunConfig& config)
+        : settings_(config.catalogue), input_(config), results_(config) {
+        options().output_for("mask-png");
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (!chosen_) {
-            config_.processor = segmentation_outputs_if_any(slab).empty() ? "npy" : "mask-png";
-            chosen_ = make_one(config_.processor, {.config = &config_});
+            results_.processor = segmentation_outputs_if_any(slab).empty() ? "npy" : "mask-png";
+            chosen_ = make_one(results_.processor, options());
         }
         chosen_->process(slab, progress, still_current);
     }
 
   private:
-    RunConfig config_;
+    ProcessorOptions options() const { return {.settings = settings_, .input = input_, .results = results_}; }
+
+    CatalogueValues settings_;
+    InputSettings input_;
+    ResultSettings results_;
     std::unique_ptr<Processor> chosen_;
 };
 
 }  // namespace
 
 const std::string& ProcessorOptions::output_for(std::string_view processor) const {
-    if (config->output.empty())
+    if (results.output.empty())
         throw ConfigError("processor " + std::string(processor) + " needs --output", "Give the folder for its files");
-    require_writable_folder(config->output);
-    return config->output;
+    require_writable_folder(results.output);
+    return results.output;
 }
 
 std::string ProcessorOptions::shared_output_for(std::string_view processor) const {
     return folder_in(output_for(processor), next_place);
 }
 
-std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options) {
-    expect(options.config != nullptr, "a processor is made from a configuration");
-    if (names == "auto") return std::make_unique<ChosenByTheOutputs>(options);
-    const std::string next_place =
-        options.config->output.empty() ? std::string() : next_place_of(options.config->output);
+std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config) {
+    if (names == "auto") return std::make_unique<ChosenByTheOutputs>(config);
+    const std::string next_place = config.output.empty() ? std::string() : next_place_of(config.output);
     if (names.find(',') == std::string::npos)
-        return make_one(names, {.config = options.config, .chain = options.chain, .next_place = next_place});
-    RunConfig config = *options.config;
-    config.processor = names;
-    return std::make_unique<ProcessorChain>(config, next_place);
+        return make_one(names,
+                        {.settings = config.catalogue, .input = config, .results = config, .next_place = next_place});
+    RunConfig named = config;
+    named.processor = names;
+    return std::make_unique<ProcessorChain>(named, next_place);
 }
 
-std::vector<RunConfig> configs_of(const RunConfig& config) {
-    const std::vector<std::string> names = config.processors();
-    if (names.size() == 1) return {config};
-    std::vector<RunConfig> configs;
+std::vector<ResultSettings> own_results(const ResultSettings& run) {
+    const std::vector<std::string> names = run.processors();
+    if (names.size() == 1) return {run};
+    std::vector<ResultSettings> each;
     for (const std::string& name : names) {
-        if (std::ranges::any_of(configs, [&](const RunConfig& other) { return other.processor == name; }))
+        if (std::ranges::any_of(each, [&](const ResultSettings& other) { return other.processor == name; }))
             throw ConfigError("--processor names '" + name + "' twice", "Name each once");
-        RunConfig& own = configs.emplace_back(config);
+        ResultSettings& own = each.emplace_back(run);
         own.processor = name;
         if (!own.output.empty()) own.output += "/" + name;
     }
-    return configs;
+    return each;
 }
 
 }  // namespace offramp

@@ -8,12 +8,16 @@
 
 #include "common/base/durability.hpp"
 #include "common/numerics/foreground_score.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/settings/catalogue_values.hpp"
+#include "common/settings/sections/input_settings.hpp"
+#include "common/settings/sections/result_settings.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/results/run_output.hpp"
 #include "consumer/session/slab_processor.hpp"
 
 namespace offramp {
+
+struct RunConfig;
 
 // Turns the samples of one slab into results. When process() returns, the results are committed: the slab may be reused
 // and the samples count as done.
@@ -40,15 +44,17 @@ struct NamedProcessor {
     std::unique_ptr<Processor> processor;
 };
 
+// What a processor is made from. Borrows all of it while it is made.
 struct ProcessorOptions {
-    // What the processor declares for itself is in `catalogue` (new_processor.md).
-    const RunConfig* config = nullptr;
+    const CatalogueValues& settings;  // what it declares for itself, by flag (new_processor.md)
+    const InputSettings& input;       // for those that look at the run's input again
+    const ResultSettings& results;    // with its own name and folder (own_results)
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
     const std::vector<NamedProcessor>* chain = nullptr;
     // Where what is appended to goes (common/program/next_place.hpp); empty: in place.
     std::string next_place{};
 
-    Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }
+    Durability durability() const { return results.durable ? Durability::PowerCut : Durability::Process; }
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output;
     // SystemError with CannotWrite when it cannot be written.
     const std::string& output_for(std::string_view processor) const;
@@ -56,7 +62,7 @@ struct ProcessorOptions {
     // above.
     std::string shared_output_for(std::string_view processor) const;
     // How the output of a network of one channel is read.
-    ForegroundScale foreground_scale() const { return ForegroundScale::of(config->scores, config->threshold); }
+    ForegroundScale foreground_scale() const { return ForegroundScale::of(results.scores, results.threshold); }
 };
 
 struct ProcessorEntry {
@@ -70,15 +76,15 @@ struct ProcessorEntry {
     static std::span<const ProcessorEntry> all();
 };
 
-// The processors that config.processor names: one, or several with commas, which then work on each slab one after the
-// other, each with a folder of its own below the output (configs_of). What they append to goes where prepare_run() has
-// settled. "auto", alone: mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with
+// The processors of these names: one, or several with commas, which then work on each slab one after the other, each
+// with a folder of its own below the output (own_results). What they append to goes where prepare_run() has settled.
+// "auto", alone: mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with
 // the known names.
-std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options);
+std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config);
 
-// What each of the processors that config.processor names is to be made from: for one, the configuration as it is; for
-// several, with its own name and the output OUTPUT/NAME, so that no two of them ever write the same file. Errors:
-// ConfigError for a name given twice.
-std::vector<RunConfig> configs_of(const RunConfig& config);
+// For each of the processors that run.processor names: for one, the settings as they are; for several, with its own
+// name and the output OUTPUT/NAME, so that no two of them ever write the same file. Errors: ConfigError for a name
+// given twice.
+std::vector<ResultSettings> own_results(const ResultSettings& run);
 
 }  // namespace offramp

@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
+#include "common/settings/declared_setting.hpp"
 #include "common/settings/nearest_word.hpp"
 #include "common/settings/processor_results.hpp"
 #include "consumer/processors/processor.hpp"
@@ -27,11 +28,14 @@ void require_known(const std::string& name, std::span<const std::string_view> ma
                                                                    "Known: " + list + "; several with commas between");
 }
 
-// What was not given is the run's.
-void require_address(const RunConfig& config) {
-    require_no_credentials(config.catalogue.text("http-url"));
-    const std::string& header = config.catalogue.text("http-header");
-    if (!is_left_out(header)) read_http_headers(header);
+// Of what the processor declares. What was not given is the run's.
+void require_addresses(const std::string& processor, const CatalogueValues& values) {
+    for (const DeclaredSetting& setting : DeclaredSetting::all()) {
+        if (setting.plug_in != processor) continue;
+        if (setting.kind == DeclaredSetting::Kind::Url) require_no_credentials(values.text(setting.flag));
+        if (setting.kind == DeclaredSetting::Kind::Header && !is_left_out(values.text(setting.flag)))
+            read_http_headers(values.text(setting.flag));
+    }
 }
 
 }  // namespace
@@ -39,8 +43,8 @@ void require_address(const RunConfig& config) {
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
     if (config.processor == "auto") return;
     for (const std::string& name : config.processors()) require_known(name, made_besides);
-    for (const RunConfig& own : configs_of(config)) {  // which refuses a name that stands twice
-        if (own.processor == "http") require_address(own);
+    for (const ResultSettings& own : own_results(config)) {  // which refuses a name that stands twice
+        require_addresses(own.processor, config.catalogue);
         if (!tables_of(own).empty() && !own.has_database())
             throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
                               "Give the database: --sink postgres://USER@HOST/DATABASE");

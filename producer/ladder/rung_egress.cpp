@@ -68,9 +68,9 @@ std::unique_ptr<Delivery> RungEgress::make_local_delivery(LocalDeliveryParts par
 std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) const {
     switch (rung_.memory) {
         case Rung::Memory::FreshPrivate:
-            return std::make_unique<PrivatePlace>(
-                parts.path.layout.slab_bytes, parts.path.names.nonce, parts.path.options.header_fields.epoch,
-                make_processor(parts.config.processor, {.config = &parts.config}), *delivery_);
+            return std::make_unique<PrivatePlace>(parts.path.layout.slab_bytes, parts.path.names.nonce,
+                                                  parts.path.options.header_fields.epoch,
+                                                  make_processor(parts.config.processor, parts.config), *delivery_);
         case Rung::Memory::FreshSegment:
             return std::make_unique<FreshSegments>(parts.path.names, parts.path.options.slab_count,
                                                    parts.path.layout.slab_bytes, !parts.config.consumer_user.empty(),

@@ -98,7 +98,7 @@ int run(int argc, const char* const* argv) {
     if (!config) return 0;
     const std::vector<TensorSpec> specs = outputs();
     {
-        const auto processor = make_processor(config->processor, {.config = &*config});
+        const auto processor = make_processor(config->processor, *config);
         for (std::uint32_t first = 0; first < kSamples; first += kInSlab) process_slab(*processor, specs, first);
     }
     finish_run(*config);

@@ -60,7 +60,7 @@ bool begins_as_a_checksum(std::string_view line) {
 }  // namespace
 
 std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
-    const std::string& output = options.config->output;
+    const std::string& output = options.results.output;
     return std::make_unique<Checksum>(output.empty() ? output : options.shared_output_for("checksum"),
                                       options.durability());
 }

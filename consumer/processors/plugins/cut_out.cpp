@@ -33,8 +33,8 @@ class CutOut final : public Processor {
     explicit CutOut(const ProcessorOptions& options)
         : folder_(options.output_for("cut-out")),
           durability_(options.durability()),
-          originals_(*options.config, "cut-out"),
-          png_(options.config->catalogue),
+          originals_(options.input, "cut-out"),
+          png_(options.settings),
           foreground_(options.foreground_scale()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {

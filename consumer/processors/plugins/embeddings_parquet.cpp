@@ -95,8 +95,8 @@ bool is_ours(const std::string& path) {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"),
-                                               options.config->catalogue, options.durability());
+    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"), options.settings,
+                                               options.durability());
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_parquet(const CatalogueValues& /*settings*/) {

@@ -69,8 +69,8 @@ constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
-        : vectors_(options.config->catalogue, kProcessor),
-          makes_index_(makes_index(options.config->catalogue)),
+        : vectors_(options.settings, kProcessor),
+          makes_index_(makes_index(options.settings)),
           table_(kLayout, folder, postgres_target(options, kProcessor, kLayout), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {

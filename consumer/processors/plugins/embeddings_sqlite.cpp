@@ -120,7 +120,7 @@ class EmbeddingsSqlite final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_sqlite(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsSqlite>(options.shared_output_for("embeddings-sqlite"), options.config->catalogue,
+    return std::make_unique<EmbeddingsSqlite>(options.shared_output_for("embeddings-sqlite"), options.settings,
                                               options.durability());
 }
 

@@ -191,7 +191,7 @@ class Http final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_http(const ProcessorOptions& options) {
-    return std::make_unique<Http>(options.config->catalogue);
+    return std::make_unique<Http>(options.settings);
 }
 
 std::unique_ptr<RunOutput> run_output_of_http(const CatalogueValues& /*settings*/) { return nullptr; }

@@ -69,7 +69,7 @@ class ImageFiles final : public Processor {
           durability_(options.durability()),
           format_(settings.format),
           pixels_(PixelRange::named(settings.range)),
-          png_(options.config->catalogue),
+          png_(options.settings),
           jpeg_(settings.quality),
           webp_(settings.quality) {}
 
@@ -137,7 +137,7 @@ class ImageFiles final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_image(const ProcessorOptions& options) {
-    return std::make_unique<ImageFiles>(options, ImageSettings(options.config->catalogue));
+    return std::make_unique<ImageFiles>(options, ImageSettings(options.settings));
 }
 
 std::unique_ptr<RunOutput> run_output_of_image(const CatalogueValues& /*settings*/) { return nullptr; }

@@ -26,7 +26,7 @@ class MaskPng final : public Processor {
     explicit MaskPng(const ProcessorOptions& options)
         : folder_(options.output_for("mask-png")),
           durability_(options.durability()),
-          png_(PngEncoder(options.config->catalogue)),
+          png_(PngEncoder(options.settings)),
           masks_(options, "mask-png") {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {

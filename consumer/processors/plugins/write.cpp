@@ -156,7 +156,7 @@ class WrittenFolder final : public RunOutput {
 
 // A path that does not exist becomes a folder.
 std::unique_ptr<Processor> make_write(const ProcessorOptions& options) {
-    const auto& [path, copies] = WriteSettings(options.config->catalogue);
+    const auto& [path, copies] = WriteSettings(options.settings);
     if (path.empty()) throw ConfigError("--write-path is empty", "Give a folder, a FIFO or /dev/null");
     std::error_code unknown;
     const auto kind = std::filesystem::status(path, unknown).type();

@@ -8,6 +8,7 @@
 #include "common/base/reserved_prefix.hpp"
 #include "common/program/next_place.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/files/write_error.hpp"
 
@@ -41,10 +42,10 @@ std::vector<std::string> folders_with_next_places(const std::string& output) {
 
 void for_each_output(const RunConfig& config,
                      const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
-    for (const RunConfig& own : configs_of(config))
+    for (const ResultSettings& own : own_results(config))
         for (const ProcessorEntry& entry : ProcessorEntry::all())
             if (entry.name == own.processor)
-                if (const auto output = entry.run_output(own.catalogue)) work(*output, own);
+                if (const auto output = entry.run_output(config.catalogue)) work(*output, own);
 }
 
 void finish_outputs(const RunConfig& config, const std::string& next_place) {
@@ -64,7 +65,7 @@ void put_in_place(const RunConfig& config, const std::string& next_place) {
     });
     failpoint("place.swapped");
     note_next_place(config.output, {});
-    for (const RunConfig& own : configs_of(config)) remove_tree(folder_in(own.output, next_place));
+    for (const ResultSettings& own : own_results(config)) remove_tree(folder_in(own.output, next_place));
 }
 
 void complete_previous(const RunConfig& config, const PreviousRun& previous) {

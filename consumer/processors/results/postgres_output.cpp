@@ -131,10 +131,10 @@ std::unique_ptr<RunOutput> postgres_rows(std::string_view processor, const Postg
 
 PostgresTarget postgres_target(const ProcessorOptions& options, std::string_view processor,
                                const PostgresLayout& layout) {
-    if (!options.config->has_database())
+    if (!options.results.has_database())
         throw ConfigError("processor " + std::string(processor) + " needs --sink",
                           "Give the database: postgres://USER@HOST/DATABASE");
-    return target_in(*options.config, patience_in(options.config->catalogue), DeclaredTable(processor, layout),
+    return target_in(options.results, patience_in(options.settings), DeclaredTable(processor, layout),
                      options.next_place);
 }
 

@@ -23,17 +23,16 @@ reads-pictures = "image"
 help = "Size of masks and their run lengths: that of each picture, so that they lie on it; or that of the model's output"
 )settings";
 
-bool wants_sizes_of_pictures(const InputSettings& config, const CatalogueValues& catalogue) {
-    return catalogue.text("mask-size") != "model" && !config.input.empty() &&
-           gives_pictures(source_of_input(config.source, config.input));
+bool wants_sizes_of_pictures(const InputSettings& run, const CatalogueValues& settings) {
+    return settings.text("mask-size") != "model" && !run.input.empty() &&
+           gives_pictures(source_of_input(run.source, run.input));
 }
 
 }  // namespace
 
 SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor)
     : ids_(options.foreground_scale()) {
-    const RunConfig& config = *options.config;
-    if (wants_sizes_of_pictures(config, config.catalogue)) originals_.emplace(config, processor);
+    if (wants_sizes_of_pictures(options.input, options.settings)) originals_.emplace(options.input, processor);
 }
 
 SampleMasks::Mask SampleMasks::of(const SegmentationOutput& output, const SampleView& sample,

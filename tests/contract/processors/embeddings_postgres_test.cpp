@@ -55,7 +55,7 @@ class EmbeddingsPostgres : public PostgresTest {
 
 TEST_F(EmbeddingsPostgres, OfRowsThatAreThereInPartTheOthersAreAdded) {
     process(config_, slab_of({"b", "a"}, 1).contents);
-    const auto at_work = make_processor(config_.processor, {&config_});
+    const auto at_work = make_processor(config_.processor, config_);
     for (int delivered = 0; delivered < 2; ++delivered)
         at_work->process(slab_of({"c", "b", "a"}, 2).contents, kNoProgress, kCurrent);
     at_work->process(slab_of({"e", "d"}, 3).contents, kNoProgress, kCurrent);
@@ -189,11 +189,11 @@ TEST_F(EmbeddingsPostgres, AnothersTableIsRefusedAndLeftAsItIs) {
 
 TEST_F(EmbeddingsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
-    const auto at_work = make_processor(config_.processor, {&config_});
+    const auto at_work = make_processor(config_.processor, config_);
     at_work->process(sample.contents, kNoProgress, kCurrent);
     database_->run("ALTER TABLE " + config_.sink_table + " RENAME TO away");
     for (const auto& work : {std::function<void()>([&] { at_work->process(sample.contents, kNoProgress, kCurrent); }),
-                             std::function<void()>([&] { make_processor(config_.processor, {&config_}); }),
+                             std::function<void()>([&] { make_processor(config_.processor, config_); }),
                              std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
         EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);

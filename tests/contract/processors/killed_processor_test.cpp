@@ -38,7 +38,7 @@ TEST_P(KilledProcessor, AtEveryProgress) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_call(n, [&](const Progress& progress) {
-            const auto processor = make_processor(GetParam(), {&config});
+            const auto processor = make_processor(GetParam(), config);
             for (const MemorySlab& slab : given) processor->process(slab.contents(), progress, kCurrent);
         });
         EXPECT_EQ(run_over(config, folder.path(), given), wanted) << "killed at progress " << n;

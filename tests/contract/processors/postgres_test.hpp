@@ -25,7 +25,7 @@ class PostgresTest : public ::testing::Test {
     }
 
     static void process(const RunConfig& config, const SlabContents& contents) {
-        make_processor(config.processor, {&config})->process(contents, kNoProgress, kCurrent);
+        make_processor(config.processor, config)->process(contents, kNoProgress, kCurrent);
     }
 
     // As if nothing had been written yet.

@@ -46,7 +46,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
     // What a consumer leaves that is killed behind its last slab: a database's log is still there.
     void process_all_and_die(const RunConfig& config) const {
         const Fate fate = killed_at_call(1, [&](const std::function<void()>& die) {
-            const auto processor = make_processor(config.processor, {&config});
+            const auto processor = make_processor(config.processor, config);
             for (const MemorySlab& slab : grouped({4, 8})) processor->process(slab.contents(), kNoProgress, kCurrent);
             die();
         });
@@ -221,7 +221,7 @@ TEST_P(ProcessorContract, ProgressIsToldAtLeastOnceASample) {
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     std::size_t calls = 0;
-    make_processor(GetParam(), {&config})
+    make_processor(GetParam(), config)
         ->process(
             make_slab(6, 5).contents(), [&] { ++calls; }, kCurrent);
     EXPECT_GE(calls, 5U);
@@ -230,7 +230,7 @@ TEST_P(ProcessorContract, ProgressIsToldAtLeastOnceASample) {
 TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
-    const auto processor = make_processor(GetParam(), {&config});
+    const auto processor = make_processor(GetParam(), config);
     EXPECT_NO_THROW(processor->process(make_slab(0, 12).contents(), kNoProgress, [] { return false; }));
     for (const auto& [name, text] : read_tree(folder.path())) EXPECT_TRUE(text.empty()) << name << " was committed";
     // The processor is as good as new.
@@ -247,7 +247,7 @@ TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
         tensor.spec = tensor.spec.with_rows(0);
         tensor.bytes = {};
     }
-    EXPECT_NO_THROW(make_processor(GetParam(), {&config})->process(empty, kNoProgress, kCurrent));
+    EXPECT_NO_THROW(make_processor(GetParam(), config)->process(empty, kNoProgress, kCurrent));
     EXPECT_TRUE(read_tree(folder.path()).empty());
 }
 
@@ -267,7 +267,7 @@ TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
         const ScratchFolder outside;
         const std::string folder = outside.path() + "/output";
         const RunConfig config = config_for(GetParam(), folder);
-        const auto processor = make_processor(GetParam(), {&config});
+        const auto processor = make_processor(GetParam(), config);
         const MemorySlab slab = make_slab(0, 2, key);
         if (names_files_by_key()) {
             try {
@@ -317,7 +317,7 @@ TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     try {
-        make_processor(GetParam(), {&config})
+        make_processor(GetParam(), config)
             ->process(make_slab(0, 1, std::string(1000, 'k') + "/a").contents(), kNoProgress, kCurrent);
         FAIL();
     } catch (const Error& error) {
@@ -330,7 +330,7 @@ TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsSaidAtTheStart) {
     if (!leaves_files() || posts()) GTEST_SKIP() << "writes nothing";
     const RunConfig config = config_for(GetParam(), "/proc/offramp/output");
     try {
-        make_processor(GetParam(), {&config});
+        make_processor(GetParam(), config);
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
@@ -358,7 +358,7 @@ TEST(ProcessorTable, UnknownNamesAreRefusedWithTheKnownOnes) {
     const RunConfig config;
     for (const std::string name : {"", "mask_png"}) {
         try {
-            make_processor(name, {&config});
+            make_processor(name, config);
             FAIL() << name;
         } catch (const ConfigError& error) {
             EXPECT_THAT(error.what(),
@@ -519,7 +519,7 @@ TEST(SeveralProcessors, NamesThatAreWrongAreRefused) {
     const ScratchFolder folder;
     for (const std::string names : {"mask-png,mask_png", "mask-png,mask-png", "mask-png,", ","}) {
         const RunConfig config = config_for(names, folder.path());
-        EXPECT_THROW(make_processor(names, {&config}), ConfigError) << names;
+        EXPECT_THROW(make_processor(names, config), ConfigError) << names;
     }
 }
 

@@ -263,7 +263,7 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
 }
 
 void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs) {
-    const auto processor = make_processor(config.processor, {&config});
+    const auto processor = make_processor(config.processor, config);
     for (const MemorySlab& slab : slabs) processor->process(slab.contents(), kNoProgress, kCurrent);
 }
 

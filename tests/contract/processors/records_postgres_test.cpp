@@ -124,11 +124,11 @@ TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) 
 
 TEST_F(RecordsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     const HandMade made = mapped();
-    const auto at_work = make_processor(config_.processor, {&config_});
+    const auto at_work = make_processor(config_.processor, config_);
     at_work->process(made.contents, kNoProgress, kCurrent);
     database_->run("ALTER TABLE " + config_.sink_table + " RENAME TO records_away");
     for (const auto& work : {std::function<void()>([&] { at_work->process(made.contents, kNoProgress, kCurrent); }),
-                             std::function<void()>([&] { make_processor(config_.processor, {&config_}); }),
+                             std::function<void()>([&] { make_processor(config_.processor, config_); }),
                              std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
         EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);

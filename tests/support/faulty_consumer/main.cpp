@@ -24,10 +24,9 @@ constexpr std::string_view kCrashOnItem = "crash-on-item";
 constexpr std::array<std::string_view, 1> kMadeBesides{kCrashOnItem};
 
 std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
-    const ProcessorOptions options{.config = &config};
     if (config.processor == kCrashOnItem)
-        return std::make_unique<CrashOnItem>(make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), options));
-    auto processor = make_processor(config.processor, options);
+        return std::make_unique<CrashOnItem>(make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), config));
+    auto processor = make_processor(config.processor, config);
     if (!text_setting("OFFRAMP_TEST_GATE", "").empty()) return std::make_unique<Gated>(std::move(processor));
     if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty())
         return std::make_unique<Rechecked>(std::move(processor));

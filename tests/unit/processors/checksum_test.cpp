@@ -57,7 +57,7 @@ TEST(Checksum, WritesALineForEverySampleAndOutput) {
 TEST(Checksum, WithoutOutputFolderOnlyReads) {
     const RunConfig config;
     std::size_t calls = 0;
-    make_processor("checksum", {&config})
+    make_processor("checksum", config)
         ->process(
             test::make_slab(0, 4).contents(), [&] { ++calls; }, test::kCurrent);
     EXPECT_GE(calls, 4U);

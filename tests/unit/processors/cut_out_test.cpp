@@ -35,7 +35,7 @@ class CutOut : public testing::Test {
         config.input = input_.path();
         config.image_size = image_size_;
         config.resize_size = resize_size_;
-        make_processor("cut-out", {&config})->process(contents, test::kNoProgress, test::kCurrent);
+        make_processor("cut-out", config)->process(contents, test::kNoProgress, test::kCurrent);
         return test::read_tree(output_.path());
     }
 
@@ -216,14 +216,12 @@ TEST_F(CutOut, AnOriginalThatIsGoneOrSpoiltIsNamed) {
 TEST_F(CutOut, ARunWithoutImagesIsRefusedAtTheStart) {
     RunConfig config = test::config_for("cut-out", output_.path());
     config.input.clear();
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ErrorKind::Usage),
-                testing::HasSubstr("--input"));
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", config); }, ErrorKind::Usage), testing::HasSubstr("--input"));
     config.input = input_.path();
     config.source = "npy";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ErrorKind::Usage),
-                testing::HasSubstr("--input"));
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", config); }, ErrorKind::Usage), testing::HasSubstr("--input"));
     config.source = "auto";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ErrorKind::NoInput),
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", config); }, ErrorKind::NoInput),
                 testing::HasSubstr(input_.path()));
 }
 

@@ -26,7 +26,7 @@ test::HandMade made(std::initializer_list<TensorSpec> specs) {
 
 std::string error_for(const RunConfig& config, const SlabContents& contents) {
     try {
-        make_processor(config.processor, {&config})->process(contents, test::kNoProgress, test::kCurrent);
+        make_processor(config.processor, config)->process(contents, test::kNoProgress, test::kCurrent);
     } catch (const ConfigError& error) {
         EXPECT_EQ(error.kind(), ErrorKind::Usage);
         return error.what();

@@ -39,7 +39,7 @@ inline TensorSpec spec_of(const char* name, DType dtype, std::initializer_list<s
 inline Tree results_of(const std::string& processor, RunConfig config, const SlabContents& contents) {
     const ScratchFolder output;
     config.output = output.path();
-    make_processor(processor, {&config})->process(contents, kNoProgress, kCurrent);
+    make_processor(processor, config)->process(contents, kNoProgress, kCurrent);
     return read_tree(output.path());
 }
 

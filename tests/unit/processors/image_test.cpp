@@ -28,7 +28,7 @@ class ImageProcessor : public testing::Test {
     // The files' names.
     std::vector<std::string> run_over(const SlabContents& contents) {
         config_.output = output_.path();
-        make_processor("image", {&config_})->process(contents, test::kNoProgress, test::kCurrent);
+        make_processor("image", config_)->process(contents, test::kNoProgress, test::kCurrent);
         std::vector<std::string> names;
         for (const auto& [name, text] : test::read_tree(output_.path())) names.push_back(name);
         return names;

@@ -22,7 +22,7 @@ test::Tree masks_of(const SlabContents& contents) {
     const ScratchFolder folder;
     RunConfig config = test::config_for("mask-png", folder.path());
     config.catalogue.put("mask-size", "model");
-    make_processor("mask-png", {&config})->process(contents, test::kNoProgress, test::kCurrent);
+    make_processor("mask-png", config)->process(contents, test::kNoProgress, test::kCurrent);
     return test::read_tree(folder.path());
 }
 
@@ -124,7 +124,7 @@ test::DecodedPng mask_over(ImageSize size, const SlabContents& contents, std::ui
     config.input = input.path();
     config.image_size = image_size;
     config.resize_size = resize_size;
-    make_processor("mask-png", {&config})->process(contents, test::kNoProgress, test::kCurrent);
+    make_processor("mask-png", config)->process(contents, test::kNoProgress, test::kCurrent);
     const std::string file = test::read_tree(output.path()).at("sample.png");
     return test::decode_png(std::as_bytes(std::span(file)));
 }
@@ -196,11 +196,11 @@ TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
 
 TEST(MaskPng, SettingsThatDoNotFitAreRefused) {
     RunConfig config;
-    EXPECT_THROW(make_processor("mask-png", {&config}), ConfigError);
+    EXPECT_THROW(make_processor("mask-png", config), ConfigError);
     const ScratchFolder folder;
     config.output = folder.path();
     config.catalogue.put("png-level", 10);
-    EXPECT_THROW(make_processor("mask-png", {&config}), ConfigError);
+    EXPECT_THROW(make_processor("mask-png", config), ConfigError);
 }
 
 }  // namespace

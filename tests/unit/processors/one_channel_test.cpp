@@ -101,7 +101,7 @@ TEST_F(OneChannel, RecordsAndRunLengthsCountTheForeground) {
     const ScratchFolder input;
     std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png({4, 1}, gradient({4, 1}));
     config_.input = input.path();
-    RecordRows rows({&config_}, "records");
+    RecordRows rows({.settings = config_.catalogue, .input = config_, .results = config_}, "records");
     EXPECT_EQ(rows.of(made.contents, test::kNoProgress).front().classes, R"({"0":0.5,"1":0.5})");
     bool found = false;
     for (const auto& [name, lines] : run_over("mask-rle", made.contents))

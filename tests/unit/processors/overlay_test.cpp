@@ -43,7 +43,7 @@ Overlaid overlaid(std::uint32_t image_size, std::uint32_t resize_size, const Han
     config.input = input.path();
     config.image_size = image_size;
     config.resize_size = resize_size;
-    make_processor("overlay", {&config})->process(made.contents, test::kNoProgress, test::kCurrent);
+    make_processor("overlay", config)->process(made.contents, test::kNoProgress, test::kCurrent);
     EXPECT_EQ(ImageDecoder().decode_file_in_full(output.path() + "/sample.jpg", made_of.found), size);
     return made_of;
 }
@@ -98,7 +98,7 @@ TEST(Overlay, OfAnOriginalThatIsTooWideForAJpegEverySecondPixelIsTaken) {
     std::memcpy(made.storage[0].data(), ids, sizeof ids);
     RunConfig config = test::config_for("overlay", output.path());
     config.input = input.path();
-    make_processor("overlay", {&config})->process(made.contents, test::kNoProgress, test::kCurrent);
+    make_processor("overlay", config)->process(made.contents, test::kNoProgress, test::kCurrent);
     Rgb found;
     EXPECT_EQ(ImageDecoder().decode_file_in_full(output.path() + "/sample.jpg", found), (ImageSize{35'000, 2}));
 }

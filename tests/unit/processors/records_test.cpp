@@ -29,7 +29,7 @@ HandMade mapped() {
 
 std::string rows_after(const RunConfig& config, const std::vector<SlabContents>& slabs) {
     {
-        const auto processor = make_processor(config.processor, {&config});
+        const auto processor = make_processor(config.processor, config);
         for (const SlabContents& slab : slabs) processor->process(slab, test::kNoProgress, test::kCurrent);
     }
     const test::Tree tree = test::read_tree(config.output);

@@ -48,7 +48,7 @@ TEST_P(Write, AFifoGetsOneSampleAfterAnotherWithoutHoles) {
     const test::MemorySlab slab = test::make_slab(3, 4);  // the second one is a hole
     const SlabContents contents = slab.contents();
     const RunConfig settings = config(path);
-    make_processor("write", {&settings})->process(contents, test::kNoProgress, test::kCurrent);
+    make_processor("write", settings)->process(contents, test::kNoProgress, test::kCurrent);
     std::string wanted;
     for (const TensorView& tensor : contents.tensors)
         for (const std::size_t row : {0U, 2U, 3U}) wanted += text_of(tensor.row(row));
@@ -60,15 +60,15 @@ TEST_P(Write, AFifoGetsOneSampleAfterAnotherWithoutHoles) {
 
 TEST_P(Write, DevNullTakesAll) {
     const RunConfig settings = config("/dev/null");
-    EXPECT_NO_THROW(make_processor("write", {&settings})
+    EXPECT_NO_THROW(make_processor("write", settings)
                         ->process(test::make_slab(0, 8).contents(), test::kNoProgress, test::kCurrent));
 }
 
 TEST_P(Write, AnOrdinaryFileOrNoPathIsRefused) {
     const RunConfig ordinary = config("/etc/passwd");
-    EXPECT_THROW(make_processor("write", {&ordinary}), ConfigError);
+    EXPECT_THROW(make_processor("write", ordinary), ConfigError);
     const RunConfig none = config("");
-    EXPECT_THROW(make_processor("write", {&none}), ConfigError);
+    EXPECT_THROW(make_processor("write", none), ConfigError);
 }
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutCopy, Write, ::testing::Bool());
