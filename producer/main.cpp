@@ -1,12 +1,13 @@
 #include <memory>
 
+#include "common/settings/declared_setting.hpp"
 #include "producer/runner/run/run_producer.hpp"
 #include "producer/runner/run/streamed_egress.hpp"
 
 namespace {
 
 std::unique_ptr<offramp::EgressStrategy> choose_egress(const offramp::RunConfig& config) {
-    if (config.catalogue.at("rung") != offramp::CatalogueValues().at("rung")) return nullptr;
+    if (!offramp::ChosenEgress::in(config.catalogue).is_preset) return nullptr;
     return std::make_unique<offramp::StreamedEgress>();
 }
 

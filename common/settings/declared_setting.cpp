@@ -10,6 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
+#include "common/settings/catalogue_values.hpp"
 #include "common/settings/declarations.hpp"
 #include "common/settings/effects.hpp"
 #include "common/settings/setting_checks.hpp"
@@ -53,6 +54,11 @@ bool take_number(DeclaredSetting& setting, const std::string& text) {
     setting.*kMember = number.value_or(0);
     return number.has_value();
 }
+template <bool DeclaredSetting::*kMember>
+bool take_yes_or_no(DeclaredSetting& setting, const std::string& text) {
+    setting.*kMember = text == "true";
+    return text == "true" || text == "false";
+}
 bool take_kind(DeclaredSetting& setting, const std::string& text) {
     const auto found = kinds().find(text);
     if (found != kinds().end()) setting.kind = found->second;
@@ -76,13 +82,10 @@ const std::map<std::string, Take, std::less<>>& keys() {
         {"least", take_number<&DeclaredSetting::least>},
         {"most", take_number<&DeclaredSetting::most>},
         {"zero", take_text<&DeclaredSetting::zero>},
-        {"needed",
-         [](DeclaredSetting& setting, const std::string& text) {
-             setting.needed = text == "true";
-             return text == "true" || text == "false";
-         }},
+        {"needed", take_yes_or_no<&DeclaredSetting::needed>},
         {"changes", take_changes},
         {"reads-pictures", take_text<&DeclaredSetting::reads_pictures>},
+        {"names-egress", take_yes_or_no<&DeclaredSetting::names_egress>},
         {"memory-per-slab", take_text<&DeclaredSetting::memory_per_slab>}};
     return known;
 }
@@ -191,6 +194,14 @@ bool makes_memory_per_slab(const CatalogueValues& values) {
     return std::ranges::any_of(DeclaredSetting::all(), [&](const DeclaredSetting& setting) {
         return !setting.memory_per_slab.empty() && values.text(setting.flag) == setting.memory_per_slab;
     });
+}
+
+ChosenEgress ChosenEgress::in(const CatalogueValues& values) {
+    const auto& settings = DeclaredSetting::all();
+    const auto found = std::ranges::find(settings, true, &DeclaredSetting::names_egress);
+    expect(found != settings.end(), "some setting names the way off the device");
+    return {
+        .flag = found->flag, .name = values.text(found->flag), .is_preset = values.at(found->flag) == found->preset};
 }
 
 void describe_declared(const DeclaredSetting& declared, SettingGroup& group) {

@@ -33,6 +33,7 @@ struct DeclaredSetting {
     std::string
         plug_in;  // in whose file it stands; empty: it is of those who say so (ProcessorResults::shared_settings)
     std::string reads_pictures;   // with this value they look at the input's pictures; empty: with none
+    bool names_egress = false;    // its value is what the way off the device is called (ChosenEgress)
     std::string memory_per_slab;  // with this value each slab's memory is made when it is filled; empty: with none
 
     // In the order of the sources. Errors: of read_declarations().
@@ -44,6 +45,15 @@ std::vector<DeclaredSetting> read_declarations(const CatalogueSource& source);
 
 // A setting says so (memory_per_slab): consumers then map each slab anew, and nothing outlives the producer.
 bool makes_memory_per_slab(const CatalogueValues& values);
+
+// How outputs leave the device, as far as all programs know it.
+struct ChosenEgress {
+    std::string flag;  // of the setting that names it
+    std::string name;
+    bool is_preset = true;
+
+    static ChosenEgress in(const CatalogueValues& values);
+};
 
 void describe_declared(const DeclaredSetting& declared, SettingGroup& group);
 

@@ -14,6 +14,7 @@
 #include "common/base/log.hpp"
 #include "common/program/end_signals.hpp"
 #include "common/program/trace_file.hpp"
+#include "common/settings/declared_setting.hpp"
 #include "common/settings/exit_code.hpp"
 #include "common/settings/flag_remedies.hpp"
 #include "common/settings/kept_settings.hpp"
@@ -94,7 +95,8 @@ int serve(int argc, const char* const* argv, const RunConfig& told, std::optiona
     if (!making.stands_for.empty()) as_told.processor = making.stands_for;
     if (has_settings) require_same_work(as_told, kept_settings(told.run_dir));
 
-    if (!config.trace_dir.empty()) start_recording(config.trace_dir, "consumer", config.catalogue.text("rung"));
+    if (!config.trace_dir.empty())
+        start_recording(config.trace_dir, "consumer", ChosenEgress::in(config.catalogue).name);
     std::unique_ptr<Processor> processor;
     const std::uint64_t work = has_settings ? SlabWork::of(as_told).hash() : kNoSettings;
     const int code = serve_run(as_told, work, *endpoint, signals,

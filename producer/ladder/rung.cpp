@@ -16,6 +16,7 @@ kind = "word"
 words = "sequential, workers, pool, async, streams, compute-alone"
 preset = "streams"
 changes = "memory"
+names-egress = true
 memory-per-slab = "workers"
 help = "How outputs leave the device; compute-alone: they are dropped there"
 )settings";

@@ -33,7 +33,8 @@ EgressTraits::Slabs slabs_of(Rung::Memory memory) {
 }
 
 EgressTraits traits_of(const Rung& rung) {
-    return {.slabs = slabs_of(rung.memory),
+    return {.name = std::string(rung.name),
+            .slabs = slabs_of(rung.memory),
             .outputs_dropped = rung.processing == Rung::Processing::None,
             .batches_share_slabs = rung.copies == Rung::Copies::OnOwnStream,
             .caution = rung.is_default() ? ""

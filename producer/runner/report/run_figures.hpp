@@ -21,7 +21,7 @@ struct RunFacts {
     std::string memory_format;
     std::string transform;
     std::uint32_t batch = 0;
-    std::string rung;
+    std::string egress;  // EgressTraits::name
     bool random_weights = false;
     std::uint64_t items = 0;        // of the source
     std::uint64_t done_before = 0;  // of those: by the runs that this one continues

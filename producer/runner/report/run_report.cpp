@@ -216,7 +216,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"transform", facts.transform},
         {"source", facts.source},
         {"batch", facts.batch},
-        {"rung", facts.rung},
+        {"rung", facts.egress},  // the key keeps that name for who reads such files
         {"producers", facts.producers},
         {"samples_per_slab", facts.samples_per_slab},
         {"batches_per_slab", facts.batches_per_slab},

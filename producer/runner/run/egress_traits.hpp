@@ -10,6 +10,7 @@ namespace offramp {
 struct EgressTraits {
     using Slabs = RunSlabs;
 
+    std::string name = "streams";  // in logs, traces and summaries
     Slabs slabs = Slabs::PageLockedPool;
     bool outputs_dropped = false;     // on the device: nothing is read, written or kept of them
     bool batches_share_slabs = true;  // several small ones, in one slab

@@ -61,7 +61,7 @@ RunFacts ProducerRun::facts() const {
             .memory_format = config_.memory_format,
             .transform = config_.transform,
             .batch = config_.batch,
-            .rung = config_.catalogue.text("rung"),
+            .egress = strategy_->traits().name,
             .random_weights = model_->random_weights(),
             .items = source_->items(),
             .done_before = done_before(),

@@ -15,6 +15,7 @@
 #include "common/program/end_signals.hpp"
 #include "common/program/trace_file.hpp"
 #include "common/safetensors/safetensors_file.hpp"
+#include "common/settings/declared_setting.hpp"
 #include "common/settings/exit_code.hpp"
 #include "common/settings/flag_remedies.hpp"
 #include "common/settings/run_config.hpp"
@@ -62,13 +63,15 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     if (parsed->list) return print_names(), to_int(ExitCode::Ok);
     if (parsed->probe) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
     auto strategy = parsed->sweep ? nullptr : program.choose_egress(*parsed);
-    // Said of any --rung: by the answer the launch script chooses the program.
+    // Said of any egress: by the answer the launch script chooses the program.
     if (parsed->print_config)
         return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()),
                to_int(ExitCode::Ok);
-    if (!parsed->sweep && !strategy)
-        throw ConfigError("--rung '" + parsed->catalogue.text("rung") +
+    if (!parsed->sweep && !strategy) {
+        const ChosenEgress chosen = ChosenEgress::in(parsed->catalogue);
+        throw ConfigError("--" + chosen.flag + " '" + chosen.name +
                           "' is run by offramp-ladder, which takes the same flags");
+    }
     if (!parsed->sweep && (parsed->run_dir.empty() || parsed->run_id.empty()))
         throw ConfigError("a producer needs --run-dir and --run-id",
                           "Start runs with launch/offramp run, which chooses both");
@@ -78,7 +81,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     if (!parsed->adopt)
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
-    if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->catalogue.text("rung"));
+    if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", strategy->traits().name);
     raise_descriptor_limit();  // each consumer takes three
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());

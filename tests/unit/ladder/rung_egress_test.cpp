@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "common/base/error.hpp"
+#include "common/settings/declared_setting.hpp"
 
 namespace offramp {
 namespace {
@@ -39,6 +40,11 @@ TEST(RungEgress, OnlyTheOwnStreamSharesSlabsAndIsNoNews) {
     }
     EXPECT_TRUE(traits_of("streams").batches_share_slabs);
     EXPECT_EQ(traits_of("streams").caution, "");
+}
+
+TEST(RungEgress, IsCalledByItsRungAndTheRunsOwnIsTheDefaultOne) {
+    EXPECT_EQ(traits_of("pool").name, "pool");
+    EXPECT_EQ(EgressTraits{}.name, ChosenEgress::in({}).name);
 }
 
 TEST(RungEgress, WithoutSlabsThatOutliveTheProducerNothingIsTakenOver) {

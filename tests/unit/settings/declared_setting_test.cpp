@@ -122,6 +122,16 @@ TEST(DeclaredSettings, AValueMaySayWhatRunsAndConsumersMustKnow) {
     EXPECT_TRUE(makes_memory_per_slab(values));
 }
 
+TEST(DeclaredSettings, OneNamesTheWayOffTheDevice) {
+    CatalogueValues values;
+    EXPECT_TRUE(ChosenEgress::in(values).is_preset);
+    EXPECT_EQ(ChosenEgress::in(values).name, "streams");
+    values.put("rung", "pool");
+    EXPECT_FALSE(ChosenEgress::in(values).is_preset);
+    EXPECT_EQ(ChosenEgress::in(values).name, "pool");
+    EXPECT_EQ(ChosenEgress::in(values).flag, "rung");
+}
+
 // --- those of this build ---
 
 using DeclaredSettingsOfThisBuild = Parsing;
