@@ -46,8 +46,6 @@ const char* library_remedy(Remedy which) noexcept {
             return "Write results to a folder that this user may write to";
         case Remedy::AnotherOutput:
             return "write to another folder";
-        case Remedy::ConvertedWeights:
-            return "the file of a whole model is not read here";
         case Remedy::Count:
             break;
     }

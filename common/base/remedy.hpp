@@ -24,9 +24,8 @@ enum class Remedy : std::uint8_t {
     LessMemory,  // the system gives no more
     AnotherSpillFolder,
     AnotherRunDirectory,
-    AnotherOutput,     // what lies with the results is damaged
-    ConvertedWeights,  // they are as torch.save writes them; behind the command that converts them
-    Count              // how many there are; none itself
+    AnotherOutput,  // what lies with the results is damaged
+    Count           // how many there are; none itself
 };
 
 using RemedyText = const char* (*)(Remedy);

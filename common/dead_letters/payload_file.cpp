@@ -22,8 +22,8 @@ void write_payload(const std::string& path, const SlabContents& slab) {
 }
 
 PayloadFile::PayloadFile(const std::string& path)
-    : file_(path, "the dead letter's payload",
-            "Was it copied completely? Only the run that set it aside can write it again") {
+    : file_(path, {.what = "the dead letter's payload",
+                   .hint = "Was it copied completely? Only the run that set it aside can write it again"}) {
     const auto metadata = file_.metadata().find(kPayloadMetadata);
     if (metadata == file_.metadata().end())
         throw ProtocolError(

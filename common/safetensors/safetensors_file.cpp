@@ -12,8 +12,6 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "common/base/remedy.hpp"
-#include "common/base/state_dict.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
 
@@ -131,12 +129,8 @@ std::string describe(const StoredTensor& tensor) {
     return text + "]";
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path)
-    : SafetensorsFile(path, "the weights",
-                      "Was the file copied completely? Export it again with safetensors.torch.save_file") {}
-
-SafetensorsFile::SafetensorsFile(const std::string& path, std::string what, std::string hint)
-    : path_(path), what_(std::move(what)), hint_(std::move(hint)) {
+SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsWords words)
+    : path_(path), words_(std::move(words)) {
     map_file();
     try {
         read_header();
@@ -157,31 +151,31 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::map_file() {
     const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.get() < 0)
-        throw SystemError("open " + what_ + " '" + path_ + "'", errno, "Give a readable .safetensors file",
+        throw SystemError("open " + words_.what + " '" + path_ + "'", errno, "Give a readable .safetensors file",
                           ErrorKind::BadInput);
     struct stat status {};
-    if (::fstat(file.get(), &status) != 0) throw SystemError("fstat of " + what_ + " '" + path_ + "'", errno);
-    if (!S_ISREG(status.st_mode)) refuse(Subject{path_, what_, hint_}, "it is not a regular file");
+    if (::fstat(file.get(), &status) != 0) throw SystemError("fstat of " + words_.what + " '" + path_ + "'", errno);
+    if (!S_ISREG(status.st_mode)) refuse(Subject{path_, words_.what, words_.hint}, "it is not a regular file");
     const auto bytes = static_cast<std::size_t>(status.st_size);
-    if (bytes <= kLengthBytes) refuse(Subject{path_, what_, hint_}, "it has only " + std::to_string(bytes) + " bytes");
+    if (bytes <= kLengthBytes)
+        refuse(Subject{path_, words_.what, words_.hint}, "it has only " + std::to_string(bytes) + " bytes");
     void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (mapped == MAP_FAILED)
-        throw SystemError("map " + what_ + " '" + path_ + "', " + std::to_string(bytes) + " bytes", errno);
+        throw SystemError("map " + words_.what + " '" + path_ + "', " + std::to_string(bytes) + " bytes", errno);
     file_ = {static_cast<const std::byte*>(mapped), bytes};
 }
 
 void SafetensorsFile::read_header() {
     if (std::memcmp(file_.data(), kZip.data(), kZip.size()) == 0)
-        refuse(Subject{path_, what_,
-                       "Convert a state dict: " + command_to_convert(path_) + "; " + remedy(Remedy::ConvertedWeights)},
+        refuse(Subject{path_, words_.what, words_.hint_of_zip.empty() ? words_.hint : words_.hint_of_zip},
                "it is a ZIP archive, as torch.save writes it (.pth, .pt, .bin)");
     std::uint64_t length = 0;  // x86-64 and arm64 Linux are little-endian, as the format
     std::memcpy(&length, file_.data(), kLengthBytes);
     if (length > kMaxHeaderBytes || length > file_.size() - kLengthBytes)
-        refuse(Subject{path_, what_, hint_},
+        refuse(Subject{path_, words_.what, words_.hint},
                "its header claims " + std::to_string(length) + " bytes, the file has " + std::to_string(file_.size()));
     data_ = file_.subspan(kLengthBytes + length);
-    const Subject subject{path_, what_, hint_};
+    const Subject subject{path_, words_.what, words_.hint};
     const Json header = parse_header(subject, file_.subspan(kLengthBytes, length));
     for (const auto& [name, entry] : header.items()) {
         if (name != kMetadata)
@@ -199,15 +193,16 @@ void SafetensorsFile::check_coverage() const {
     std::ranges::sort(by_position, {}, [](const auto& entry) { return entry.first; });
     const std::byte* end = data_.data();
     for (const auto& [begin, name] : by_position) {
-        if (begin < end) refuse(Subject{path_, what_, hint_}, *name, "overlaps the tensor before it");
+        if (begin < end) refuse(Subject{path_, words_.what, words_.hint}, *name, "overlaps the tensor before it");
         if (begin > end)
-            refuse(Subject{path_, what_, hint_}, *name,
+            refuse(Subject{path_, words_.what, words_.hint}, *name,
                    "leaves " + std::to_string(begin - end) + " unused bytes before it");
         end = begin + tensors_.at(*name).bytes.size();
     }
     const std::byte* const file_end = data_.data() + data_.size();
     if (end != file_end)
-        refuse(Subject{path_, what_, hint_}, std::to_string(file_end - end) + " bytes at its end belong to no tensor");
+        refuse(Subject{path_, words_.what, words_.hint},
+               std::to_string(file_end - end) + " bytes at its end belong to no tensor");
 }
 
 }  // namespace offramp

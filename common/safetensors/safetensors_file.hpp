@@ -21,6 +21,13 @@ struct StoredTensor {
 // "F32 [64, 3, 7, 7]"
 std::string describe(const StoredTensor& tensor);
 
+// What a file is to the user of its reader, for messages.
+struct SafetensorsWords {
+    std::string what;           // "the weights"
+    std::string hint;           // how a user gets a sound one
+    std::string hint_of_zip{};  // where it is a ZIP archive, as torch.save writes it; empty: `hint`
+};
+
 // Maps a .safetensors file and checks every claim of its header before anything is believed: 8 bytes
 // little-endian header length N, N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then the
 // tensors' bytes. The header's length is a multiple of nothing, so the tensors may be misaligned: copy them,
@@ -29,10 +36,7 @@ std::string describe(const StoredTensor& tensor);
 // what would be right.
 class SafetensorsFile {
   public:
-    // `what`: what the file is to the user, for messages. `hint`: how a user gets a sound one.
-    SafetensorsFile(const std::string& path, std::string what, std::string hint);
-    // A model's weights.
-    explicit SafetensorsFile(const std::string& path);
+    SafetensorsFile(const std::string& path, SafetensorsWords words);
     ~SafetensorsFile();
     SafetensorsFile(const SafetensorsFile&) = delete;
     SafetensorsFile& operator=(const SafetensorsFile&) = delete;
@@ -50,8 +54,7 @@ class SafetensorsFile {
     void check_coverage() const;
 
     std::string path_;
-    std::string what_;
-    std::string hint_;
+    SafetensorsWords words_;
     std::span<const std::byte> file_;
     std::span<const std::byte> data_;
     std::map<std::string, StoredTensor, std::less<>> tensors_;

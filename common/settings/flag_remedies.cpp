@@ -38,9 +38,6 @@ const char* flag_remedy(Remedy which) noexcept {
             return "Give --output a folder that this user may write to";
         case Remedy::AnotherOutput:
             return "give another --output";
-        case Remedy::ConvertedWeights:
-            return "./launch/offramp export --weights takes it as it is. A whole model is given as --model FILE.pt or "
-                   "FILE.pt2";
         case Remedy::Count:
             break;
     }

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "common/base/error.hpp"
-#include "common/safetensors/safetensors_file.hpp"
+#include "producer/runner/models/weights_file.hpp"
 #include "producer/runner/models/wrapped_names.hpp"
 
 namespace offramp {
@@ -69,7 +69,7 @@ ModelChoice choose_model(const std::string& model, const std::string& weights, c
     std::error_code failure;
     if (model.ends_with(kExtension)) {
         require_file(model, weights, "weights", "Give the model's name, or leave --weights out");
-        return {.name = model_of(SafetensorsFile(model)), .weights = model};
+        return {.name = model_of(open_weights(model)), .weights = model};
     }
     if (is_model_file(model)) {
         require_file(model, weights, "a whole model",

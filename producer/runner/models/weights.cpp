@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "common/base/error.hpp"
-#include "common/safetensors/safetensors_file.hpp"
+#include "producer/runner/models/weights_file.hpp"
 #include "producer/runner/models/wrapped_names.hpp"
 
 namespace offramp {
@@ -85,7 +85,7 @@ class Complaints {
 
 Weights read(const std::string& path, std::span<const TensorDemand> demands,
              const std::function<bool(std::string_view)>& is_ignored) {
-    const SafetensorsFile file(path);
+    const SafetensorsFile file = open_weights(path);
     const std::string wrapper = wrapper_of(file.tensors());
     Weights weights;
     Complaints missing;

@@ -14,7 +14,6 @@
 #include "common/program/descriptor_limit.hpp"
 #include "common/program/end_signals.hpp"
 #include "common/program/trace_file.hpp"
-#include "common/safetensors/safetensors_file.hpp"
 #include "common/settings/declared_setting.hpp"
 #include "common/settings/exit_code.hpp"
 #include "common/settings/flag_remedies.hpp"
@@ -24,6 +23,7 @@
 #include "producer/runner/models/model_file.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/models/model_names.hpp"
+#include "producer/runner/models/weights_file.hpp"
 #include "producer/runner/probe/machine_probe.hpp"
 #include "producer/runner/run/defaults.hpp"
 #include "producer/runner/run/producer_run.hpp"
@@ -46,7 +46,7 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
     require_model_name(config.model);
-    if (!config.weights.empty()) static_cast<void>(SafetensorsFile(config.weights));  // told before a library is loaded
+    if (!config.weights.empty()) static_cast<void>(open_weights(config.weights));  // told before a library is loaded
     if (!config.input.empty()) require_input(config.input);
     const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
                               .cores = std::thread::hardware_concurrency()};

@@ -63,7 +63,7 @@ TEST_F(Payload, IsReadBackAsTheSlabThatItWas) {
 
 TEST_F(Payload, IsPlainSafetensorsWithItsDimensionsInTheOrderInWhichTheyLie) {
     write_payload(path_, slab_.contents());
-    const SafetensorsFile file(path_);
+    const SafetensorsFile file(path_, {.what = "the payload", .hint = "none"});
     EXPECT_EQ(describe(*file.find("bytes")), "U8 [2, 3]");
     EXPECT_EQ(describe(*file.find("scores")), "F16 [2, 2, 4, 3]");
     EXPECT_EQ(describe(*file.find("phase")), "U8 [2, 2, 8]");

@@ -12,7 +12,7 @@ class CutoutGolden : public testing::Test {
   protected:
     void SetUp() override {
         if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
-        const SafetensorsFile golden(golden_path("cutout_golden"));
+        const SafetensorsFile golden = open_weights(golden_path("cutout_golden"));
         images_ = floats_of(*golden.find("image"));
         logits_ = floats_of(*golden.find("logits"));
         small_logits_ = floats_of(*golden.find("small_logits"));

@@ -16,7 +16,7 @@ class DeepLabV3Golden : public testing::Test {
   protected:
     void SetUp() override {
         if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
-        const SafetensorsFile golden(golden_path("deeplabv3_golden"));
+        const SafetensorsFile golden = open_weights(golden_path("deeplabv3_golden"));
         images_ = floats_of(*golden.find("image"));
         logits_ = floats_of(*golden.find("logits"));
     }
@@ -50,7 +50,7 @@ TEST_F(DeepLabV3Golden, GivesTorchvisionsLogitsBeforeTheyAreEnlarged) {
     const std::unique_ptr<Model> model = open_models().make(options);
     EXPECT_EQ(model->outputs().front().describe(), "logits float32 [2, 21, 16, 16]");
     EXPECT_EQ(model->upsample_factor(), 8U);
-    const SafetensorsFile golden(golden_path("deeplabv3_golden"));
+    const SafetensorsFile golden = open_weights(golden_path("deeplabv3_golden"));
     EXPECT_LE(relative_difference(floats_of(*golden.find("small_logits")), answer<float>(*model, images_)), 1e-4);
 }
 

@@ -22,7 +22,7 @@ TEST(Encoder, EmbeddingsDifferBetweenSamples) {
 
 TEST(Encoder, GivesPyTorchsEmbeddings) {
     if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
-    const SafetensorsFile golden(golden_path("encoder_golden"));
+    const SafetensorsFile golden = open_weights(golden_path("encoder_golden"));
     ModelOptions options{.name = "encoder", .weights = golden_path("encoder_weights"), .batch = 3};
     const std::vector<float> tokens = floats_of(*golden.find("tokens"));
     const std::vector<float> embedding = floats_of(*golden.find("embedding"));

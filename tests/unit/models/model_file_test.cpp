@@ -52,6 +52,14 @@ TEST_F(ModelFile, ANameStaysWithTheWeightsThatWereGiven) {
     EXPECT_EQ(choose_model("copy", "", folder_), (ModelChoice{"copy", ""}));
 }
 
+TEST_F(ModelFile, WeightsThatTorchSaveWroteAreToldHowTheyAreConverted) {
+    const std::string path = folder_ + "/w.safetensors";
+    std::ofstream(path, std::ios::binary) << "PK\x03\x04" << std::string(100, 'x');
+    EXPECT_THAT(error_of(path, "", ErrorKind::BadInput),
+                testing::AllOf(testing::HasSubstr("the weights '" + path + "'"), testing::HasSubstr("ZIP archive"),
+                               testing::HasSubstr("torch.load('" + path + "'"), testing::HasSubstr("--model FILE.pt")));
+}
+
 TEST_F(ModelFile, ANameWithoutWeightsGetsThoseItIsShippedWith) {
     const std::string shipped = write("cutout.safetensors", "head.weight");
     EXPECT_EQ(choose_model("cutout", "", folder_), (ModelChoice{"cutout", shipped}));

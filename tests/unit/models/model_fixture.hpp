@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/safetensors/safetensors_file.hpp"
 #include "producer/runner/models/model_library.hpp"
+#include "producer/runner/models/weights_file.hpp"
 
 // What the tests of single models share: the module as the producer opens it, and PyTorch's answers.
 namespace offramp {

@@ -29,7 +29,8 @@ class TransformsGolden : public testing::Test {
   protected:
     void SetUp() override {
         if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
-        golden_ = std::make_unique<SafetensorsFile>(golden_path("deeplabv3_golden"));
+        golden_ = std::make_unique<SafetensorsFile>(golden_path("deeplabv3_golden"),
+                                                    SafetensorsWords{.what = "the golden outputs", .hint = "none"});
         logits_ = floats_of(*golden_->find("logits"));
         small_ = floats_of(*golden_->find("small_logits"));
     }
