@@ -13,11 +13,10 @@
 #include "common/settings/profile.hpp"
 #include "common/settings/setting.hpp"
 #include "common/settings/slab_work.hpp"
+#include "common/shm/run_files.hpp"
 
 namespace offramp {
 namespace {
-
-constexpr const char* kFile = "/producer-settings.toml";
 
 GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& settings) {
     const std::string path = kept_settings_path(run_dir);
@@ -37,7 +36,7 @@ RunConfig for_any_folder(RunConfig config) {
 
 }  // namespace
 
-std::string kept_settings_path(const std::string& run_dir) { return run_dir + kFile; }
+std::string kept_settings_path(const std::string& run_dir) { return run_dir + "/" + run_files::kSettings; }
 
 void keep_settings(const std::string& run_dir, const RunConfig& config) {
     const std::string path = kept_settings_path(run_dir);

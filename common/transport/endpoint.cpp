@@ -17,6 +17,7 @@
 #include "common/base/remedy.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/base/whole_file.hpp"
+#include "common/shm/run_files.hpp"
 
 namespace offramp {
 namespace {
@@ -122,7 +123,7 @@ std::string Endpoint::work_address() const { return "ipc://" + run_dir + "/" + s
 std::string Endpoint::free_list_address() const {
     return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[1], epoch);
 }
-std::string Endpoint::file() const { return run_dir + "/endpoint"; }
+std::string Endpoint::file() const { return run_dir + "/" + run_files::kEndpoint; }
 
 void Endpoint::publish() const {
     RunNames::check_run_id(names.run_id);

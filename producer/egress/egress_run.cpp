@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/shm/run_files.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/transport/ports.hpp"
 #include "producer/broker/broker.hpp"
@@ -118,7 +119,7 @@ std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
 std::shared_ptr<SpillStore> EgressRun::make_spill() const {
     const std::string name = place_.names().lock();  // "/offramp-RUNID-NONCE.lock"
     const std::string folder = options_.spill_dir.empty()
-                                   ? place_.folder() + "/spill"
+                                   ? place_.folder() + "/" + run_files::kSpill
                                    : options_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
     return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
 }

@@ -5,31 +5,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <filesystem>
 
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/utf8.hpp"
+#include "common/shm/run_files.hpp"
 #include "common/transport/endpoint.hpp"
 
 namespace offramp {
 namespace {
 
-constexpr const char* kLock = "producer.lock";
-
-// The directory may have been another's before: offramp-producer's, which leaves settings and an account for consumers
-// and the launcher, or a launcher's that has locked it. Whoever takes it over, a program of one's own too, removes what
-// would speak of a run that is over.
-constexpr const char* kLaunchersLock = "launcher.lock";  // launch/offramp_launch/run_dir.py
-constexpr std::array kOfADeadProducer{"endpoint", "producer-settings.toml"};
-constexpr std::array kAccount{"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"};
-
-// What is removed from a run's directory is the user's own in any other.
+// The directory may have been another's before: a program's, which leaves more than this one does, or a launcher's that
+// has locked it. Whoever takes it over removes what would speak of a run that is over. What is removed from a run's
+// directory is the user's own in any other.
 void require_a_runs_own(const std::string& folder) {
     struct stat lock {};
-    for (const char* name : {kLock, kLaunchersLock})
+    for (const char* name : run_files::kLocks)
         if (::lstat((folder + "/" + name).c_str(), &lock) == 0 && S_ISREG(lock.st_mode) && lock.st_uid == ::geteuid())
             return;
     std::error_code problem;
@@ -61,21 +54,20 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     const mode_t mode = made ? 0700 : found.st_mode & 07777;
     if ((made || group_may_enter) && ::chmod(path_.c_str(), group_may_enter ? mode | 0010 : mode) != 0)
         throw SystemError("setting the mode of " + path_, errno);
-    const std::string lock_path = path_ + "/" + kLock;
+    const std::string lock_path = path_ + "/" + run_files::kProducerLock;
     lock_ = ProcessOwnFd(UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
     if (!lock_) throw SystemError("opening " + lock_path, errno, "", ErrorKind::CannotWrite);
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
         throw Error(ErrorKind::RunInUse, "a producer is running in " + path_, remedy(Remedy::OneProducer));
     if (start == RunStart::Recovered) return;
-    // Of no use to anybody when the producer that they speak of is dead.
-    for (const char* name : kOfADeadProducer) std::filesystem::remove(path_ + "/" + name, problem);
-    std::filesystem::remove_all(path_ + "/spill", problem);
+    for (const char* name : run_files::kOfAProducer) std::filesystem::remove(path_ + "/" + name, problem);
+    std::filesystem::remove_all(path_ + "/" + run_files::kSpill, problem);
 }
 
 void RunDirectory::begin() const {
     if (start_ == RunStart::Recovered) return;
     std::error_code problem;
-    for (const char* name : kAccount) std::filesystem::remove(path_ + "/" + name, problem);
+    for (const char* name : run_files::kAccount) std::filesystem::remove(path_ + "/" + name, problem);
 }
 
 }  // namespace offramp

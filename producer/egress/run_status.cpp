@@ -10,6 +10,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
+#include "common/shm/run_files.hpp"
 #include "producer/broker/report_pages.hpp"
 
 namespace offramp {
@@ -82,7 +83,7 @@ void RunStatus::tell_now_and_then() {
 void RunStatus::write(const std::string& why) {
     RunStatusFigures now = look_();
     while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < now.at_ns) earlier_.pop_front();
-    write_page(facts_.run_dir + "/status.json", page(facts_, state_, earlier_.front(), now, why));
+    write_page(facts_.run_dir + "/" + run_files::kStatus, page(facts_, state_, earlier_.front(), now, why));
     earlier_.push_back(std::move(now));
 }
 

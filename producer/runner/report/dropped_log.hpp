@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "common/shm/run_files.hpp"
 #include "producer/egress/row_info.hpp"
 
 namespace offramp {
@@ -19,7 +20,7 @@ namespace offramp {
 // samples.
 class DroppedLog {
   public:
-    explicit DroppedLog(const std::string& run_dir) : path_(run_dir + "/dropped.jsonl") {}
+    explicit DroppedLog(const std::string& run_dir) : path_(run_dir + "/" + run_files::kDropped) {}
 
     void note(std::uint64_t batch, std::span<const RowInfo> rows);
     // Lines that could not be written.

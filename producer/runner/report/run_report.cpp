@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/clock.hpp"
+#include "common/shm/run_files.hpp"
 #include "producer/broker/report_pages.hpp"
 
 namespace offramp {
@@ -104,13 +105,14 @@ RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(r
 
 void RunReport::write_status(const RunFigures& figures) {
     while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < figures.at_ns) earlier_.pop_front();
-    write_page(run_dir_ + "/status.json", status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
+    write_page(run_dir_ + "/" + run_files::kStatus,
+               status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
     if (earlier_.empty() || figures.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept)
         earlier_.push_back(figures);
 }
 
 void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode> exit) {
-    write_page(run_dir_ + "/producer-summary.json", summary_json(facts_, figures, exit));
+    write_page(run_dir_ + "/" + run_files::kProducerSummary, summary_json(facts_, figures, exit));
 }
 
 std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <array>
+
+// What lies in a run's directory. Whoever writes or reads one of these calls it by its name here, and whoever takes the
+// directory over for another run knows by the lists what would speak of one that is over.
+namespace offramp::run_files {
+
+// A directory with one of them is a run's.
+inline constexpr const char* kProducerLock = "producer.lock";
+inline constexpr const char* kLauncherLock = "launcher.lock";  // launch/offramp_launch/run_dir.py
+inline constexpr std::array kLocks{kProducerLock, kLauncherLock};
+
+// Of no use to anybody when the producer that they speak of is dead.
+inline constexpr const char* kEndpoint = "endpoint";
+inline constexpr const char* kSettings = "producer-settings.toml";
+inline constexpr std::array kOfAProducer{kEndpoint, kSettings};
+inline constexpr const char* kSpill = "spill";  // a folder; as those
+
+// What a run tells of itself, which stays until the next one begins.
+inline constexpr const char* kStatus = "status.json";
+inline constexpr const char* kProducerSummary = "producer-summary.json";
+inline constexpr const char* kSummary = "summary.json";  // launch/offramp_launch/run_dir.py
+inline constexpr const char* kDropped = "dropped.jsonl";
+inline constexpr std::array kAccount{kProducerSummary, kSummary, kDropped, kStatus};
+
+}  // namespace offramp::run_files
