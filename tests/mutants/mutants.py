@@ -76,8 +76,8 @@ MUTANTS = (
     Mutant("a killed one is free before it is dead", "producer/broker/liveness_monitor.cpp", "        ++state_.totals.stalled_killed;\n",
            "        ++state_.totals.stalled_killed;\n        reap(peer);\n", ("broker_test",)),
     Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.entries);\n", "", ("ledger_test",)),
-    Mutant("a halt sends consumers away", "producer/runner/run/run_lifecycle.cpp", "        if (mode == StopMode::Abandon) run_.send_consumers_away();\n",
-           "        run_.send_consumers_away();\n", ("run_test",)),
+    Mutant("a halt sends consumers away", "producer/egress/run_lifecycle.cpp", "        if (mode == StopMode::Abandon) run_.send_consumers_away();\n",
+           "        run_.send_consumers_away();\n", ("egress_test",)),
     Mutant("a run that does not add up is gone on with", "producer/recovery/run_recovery.cpp", "    require_conserved(predecessor_);\n", "", ("recovery_test",)),
     Mutant("connections without limit", "common/transport/connection_limit.cpp", "    ::shutdown(fd, SHUT_RDWR);\n", "", ("transport_test",)),
 )

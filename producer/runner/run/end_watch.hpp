@@ -7,7 +7,7 @@
 
 #include "common/base/unique_fd.hpp"
 #include "common/program/end_signals.hpp"
-#include "producer/runner/run/run_lifecycle.hpp"
+#include "producer/egress/run_lifecycle.hpp"
 
 namespace offramp {
 

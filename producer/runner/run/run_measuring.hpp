@@ -6,11 +6,11 @@
 #include "common/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/egress_run.hpp"
+#include "producer/egress/run_lifecycle.hpp"
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/models/model.hpp"
 #include "producer/runner/report/run_figures.hpp"
-#include "producer/runner/run/run_lifecycle.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "producer/runner/run/run_lifecycle.hpp"
+#include "producer/egress/run_lifecycle.hpp"
 
 #include <gtest/gtest.h>
 
