@@ -4,7 +4,6 @@
 
 #include "common/base/error.hpp"
 #include "common/base/exception_text.hpp"
-#include "common/base/log.hpp"
 #include "common/base/scarcity.hpp"
 
 namespace offramp {
@@ -40,10 +39,7 @@ void RunLifecycle::stop(StopMode mode, const std::string& why) {
         if (phase_ == Phase::Over || (stop_ && *stop_ >= mode)) return;
         before = std::exchange(stop_, mode);
     }
-    if (mode == StopMode::Drain)
-        spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
-    else if (before != StopMode::Halt)
-        spdlog::warn("stopping at once: {}", why);
+    if (on_stop_ && before != StopMode::Halt) on_stop_(mode, why);
     act(mode);
 }
 
@@ -54,22 +50,6 @@ void RunLifecycle::act(StopMode mode) const {
         if (mode >= StopMode::Halt) run_.stop_outputs();
         if (mode == StopMode::Abandon) run_.send_consumers_away();
     });
-}
-
-void RunLifecycle::launcher_gone() {
-    {
-        const std::lock_guard lock(mutex_);
-        launcher_gone_ = true;
-    }
-    stop(StopMode::Drain, "the launcher is gone");
-}
-
-void RunLifecycle::no_consumers() {
-    {
-        const std::lock_guard lock(mutex_);
-        if (!launcher_gone_ || phase_ != Phase::UnderWay) return;
-    }
-    stop(StopMode::Abandon, "the launcher and all consumers are gone");
 }
 
 void RunLifecycle::note(std::exception_ptr error) {
@@ -95,11 +75,6 @@ std::optional<StopMode> RunLifecycle::stopped() const {
 bool RunLifecycle::is_stopped(StopMode at_least) const {
     const auto stop = stopped();
     return stop && *stop >= at_least;
-}
-
-bool RunLifecycle::may_be_succeeded() const {
-    const std::lock_guard lock(mutex_);
-    return phase_ != Phase::Over && stop_ != StopMode::Abandon && !launcher_gone_;
 }
 
 std::exception_ptr RunLifecycle::error() const {

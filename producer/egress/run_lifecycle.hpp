@@ -1,10 +1,12 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 
 namespace offramp {
 
@@ -34,7 +36,8 @@ class StoppableRun {
     virtual void send_consumers_away() = 0;
 };
 
-// The life of a run, from its start to its end: whatever may stop it is told here, and nowhere else.
+// The life of a run, from its start to its end, of offramp-producer's as of a program's own: whatever may stop it is
+// told here, and nowhere else.
 //
 //                 begin()           stop(Drain)              stop(Halt), stop(Abandon)
 //     Starting ────────────▶ Running ─────────▶ Draining ───────────────────────────▶ Stopping
@@ -48,7 +51,10 @@ class StoppableRun {
 // until nobody acts on the run any more. Errors: see require_not_stopped().
 class RunLifecycle {
   public:
-    explicit RunLifecycle(StoppableRun& run) : run_(run) {}
+    // Hears of a run that drains, or stops at once, and why, on the thread that stops it.
+    using Listener = std::function<void(StopMode mode, const std::string& why)>;
+
+    explicit RunLifecycle(StoppableRun& run, Listener on_stop = {}) : run_(run), on_stop_(std::move(on_stop)) {}
     RunLifecycle(const RunLifecycle&) = delete;
     RunLifecycle& operator=(const RunLifecycle&) = delete;
 
@@ -61,12 +67,7 @@ class RunLifecycle {
     void end();
 
     // --- of anyone ---
-    // `why` goes to the log, where the stop changes anything.
     void stop(StopMode mode, const std::string& why);
-    // Drains the run. Nobody is left who would start another consumer.
-    void launcher_gone();
-    // Without a launcher and without consumers, what is in flight can never be taken: the run is abandoned.
-    void no_consumers();
     // Keeps the error, if it is the first; stops nothing.
     void note(std::exception_ptr error);
 
@@ -74,8 +75,6 @@ class RunLifecycle {
     // The strongest that was asked for; nothing: none.
     std::optional<StopMode> stopped() const;
     bool is_stopped(StopMode at_least) const;
-    // A producer that dies now leaves a run that another one may go on with.
-    bool may_be_succeeded() const;
     std::exception_ptr error() const;
     std::string failure() const;  // the error's text; empty: none
     // In a word, as the status file has it. `delivered`: everything is, and consumers have left.
@@ -95,11 +94,11 @@ class RunLifecycle {
     void act(StopMode mode) const;
 
     StoppableRun& run_;
+    const Listener on_stop_;
     mutable std::shared_mutex lifetime_;  // held while parts are used; taken before mutex_
     mutable std::mutex mutex_;            // guards the rest
     Phase phase_ = Phase::Starting;
     std::optional<StopMode> stop_;
-    bool launcher_gone_ = false;
     std::exception_ptr error_;
     std::string failure_;
 };

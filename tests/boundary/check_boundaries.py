@@ -43,7 +43,8 @@ LIBRARIES = {
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
 SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/device", "device/device_tensor", "device/device_timeline", "device/gpu_search",
                        "device/lending_pool", "egress/egress_path", "egress/egress_run", "egress/output_batch", "egress/row_info", "egress/row_outliers",
-                       "egress/run_lifecycle", "egress/run_place", "egress/run_slabs", "egress/slab_plan", "broker/broker_report", "broker/delivery", "broker/report_pages", "recovery/predecessor")
+                       "egress/run_lifecycle", "egress/run_place", "egress/run_slabs", "egress/slab_plan", "broker/broker_report", "broker/delivery",
+                       "broker/report_pages", "recovery/predecessor")
 SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_processor")
 # Of common/ what is for programs alone.

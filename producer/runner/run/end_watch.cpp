@@ -14,8 +14,9 @@
 
 namespace offramp {
 
-EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, Beat beat)
-    : lifecycle_(lifecycle), beat_(std::move(beat)), stop_(::eventfd(0, EFD_CLOEXEC)) {
+EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, LauncherLoss& launcher,
+                   Beat beat)
+    : lifecycle_(lifecycle), launcher_(launcher), beat_(std::move(beat)), stop_(::eventfd(0, EFD_CLOEXEC)) {
     if (!stop_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
     thread_ = std::thread([this, signals_fd = signals.fd(), lifeline_fd] { watch(signals_fd, lifeline_fd); });
 }
@@ -41,7 +42,7 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
         }
         if (ready > 0 && (entries[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
             entries[2].fd = -1;  // once
-            lifecycle_.launcher_gone();
+            launcher_.launcher_gone();
         }
         try {
             beat_.work();

@@ -8,13 +8,14 @@
 #include "common/base/unique_fd.hpp"
 #include "common/program/end_signals.hpp"
 #include "producer/egress/run_lifecycle.hpp"
+#include "producer/runner/run/launcher_loss.hpp"
 
 namespace offramp {
 
 // Waits, on a thread of its own, for what may end a run from outside: SIGINT and SIGTERM (the first drains, the second
 // abandons), and the end of the launcher's lifeline. Also keeps the beat of the status file. Borrows: signals,
-// lifecycle. Thread: the constructor's. Blocks: the destructor, shortly. Errors: SystemError from the constructor; what
-// the beat throws is logged.
+// lifecycle, launcher's loss. Thread: the constructor's. Blocks: the destructor, shortly. Errors: SystemError from the
+// constructor; what the beat throws is logged.
 class EndWatch {
   public:
     struct Beat {
@@ -22,7 +23,7 @@ class EndWatch {
         std::chrono::milliseconds interval{500};
     };
     // `lifeline_fd`: -1 for none.
-    EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, Beat beat);
+    EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, LauncherLoss& launcher, Beat beat);
     ~EndWatch();
     EndWatch(const EndWatch&) = delete;
     EndWatch& operator=(const EndWatch&) = delete;
@@ -31,6 +32,7 @@ class EndWatch {
     void watch(int signals_fd, int lifeline_fd);
 
     RunLifecycle& lifecycle_;
+    LauncherLoss& launcher_;
     const Beat beat_;
     UniqueFd stop_;
     std::thread thread_;

@@ -10,6 +10,13 @@
 
 namespace offramp {
 
+void ProducerRun::log_stop(StopMode mode, const std::string& why) {
+    if (mode == StopMode::Drain)
+        spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
+    else
+        spdlog::warn("stopping at once: {}", why);
+}
+
 void ProducerRun::end_input() { input_->finish_early(); }
 
 void ProducerRun::stop_outputs() { egress_->stop(); }
@@ -45,7 +52,7 @@ void ProducerRun::leave_to_successor(std::exception_ptr error) {
     }
     const bool device_is_lost = kind == ErrorKind::DeviceBroken || kind == ErrorKind::DeviceOutOfMemory;
     if (!device_is_lost || !place_.is_ours() || !strategy_->traits().survives_producer() ||
-        !lifecycle_.may_be_succeeded())
+        !launcher_.may_be_succeeded())
         return;
     spdlog::critical("{}. What is in flight is left to another producer (--adopt)", lifecycle_.failure());
     save_recording();
@@ -60,7 +67,7 @@ void ProducerRun::beat() {
         anyone = std::any_of(now.broker.consumers.begin(), now.broker.consumers.end(),
                              [](const ConsumerReport& consumer) { return consumer.end.empty(); });
     });
-    if (!anyone) lifecycle_.no_consumers();
+    if (!anyone) launcher_.no_consumers();
 }
 
 RunFigures ProducerRun::figures() const {

@@ -16,7 +16,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     : config_(std::move(config)),
       strategy_(std::move(strategy)),
       began_ns_(began_ns),
-      end_watch_(signals, config_.lifeline_fd, lifecycle_,
+      end_watch_(signals, config_.lifeline_fd, lifecycle_, launcher_,
                  {.work = [this] { beat(); },
                   .interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
       place_({.run_dir = config_.run_dir,

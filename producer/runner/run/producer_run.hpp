@@ -22,6 +22,7 @@
 #include "producer/runner/run/egress_plan.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/end_watch.hpp"
+#include "producer/runner/run/launcher_loss.hpp"
 #include "producer/runner/run/run_measuring.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
@@ -61,6 +62,7 @@ class ProducerRun final : private StoppableRun {
     RunFacts facts() const;
     void flow();
     void finish_egress();
+    static void log_stop(StopMode mode, const std::string& why);
     void end_input() override;
     void stop_outputs() override;
     void send_consumers_away() override;
@@ -80,7 +82,8 @@ class ProducerRun final : private StoppableRun {
     const std::uint64_t began_ns_;
 
     // Other threads may use the lifecycle at any time: it is made first, and goes last.
-    RunLifecycle lifecycle_{*this};
+    RunLifecycle lifecycle_{*this, log_stop};
+    LauncherLoss launcher_{lifecycle_};
     EndWatch end_watch_;
 
     RunPlace place_;

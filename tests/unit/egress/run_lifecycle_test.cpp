@@ -23,10 +23,9 @@ class RecordedRun : public StoppableRun {
     std::string asked;
 };
 
-enum class Event { Begin, Drain, Halt, Abandon, LauncherGone, NoConsumers, Note, End };
+enum class Event { Begin, Drain, Halt, Abandon, Note, End };
 using enum Event;
-constexpr std::array<const char*, 8> kEventNames{"begin",         "drain",        "halt", "abandon",
-                                                 "launcher gone", "no consumers", "note", "end"};
+constexpr std::array<const char*, 6> kEventNames{"begin", "drain", "halt", "abandon", "note", "end"};
 
 void take(RunLifecycle& life, Event event) {
     switch (event) {
@@ -38,10 +37,6 @@ void take(RunLifecycle& life, Event event) {
             return life.stop(StopMode::Halt, "a test");
         case Abandon:
             return life.stop(StopMode::Abandon, "a test");
-        case LauncherGone:
-            return life.launcher_gone();
-        case NoConsumers:
-            return life.no_consumers();
         case Note:
             return life.note(std::make_exception_ptr(std::runtime_error("broken")));
         case End:
@@ -64,7 +59,6 @@ struct Place {
     RunState state;
     std::optional<StopMode> stopped;
     const char* word;
-    bool may_be_succeeded;
     std::vector<Change> changes;
 };
 
@@ -74,32 +68,18 @@ const std::vector<Place> kPlaces{
      RunState::Starting,
      kNone,
      "running",
-     true,
      {{Begin, "running", ""},
       {Drain, "starting, drained", ""},
       {Halt, "starting, halted", ""},
       {Abandon, "starting, abandoned", ""},
-      {LauncherGone, "starting, orphaned", ""},
       {End, "ended", ""}}},
     {"starting, drained",
      {Drain},
      RunState::Starting,
      StopMode::Drain,
      "draining",
-     true,
      {{Begin, "draining", "i"},
       {Halt, "starting, halted", ""},
-      {Abandon, "starting, abandoned", ""},
-      {LauncherGone, "starting, orphaned", ""},
-      {End, "ended, drained", ""}}},
-    {"starting, orphaned",
-     {LauncherGone},
-     RunState::Starting,
-     StopMode::Drain,
-     "draining",
-     false,
-     {{Begin, "orphaned", "i"},
-      {Halt, "starting, halted, orphaned", ""},
       {Abandon, "starting, abandoned", ""},
       {End, "ended, drained", ""}}},
     {"starting, halted",
@@ -107,81 +87,36 @@ const std::vector<Place> kPlaces{
      RunState::Starting,
      StopMode::Halt,
      "draining",
-     true,
-     {{Begin, "halted", "io"},
-      {Abandon, "starting, abandoned", ""},
-      {LauncherGone, "starting, halted, orphaned", ""},
-      {End, "ended, halted", ""}}},
-    {"starting, halted, orphaned",
-     {Halt, LauncherGone},
-     RunState::Starting,
-     StopMode::Halt,
-     "draining",
-     false,
-     {{Begin, "halted, orphaned", "io"}, {Abandon, "starting, abandoned", ""}, {End, "ended, halted", ""}}},
+     {{Begin, "halted", "io"}, {Abandon, "starting, abandoned", ""}, {End, "ended, halted", ""}}},
     {"starting, abandoned",
      {Abandon},
      RunState::Starting,
      StopMode::Abandon,
      "draining",
-     false,
      {{Begin, "abandoned", "ioc"}, {End, "ended, abandoned", ""}}},
     {"running",
      {Begin},
      RunState::Running,
      kNone,
      "running",
-     true,
-     {{Drain, "draining", "i"},
-      {Halt, "halted", "io"},
-      {Abandon, "abandoned", "ioc"},
-      {LauncherGone, "orphaned", "i"},
-      {End, "ended", ""}}},
+     {{Drain, "draining", "i"}, {Halt, "halted", "io"}, {Abandon, "abandoned", "ioc"}, {End, "ended", ""}}},
     {"draining",
      {Begin, Drain},
      RunState::Draining,
      StopMode::Drain,
      "draining",
-     true,
-     {{Halt, "halted", "io"},
-      {Abandon, "abandoned", "ioc"},
-      {LauncherGone, "orphaned", ""},
-      {End, "ended, drained", ""}}},
-    {"orphaned",
-     {Begin, LauncherGone},
-     RunState::Draining,
-     StopMode::Drain,
-     "draining",
-     false,
-     {{Halt, "halted, orphaned", "io"},
-      {Abandon, "abandoned", "ioc"},
-      {NoConsumers, "abandoned", "ioc"},
-      {End, "ended, drained", ""}}},
+     {{Halt, "halted", "io"}, {Abandon, "abandoned", "ioc"}, {End, "ended, drained", ""}}},
     {"halted",
      {Begin, Halt},
      RunState::Stopping,
      StopMode::Halt,
      "draining",
-     true,
-     {{Abandon, "abandoned", "ioc"}, {LauncherGone, "halted, orphaned", ""}, {End, "ended, halted", ""}}},
-    {"halted, orphaned",
-     {Begin, Halt, LauncherGone},
-     RunState::Stopping,
-     StopMode::Halt,
-     "draining",
-     false,
-     {{Abandon, "abandoned", "ioc"}, {NoConsumers, "abandoned", "ioc"}, {End, "ended, halted", ""}}},
-    {"abandoned",
-     {Begin, Abandon},
-     RunState::Stopping,
-     StopMode::Abandon,
-     "draining",
-     false,
-     {{End, "ended, abandoned", ""}}},
-    {"ended", {Begin, End}, RunState::Ended, kNone, "ended", false, {}},
-    {"ended, drained", {Begin, Drain, End}, RunState::Ended, StopMode::Drain, "ended", false, {}},
-    {"ended, halted", {Begin, Halt, End}, RunState::Ended, StopMode::Halt, "ended", false, {}},
-    {"ended, abandoned", {Begin, Abandon, End}, RunState::Ended, StopMode::Abandon, "abandoned", false, {}},
+     {{Abandon, "abandoned", "ioc"}, {End, "ended, halted", ""}}},
+    {"abandoned", {Begin, Abandon}, RunState::Stopping, StopMode::Abandon, "draining", {{End, "ended, abandoned", ""}}},
+    {"ended", {Begin, End}, RunState::Ended, kNone, "ended", {}},
+    {"ended, drained", {Begin, Drain, End}, RunState::Ended, StopMode::Drain, "ended", {}},
+    {"ended, halted", {Begin, Halt, End}, RunState::Ended, StopMode::Halt, "ended", {}},
+    {"ended, abandoned", {Begin, Abandon, End}, RunState::Ended, StopMode::Abandon, "abandoned", {}},
 };
 
 Change change_at(const Place& place, Event event) {
@@ -199,7 +134,6 @@ const Place& place_named(const std::string& name) {
 void expect_at(const RunLifecycle& life, const Place& place) {
     EXPECT_EQ(life.state(), place.state);
     EXPECT_EQ(life.stopped(), place.stopped);
-    EXPECT_EQ(life.may_be_succeeded(), place.may_be_succeeded);
     EXPECT_STREQ(life.word(false), life.error() ? "failed" : place.word);
     EXPECT_EQ(life.while_under_way([] {}), place.state == RunState::Running || place.state == RunState::Draining ||
                                                place.state == RunState::Stopping);
@@ -207,7 +141,7 @@ void expect_at(const RunLifecycle& life, const Place& place) {
 
 TEST(RunLifecycle, EveryEventInEveryPlaceLeadsWhereTheTableSays) {
     for (const Place& place : kPlaces) {
-        for (const Event event : {Begin, Drain, Halt, Abandon, LauncherGone, NoConsumers, Note, End}) {
+        for (const Event event : {Begin, Drain, Halt, Abandon, Note, End}) {
             if (event == Begin && place.state != RunState::Starting) continue;
             const Change change = change_at(place, event);
             SCOPED_TRACE(std::string(place.name) + " --" + kEventNames[static_cast<std::size_t>(event)] + "--> " +
@@ -232,6 +166,21 @@ TEST(RunLifecycle, OnceConsumersHaveLeftARunThatGoesOnIsEnding) {
     EXPECT_STREQ(life.word(true), "ending");
     life.stop(StopMode::Drain, "a test");
     EXPECT_STREQ(life.word(true), "draining");
+}
+
+TEST(RunLifecycle, IsHeardToDrainAndThenToStopAndNotToStopTwice) {
+    RecordedRun run;
+    std::string heard;
+    RunLifecycle life(run, [&](StopMode mode, const std::string& why) {
+        heard += why + (mode == StopMode::Drain ? " drains, " : " stops, ");
+    });
+    life.stop(StopMode::Drain, "the first");
+    life.stop(StopMode::Drain, "the second");
+    life.begin();
+    life.stop(StopMode::Halt, "the third");
+    life.stop(StopMode::Abandon, "the fourth");
+    life.end();
+    EXPECT_EQ(heard, "the first drains, the third stops, ");
 }
 
 TEST(RunLifecycle, TheFirstErrorIsTheRuns) {
