@@ -10,8 +10,8 @@ constexpr std::chrono::milliseconds kReportInterval{100};
 
 }  // namespace
 
-BrokerThread::BrokerThread(std::function<Parts()> make, SlabExchange& exchange, std::function<void()> on_failure)
-    : exchange_(exchange), on_failure_(std::move(on_failure)), thread_([this, make = std::move(make)] { run(make); }) {
+BrokerThread::BrokerThread(std::function<Parts()> make, SlabExchange& exchange, Listener listener)
+    : exchange_(exchange), listener_(std::move(listener)), thread_([this, make = std::move(make)] { run(make); }) {
     started_.wait(0);
     if (started_ == 2) {
         thread_.join();
@@ -63,13 +63,14 @@ void BrokerThread::run(const std::function<Parts()>& make) {
             if (!parts.broker->ended()) parts.port->wait(parts.broker->wait_fds(), parts.broker->patience());
         }
         keep(parts.broker->report());
+        if (listener_.on_end) listener_.on_end();
     } catch (const std::exception& problem) {
         failure_ = std::current_exception();
         if (started_ == 1) {
             keep(parts.broker->report());
             spdlog::error("the broker stopped: {}", problem.what());
             exchange_.stop();
-            on_failure_();
+            if (listener_.on_failure) listener_.on_failure();
         } else {
             started_ = 2;
             started_.notify_all();

@@ -22,9 +22,14 @@ class BrokerThread final : public Delivery {
         std::unique_ptr<BrokerPort> port;
         std::unique_ptr<Broker> broker;
     };
+    // How it ended, once, on the new thread; each may be empty.
+    struct Listener {
+        std::function<void()> on_end;  // the broker's report says so
+        std::function<void()> on_failure;
+    };
     // `make` runs on the new thread, since a port belongs to the thread that made it; the constructor returns when it
-    // has, or throws what it threw. `on_failure` is called once when the broker fails later.
-    BrokerThread(std::function<Parts()> make, SlabExchange& exchange, std::function<void()> on_failure);
+    // has, or throws what it threw, which `listener` is not told.
+    BrokerThread(std::function<Parts()> make, SlabExchange& exchange, Listener listener);
     ~BrokerThread() override;
     BrokerThread(const BrokerThread&) = delete;
     BrokerThread& operator=(const BrokerThread&) = delete;
@@ -38,7 +43,7 @@ class BrokerThread final : public Delivery {
     void keep(BrokerReport report);
 
     SlabExchange& exchange_;
-    std::function<void()> on_failure_;
+    const Listener listener_;
     std::atomic<bool> abort_{false};
     mutable std::mutex mutex_;
     BrokerReport report_;

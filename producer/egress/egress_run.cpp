@@ -88,10 +88,7 @@ std::unique_ptr<Delivery> EgressRun::start_broker() {
             if (place_.is_recovered()) RunRecovery::continue_in(*parts.broker, predecessor_);
             return parts;
         },
-        *exchange_,
-        [this] {
-            if (hooks_.on_delivery_failure) hooks_.on_delivery_failure();
-        });
+        *exchange_, BrokerThread::Listener{.on_end = hooks_.on_delivery_end, .on_failure = hooks_.on_delivery_failure});
 }
 
 // Dead letters are kept in the run's directory.

@@ -44,7 +44,8 @@ struct EgressRunHooks {
     std::function<void(const PublishedSlab&)> on_completed;                              // on the broker's thread
     std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;  // on the copy's thread
 
-    std::function<void(std::exception_ptr)> on_pool_failure;  // these three on a thread of the part's
+    std::function<void(std::exception_ptr)> on_pool_failure;  // these four on a thread of the part's
+    std::function<void()> on_delivery_end;                    // nothing is in flight, and consumers have left
     std::function<void()> on_delivery_failure;
     std::function<void()> on_path_failure;
 

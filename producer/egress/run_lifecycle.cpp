@@ -4,7 +4,6 @@
 
 #include "common/base/error.hpp"
 #include "common/base/exception_text.hpp"
-#include "common/base/scarcity.hpp"
 
 namespace offramp {
 
@@ -39,6 +38,7 @@ void RunLifecycle::stop(StopMode mode, const std::string& why) {
         if (phase_ == Phase::Over || (stop_ && *stop_ >= mode)) return;
         before = std::exchange(stop_, mode);
     }
+    changed_.notify_all();
     if (on_stop_ && before != StopMode::Halt) on_stop_(mode, why);
     act(mode);
 }
@@ -55,8 +55,26 @@ void RunLifecycle::act(StopMode mode) const {
 void RunLifecycle::note(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (error_) return;
-    error_ = with_limits_named(std::move(error));
+    error_ = std::move(error);
     failure_ = exception_text(error_);
+}
+
+void RunLifecycle::note_delivery_end() {
+    {
+        const std::lock_guard lock(mutex_);
+        delivery_ended_ = true;
+    }
+    changed_.notify_all();
+}
+
+bool RunLifecycle::wait_for_delivery(std::optional<TimePoint> until) const {
+    std::unique_lock lock(mutex_);
+    const auto decided = [this] { return delivery_ended_ || stop_ >= StopMode::Halt; };
+    if (until)
+        changed_.wait_until(lock, *until, decided);
+    else
+        changed_.wait(lock, decided);
+    return delivery_ended_;
 }
 
 RunState RunLifecycle::state() const {
@@ -87,12 +105,12 @@ std::string RunLifecycle::failure() const {
     return failure_;
 }
 
-const char* RunLifecycle::word(bool delivered) const {
+const char* RunLifecycle::word() const {
     const std::lock_guard lock(mutex_);
     if (error_) return "failed";
     if (phase_ == Phase::Over) return stop_ == StopMode::Abandon ? "abandoned" : "ended";
     if (stop_) return "draining";
-    return delivered ? "ending" : "running";
+    return delivery_ended_ ? "ending" : "running";
 }
 
 bool RunLifecycle::under_way() const {

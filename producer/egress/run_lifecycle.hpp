@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -7,6 +8,8 @@
 #include <shared_mutex>
 #include <string>
 #include <utility>
+
+#include "common/base/clock.hpp"
 
 namespace offramp {
 
@@ -45,10 +48,11 @@ class StoppableRun {
 //        here for begin()                 ▼          end()           ▼
 //                                       Ended   takes no more stops
 //
-// A stop is never taken back, and a stronger one replaces a weaker one. The first error is the run's.
+// A stop is never taken back, and a stronger one replaces a weaker one. Noted beside the state are the first error,
+// which is the run's, and the end of the delivery.
 //
 // Owns: the state. Borrows: the run, which outlives it. Thread: any; begin() and end() from the run's. Blocks: end(),
-// until nobody acts on the run any more. Errors: see require_not_stopped().
+// until nobody acts on the run any more; wait_for_delivery(). Errors: see require_not_stopped().
 class RunLifecycle {
   public:
     // Hears of a run that drains, or stops at once, and why, on the thread that stops it.
@@ -70,6 +74,11 @@ class RunLifecycle {
     void stop(StopMode mode, const std::string& why);
     // Keeps the error, if it is the first; stops nothing.
     void note(std::exception_ptr error);
+    // Nothing is in flight any more, and consumers have left.
+    void note_delivery_end();
+    // False: the run was halted or abandoned before, or the time was over; without one it is waited for as long as it
+    // takes.
+    bool wait_for_delivery(std::optional<TimePoint> until) const;
 
     RunState state() const;
     // The strongest that was asked for; nothing: none.
@@ -77,8 +86,8 @@ class RunLifecycle {
     bool is_stopped(StopMode at_least) const;
     std::exception_ptr error() const;
     std::string failure() const;  // the error's text; empty: none
-    // In a word, as the status file has it. `delivered`: everything is, and consumers have left.
-    const char* word(bool delivered) const;
+    // In a word, as the status file has it.
+    const char* word() const;
     // Calls work() while the parts are there; end() waits for it. False, and nothing was called: they are not.
     template <class Work>
     bool while_under_way(Work&& work) const {
@@ -99,6 +108,8 @@ class RunLifecycle {
     mutable std::mutex mutex_;            // guards the rest
     Phase phase_ = Phase::Starting;
     std::optional<StopMode> stop_;
+    bool delivery_ended_ = false;
+    mutable std::condition_variable changed_;  // one of these two
     std::exception_ptr error_;
     std::string failure_;
 };

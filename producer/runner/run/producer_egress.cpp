@@ -93,6 +93,7 @@ EgressRunHooks ProducerRun::egress_hooks() {
         .on_completed = note_completed,
         .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); },
         .on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
+        .on_delivery_end = [this] { lifecycle_.note_delivery_end(); },
         .on_delivery_failure = [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); },
         .on_path_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); },
         .make_path =

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/program/trace_file.hpp"
 #include "producer/runner/run/producer_run.hpp"
 
@@ -33,7 +34,7 @@ void ProducerRun::attempt(const std::function<void()>& step) {
 }
 
 void ProducerRun::fail(std::exception_ptr error) {
-    lifecycle_.note(error);
+    lifecycle_.note(with_limits_named(error));
     leave_to_successor(error);
     lifecycle_.stop(StopMode::Abandon, "a part failed");
 }
@@ -97,7 +98,7 @@ RunFigures ProducerRun::figures() const {
                                  .samples = previous.dropped + output.samples_dropped};
     figures.pinning = egress_->pinning();
     figures.failure = lifecycle_.failure();
-    figures.state = lifecycle_.word(figures.broker.ended);
+    figures.state = lifecycle_.word();
     figures.limits = measuring_->limits();
     return figures;
 }
@@ -110,7 +111,7 @@ std::optional<ExitCode> ProducerRun::end_of(const RunFigures& figures) {
         checkpoint_->end();
         return exit;
     } catch (...) {
-        lifecycle_.note(std::current_exception());
+        lifecycle_.note(with_limits_named(std::current_exception()));
         return std::nullopt;
     }
 }

@@ -89,7 +89,10 @@ ExitCode ProducerRun::execute() {
         // What is still being copied is published or given back before the totals are closed.
         attempt([this] { egress_->path().finish(); });
     }
-    attempt([this] { egress_->delivery().join(); });
+    attempt([this] {
+        egress_->delivery().join();
+        lifecycle_.note_delivery_end();  // of a run without consumers, whose end nobody has told
+    });
     attempt([this] {
         if (checkpoint_) checkpoint_->close();
     });

@@ -134,7 +134,7 @@ const Place& place_named(const std::string& name) {
 void expect_at(const RunLifecycle& life, const Place& place) {
     EXPECT_EQ(life.state(), place.state);
     EXPECT_EQ(life.stopped(), place.stopped);
-    EXPECT_STREQ(life.word(false), life.error() ? "failed" : place.word);
+    EXPECT_STREQ(life.word(), life.error() ? "failed" : place.word);
     EXPECT_EQ(life.while_under_way([] {}), place.state == RunState::Running || place.state == RunState::Draining ||
                                                place.state == RunState::Stopping);
 }
@@ -163,9 +163,39 @@ TEST(RunLifecycle, OnceConsumersHaveLeftARunThatGoesOnIsEnding) {
     RecordedRun run;
     RunLifecycle life(run);
     life.begin();
-    EXPECT_STREQ(life.word(true), "ending");
+    life.note_delivery_end();
+    EXPECT_STREQ(life.word(), "ending");
     life.stop(StopMode::Drain, "a test");
-    EXPECT_STREQ(life.word(true), "draining");
+    EXPECT_STREQ(life.word(), "draining");
+}
+
+// The far end that a wait must not come near: a wait that nobody ends fails the test by its time.
+const TimePoint kFar = kSteadyClock.now() + std::chrono::hours(24);
+
+TEST(RunLifecycle, TheDeliverysEndIsWaitedForUntilItComes) {
+    RecordedRun run;
+    RunLifecycle life(run);
+    life.begin();
+    life.stop(StopMode::Drain, "a test");
+    EXPECT_FALSE(life.wait_for_delivery(kSteadyClock.now())) << "the time is over";
+    std::thread broker([&] { life.note_delivery_end(); });
+    EXPECT_TRUE(life.wait_for_delivery(kFar));
+    broker.join();
+    EXPECT_TRUE(life.wait_for_delivery(std::nullopt));
+    EXPECT_EQ(life.state(), RunState::Draining) << "who waited ends the run";
+}
+
+TEST(RunLifecycle, NobodyWaitsForTheDeliveryOfARunThatIsHalted) {
+    for (const StopMode mode : {StopMode::Halt, StopMode::Abandon}) {
+        RecordedRun run;
+        RunLifecycle life(run);
+        life.begin();
+        std::thread part([&] { life.stop(mode, "a test"); });
+        EXPECT_FALSE(life.wait_for_delivery(std::nullopt));
+        part.join();
+        life.note_delivery_end();
+        EXPECT_TRUE(life.wait_for_delivery(std::nullopt)) << "it has come to its end as well";
+    }
 }
 
 TEST(RunLifecycle, IsHeardToDrainAndThenToStopAndNotToStopTwice) {
