@@ -3,16 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/exception_text.hpp"
 #include "common/base/utf8.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/wire/slab_header.hpp"
@@ -20,6 +17,7 @@
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/lending_pool.hpp"
 #include "producer/egress/egress_run.hpp"
+#include "producer/egress/run_lifecycle.hpp"
 #include "producer/egress/run_place.hpp"
 #include "producer/egress/run_status.hpp"
 #include "producer/egress/slab_plan.hpp"
@@ -29,7 +27,6 @@ namespace {
 
 constexpr std::uint32_t kPoolBatchesOnGpu = 8;
 constexpr std::uint32_t kPoolBatchesOnCpu = 6;
-constexpr std::chrono::milliseconds kLookEvery{5};
 constexpr std::uint32_t kMostSlabs = 1U << 16;
 
 // Held by each tensor of a batch until its last copy is done.
@@ -71,26 +68,27 @@ EgressDoorOptions checked(EgressDoorOptions options) {
 }  // namespace
 
 // In the order in which they need one another; they go backwards.
-struct EgressDoor::Parts {
+struct EgressDoor::Parts final : private StoppableRun {
     explicit Parts(EgressDoorOptions wanted);
-    ~Parts();
+    ~Parts() override;
 
     std::optional<std::uint64_t> submit(Batch batch);
     bool drain(std::optional<std::chrono::nanoseconds> timeout);
     void check(const Batch& batch) const;
     OutputBatch described(Batch batch);
-    void fail(std::exception_ptr error) noexcept;
-    void rethrow_failure();
+    void attempt(const std::function<void()>& step);
+    void require_no_failure();
+    void end();
+    void end_input() override { stream->close(); }
+    void stop_outputs() override { run->stop(); }
+    void send_consumers_away() override { run->delivery().abort(); }
     EgressRunOptions run_options() const;
     EgressRunHooks run_hooks();
     RunStatusFigures figures_now() const;
-    void tell_how_it_failed() noexcept { status->end("failed", exception_text(failure)); }
     std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
 
     const EgressDoorOptions options;
-    std::mutex failure_mutex;
-    std::exception_ptr failure;  // of the pool
-    std::atomic<bool> path_failed{false}, delivery_failed{false};
+    RunLifecycle life{*this};
     std::mutex turns;  // submit() and drain()
     RunPlace place;
     const std::unique_ptr<Device> device;
@@ -102,8 +100,6 @@ struct EgressDoor::Parts {
     EgressStream* stream = nullptr;  // the run's path
     std::unique_ptr<RunStatus> status;
     std::uint64_t batches = 0, next_item = 0;
-    bool finished = false;  // drain() began
-    bool joined = false;
 };
 
 EgressDoor::Parts::Parts(EgressDoorOptions wanted)
@@ -128,10 +124,11 @@ EgressDoor::Parts::Parts(EgressDoorOptions wanted)
     try {
         run->open_to_consumers();
     } catch (...) {
-        fail(std::current_exception());
-        tell_how_it_failed();
+        life.note(std::current_exception());
+        status->end(life.word(), life.failure());
         throw;
     }
+    life.begin();
 }
 
 EgressRunOptions EgressDoor::Parts::run_options() const {
@@ -150,9 +147,14 @@ EgressRunOptions EgressDoor::Parts::run_options() const {
 }
 
 EgressRunHooks EgressDoor::Parts::run_hooks() {
-    return {.on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
-            .on_delivery_failure = [this] { delivery_failed = true; },
-            .on_path_failure = [this] { path_failed = true; },
+    return {.on_pool_failure =
+                [this](std::exception_ptr error) {
+                    life.note(std::move(error));
+                    life.stop(StopMode::Halt, "the pool failed");
+                },
+            .on_delivery_end = [this] { life.note_delivery_end(); },
+            .on_delivery_failure = [this] { life.stop(StopMode::Abandon, "the broker failed"); },
+            .on_path_failure = [this] { life.stop(StopMode::Halt, "the egress failed"); },
             .make_path =
                 [this](PathParts parts) {
                     auto made = make_stream_path(std::move(parts));
@@ -161,44 +163,40 @@ EgressRunHooks EgressDoor::Parts::run_hooks() {
                 }};
 }
 
+// What was drained has ended before.
 EgressDoor::Parts::~Parts() {
-    if (joined || !run) return;
+    if (life.state() == RunState::Ended) return;
     place.close_to_consumers();
-    run->stop();
-    run->delivery().abort();
-    for (const auto& end : {std::function<void()>([this] { run->path().finish(); }),
-                            std::function<void()>([this] { run->delivery().join(); })}) {
-        try {
-            end();
-        } catch (...) {
-            fail(std::current_exception());  // nobody asks any more
-        }
-    }
-    if (!status) return;
-    if (failure)
-        tell_how_it_failed();
-    else
-        status->end("abandoned");
+    life.stop(StopMode::Abandon, "it was not drained");
+    end();
 }
 
-// The first is the run's.
-void EgressDoor::Parts::fail(std::exception_ptr error) noexcept {
-    const std::lock_guard guard(failure_mutex);
-    if (!failure) failure = std::move(error);
+// What the step throws is the run's error, if it is the first.
+void EgressDoor::Parts::attempt(const std::function<void()>& step) {
+    try {
+        step();
+    } catch (...) {
+        life.note(std::current_exception());
+    }
 }
 
-// By whom it concerns: the threads of a part that failed have ended.
-void EgressDoor::Parts::rethrow_failure() {
-    {
-        const std::lock_guard guard(failure_mutex);
-        if (failure) std::rethrow_exception(failure);
-    }
-    if (path_failed) stream->finish();
-    if (delivery_failed) run->delivery().join();
+// Of a part that failed the threads have ended, or do so at once: what they met comes to light by waiting for them.
+void EgressDoor::Parts::require_no_failure() {
+    if (!life.error() && life.is_stopped(StopMode::Halt)) attempt([this] { stream->finish(); });
+    if (!life.error() && life.is_stopped(StopMode::Abandon)) attempt([this] { run->delivery().join(); });
+    if (life.error()) std::rethrow_exception(life.error());
+}
+
+// Of a run that is drained or abandoned: its threads end by themselves.
+void EgressDoor::Parts::end() {
+    attempt([this] { stream->finish(); });
+    attempt([this] { run->delivery().join(); });
+    life.end();
+    status->end(life.word(), life.failure());
 }
 
 void EgressDoor::Parts::check(const Batch& batch) const {
-    require(!finished, "a batch was submitted after drain()", "Open another run for it");
+    require(life.stopped() != StopMode::Drain, "a batch was submitted after drain()", "Open another run for it");
     require(batch.tensors.size() == options.tensors.size(),
             std::to_string(batch.tensors.size()) + " tensors were submitted, the run was opened with " +
                 std::to_string(options.tensors.size()),
@@ -244,13 +242,13 @@ OutputBatch EgressDoor::Parts::described(Batch batch) {
 
 std::optional<std::uint64_t> EgressDoor::Parts::submit(Batch batch) {
     const std::lock_guard turn(turns);
-    rethrow_failure();
+    require_no_failure();
     check(batch);
     if (batch.timeout && !stream->wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
     OutputBatch output = described(std::move(batch));
     const std::uint64_t through = output.rows.back().item + 1;
     if (!stream->submit(std::move(output))) {
-        rethrow_failure();
+        require_no_failure();
         throw Error(ErrorKind::Interrupted, "the run was stopped: it takes no more batches");
     }
     next_item = through;
@@ -259,29 +257,17 @@ std::optional<std::uint64_t> EgressDoor::Parts::submit(Batch batch) {
 
 bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
     const std::lock_guard turn(turns);
-    const TimePoint began = kSteadyClock.now();
-    rethrow_failure();
-    if (joined) return true;
-    finished = true;
-    status->change("draining");
-    stream->close();
-    while (!run->delivery().report().ended) {
-        rethrow_failure();
-        if (timeout && kSteadyClock.now() - began >= *timeout) return false;
-        std::this_thread::sleep_for(kLookEvery);
-    }
-    joined = true;
-    try {
-        stream->finish();
-        run->delivery().join();
-    } catch (...) {
-        fail(std::current_exception());
-        place.close_to_consumers();
-        tell_how_it_failed();
-        throw;
-    }
+    const auto until = timeout ? std::optional(kSteadyClock.now() + *timeout) : std::nullopt;
+    require_no_failure();
+    if (life.state() == RunState::Ended) return true;
+    life.stop(StopMode::Drain, "asked to");
+    status->change(life.word(), life.failure());
+    const bool delivered = life.wait_for_delivery(until);
+    require_no_failure();
+    if (!delivered) return false;
     place.close_to_consumers();
-    status->end("ended");
+    end();
+    require_no_failure();
     return true;
 }
 

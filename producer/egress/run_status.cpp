@@ -39,24 +39,26 @@ std::string limiting_stage(const std::string& state, const RunStatusFigures& bef
 
 RunStatus::RunStatus(Facts facts, Look look) : facts_(std::move(facts)), look_(std::move(look)) {
     earlier_.push_back(look_());
-    write({});
+    write();
     thread_ = std::thread([this] { tell_now_and_then(); });
 }
 
 RunStatus::~RunStatus() { stop(); }
 
-void RunStatus::change(const std::string& state) {
+void RunStatus::change(const std::string& state, const std::string& why) {
     const std::lock_guard guard(mutex_);
     if (over_ || state_ == state) return;
     state_ = state;
-    write({});
+    why_ = why;
+    write();
 }
 
 void RunStatus::end(const std::string& state, const std::string& why) {
     stop();
     const std::lock_guard guard(mutex_);
     state_ = state;
-    write(why);
+    why_ = why;
+    write();
 }
 
 void RunStatus::stop() {
@@ -73,17 +75,17 @@ void RunStatus::tell_now_and_then() {
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kTellEvery, [this] { return over_; })) {
         try {
-            write({});
+            write();
         } catch (const std::exception& problem) {  // the run goes on untold
             spdlog::error("telling of the run: {}", problem.what());
         }
     }
 }
 
-void RunStatus::write(const std::string& why) {
+void RunStatus::write() {
     RunStatusFigures now = look_();
     while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < now.at_ns) earlier_.pop_front();
-    write_page(facts_.run_dir + "/" + run_files::kStatus, page(facts_, state_, earlier_.front(), now, why));
+    write_page(facts_.run_dir + "/" + run_files::kStatus, page(facts_, state_, earlier_.front(), now, why_));
     earlier_.push_back(std::move(now));
 }
 

@@ -41,9 +41,9 @@ class RunStatus {
     RunStatus(const RunStatus&) = delete;
     RunStatus& operator=(const RunStatus&) = delete;
 
-    // To "draining".
-    void change(const std::string& state);
-    // The last page: "ended", "abandoned", "failed" with `why`. `look` is not called any more when it has returned.
+    // To "draining"; `why` belongs to "failed" alone.
+    void change(const std::string& state, const std::string& why = {});
+    // The last page: "ended", "abandoned", "failed". `look` is not called any more when it has returned.
     void end(const std::string& state, const std::string& why = {});
 
     // The page of a run between two moments. Pure, but for the time of day that it bears.
@@ -52,7 +52,7 @@ class RunStatus {
 
   private:
     void tell_now_and_then();
-    void write(const std::string& why);
+    void write();
     void stop();
 
     const Facts facts_;
@@ -61,6 +61,7 @@ class RunStatus {
     std::condition_variable changed_;
     bool over_ = false;
     std::string state_ = "running";
+    std::string why_;
     std::deque<RunStatusFigures> earlier_;
     std::thread thread_;
 };
