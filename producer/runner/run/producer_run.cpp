@@ -1,21 +1,43 @@
 #include "producer/runner/run/producer_run.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <span>
+#include <string>
 #include <utility>
 
+#include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/trace_recording.hpp"
-#include "producer/runner/kernels/gpu_choice.hpp"
+#include "common/program/trace_file.hpp"
+#include "producer/runner/run/egress_options.hpp"
 #include "producer/runner/run/recovery_checks.hpp"
+#include "producer/runner/run/run_outcome.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 
 namespace offramp {
+namespace {
+
+void log_stop(StopMode mode, const std::string& why) {
+    if (mode == StopMode::Drain)
+        spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
+    else
+        spdlog::warn("stopping at once: {}", why);
+}
+
+}  // namespace
+
+// --- the parts ---
 
 ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals,
                          std::uint64_t began_ns)
     : config_(std::move(config)),
       strategy_(std::move(strategy)),
       began_ns_(began_ns),
+      lifecycle_(*this, log_stop),
       end_watch_(signals, config_.lifeline_fd, lifecycle_, launcher_,
                  {.work = [this] { beat(); },
                   .interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
@@ -24,30 +46,69 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
               .start = config_.adopt ? RunStart::Recovered : RunStart::Begun,
               .readable_by_group = !config_.consumer_user.empty(),
               .check_recovered = [this](const std::string& run_dir) { require_kept_settings(run_dir, config_); }}),
-      device_(open_device_for_kernels(config_.device)) {
-    device_->use_on_this_thread();
-    const std::string device = device_->info().name;
-    if (device_->is_gpu())
-        spdlog::info("device: {}", device);
-    else
-        spdlog::warn("no GPU is used, model and copies run on the CPU ({}){}", device,
-                     config_.device == "cpu" ? "" : ": " + find_gpus_for_kernels().obstacle);
-    compute_ = device_->make_stream("compute");
-    timeline_ = std::make_unique<DeviceTimeline>(*device_, *compute_);
-    auto pictures = open_input(config_, [this] { lifecycle_.require_not_stopped(); });  // told before a model is loaded
-    open_model();
-    lifecycle_.require_not_stopped();
-    open_source(std::move(pictures));
-    if (!config_.adopt) open_checkpoint({});
-    const EgressPlan plan = lay_out_slabs();
-    if (config_.when_full == "drop-newest") dropped_ = std::make_unique<DroppedLog>(place_.folder());
-    egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_, egress_options(plan), egress_hooks());
+      device_(open_device_of(config_)),
+      compute_(device_->make_stream("compute")),
+      timeline_(std::make_unique<DeviceTimeline>(*device_, *compute_)) {
+    const EgressTraits& traits = strategy_->traits();
+    const auto still_wanted = [this] { lifecycle_.require_not_stopped(); };
+    auto pictures = open_input(config_, still_wanted);  // told before a model is loaded
+    model_ = open_model(config_, traits, *device_, *compute_);
+    still_wanted();
+    source_ = open_source(config_, traits, model_, std::move(pictures), still_wanted);
+    record_ = std::make_unique<WorkRecord>(
+        config_, *source_,
+        WorkRecord::Place{.run_dir = place_.folder(),
+                          .keeps_results = !traits.outputs_dropped,
+                          .on_failure = [this](std::exception_ptr error) { fail(std::move(error)); }});
+    const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
+    egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_,
+                                          egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
     egress_->open_to_consumers();
-    lifecycle_.require_not_stopped();
-    start_pipeline(plan.pace);
-    lifecycle_.require_not_stopped();
+    still_wanted();
+    pipeline_ = std::make_unique<RunPipeline>(RunPipeline::Parts{.config = config_,
+                                                                 .lifecycle = lifecycle_,
+                                                                 .device = *device_,
+                                                                 .compute = *compute_,
+                                                                 .timeline = *timeline_,
+                                                                 .model = model_,
+                                                                 .source = *source_,
+                                                                 .record = *record_,
+                                                                 .egress = *egress_},
+                                              plan.pace);
+    still_wanted();
     place_.begin_account();
     report_ = std::make_unique<RunReport>(place_.folder(), facts());
+}
+
+EgressRunHooks ProducerRun::egress_hooks() {
+    const auto note_begun = [this](const PublishedSlab& slab) { record_->begin(slab); };
+    const auto note_completed = [this](const PublishedSlab& slab) { record_->completed(slab); };
+    return {
+        .on_begin =
+            [this](RunProgress& progress) {
+                progress.began_ns = began_ns_;
+                record_->describe(progress);
+            },
+        .numbers = {.batch = config_.batch, .items = source_->items()},
+        .check_input = [this](const RunProgress& progress) { require_same_input(progress, *source_); },
+        .check_kept = [this](const RunProgress& progress,
+                             const Predecessor& predecessor) { record_->go_on(progress, predecessor); },
+        .before_publishing = note_begun,
+        .on_completed = note_completed,
+        .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { record_->dropped(batch, rows); },
+        .on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
+        .on_delivery_end = [this] { lifecycle_.note_delivery_end(); },
+        .on_delivery_failure = [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); },
+        .on_path_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); },
+        .make_path =
+            [this](PathParts parts) {
+                return strategy_->make_path({.config = config_, .compute = *compute_, .path = std::move(parts)});
+            },
+        .make_delivery =
+            [=, this] {
+                return strategy_->make_local_delivery(
+                    {.warmup_batches = config_.warmup_batches, .begin = note_begun, .on_completed = note_completed});
+            }};
 }
 
 RunFacts ProducerRun::facts() const {
@@ -55,16 +116,16 @@ RunFacts ProducerRun::facts() const {
     const RunProgress* const progress = egress_->progress();
     return {.run_id = config_.run_id,
             .device = device_->info(),
-            .model = model_->description(),
+            .model = model_.model->description(),
             .source = source_->description(),
             .precision = config_.precision,
             .memory_format = config_.memory_format,
             .transform = config_.transform,
             .batch = config_.batch,
             .egress = strategy_->traits().name,
-            .random_weights = model_->random_weights(),
+            .random_weights = model_.model->random_weights(),
             .items = source_->items(),
-            .done_before = done_before(),
+            .done_before = record_->done_before(),
             .slab_payload_bytes = layout.payload_bytes,
             .samples_per_slab = static_cast<std::uint64_t>(layout.rows),
             .batches_per_slab = layout.batches,
@@ -76,14 +137,16 @@ RunFacts ProducerRun::facts() const {
 // Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.
 ProducerRun::~ProducerRun() {
     lifecycle_.end();
-    if (input_) input_->stop();
+    if (pipeline_) pipeline_->stop();
     egress_.reset();
 }
+
+// --- from its start to its end ---
 
 ExitCode ProducerRun::execute() {
     place_.make_ours();
     lifecycle_.begin();
-    attempt([this] { flow_or_deliver_what_was_read(); });
+    attempt([this] { pipeline_->flow(); });
     if (lifecycle_.is_stopped(StopMode::Halt)) {
         lifecycle_.stop(StopMode::Abandon, "a part failed");  // if nobody said which
         // What is still being copied is published or given back before the totals are closed.
@@ -93,12 +156,10 @@ ExitCode ProducerRun::execute() {
         egress_->delivery().join();
         lifecycle_.note_delivery_end();  // of a run without consumers, whose end nobody has told
     });
-    attempt([this] {
-        if (checkpoint_) checkpoint_->close();
-    });
+    attempt([this] { record_->close(); });
     failpoint("run.joined");
     lifecycle_.end();
-    const RunFigures last = figures();
+    const RunFigures last = pipeline_->figures();
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
@@ -110,37 +171,76 @@ ExitCode ProducerRun::execute() {
     return *exit;
 }
 
-// Where too many items were unreadable the run fails, but what could be read and was computed is delivered.
-void ProducerRun::flow_or_deliver_what_was_read() {
+// Nothing when it cannot be written that the run came to its end: that is the error then.
+std::optional<ExitCode> ProducerRun::end_of(const RunFigures& last) {
+    const ExitCode exit =
+        RunOutcome{.items = source_->items(), .done_before = record_->done_before(), .stopped = lifecycle_.stopped()}
+            .exit_code(last);
+    if (exit != ExitCode::Ok && exit != ExitCode::SetAside) return exit;
     try {
-        flow();
-    } catch (const Error& problem) {
-        if (problem.kind() != ErrorKind::BadInput || lifecycle_.is_stopped(StopMode::Abandon)) throw;
-        lifecycle_.note(std::current_exception());
-        egress_->path().finish();
+        record_->end();
+        return exit;
+    } catch (...) {
+        lifecycle_.note(with_limits_named(std::current_exception()));
+        return std::nullopt;
     }
 }
 
-void ProducerRun::flow() {
-    egress_->wait_until_first_usable();
-    if (config_.adopt) {  // figures of a run that was interrupted mean nothing
-        inference_->run(*input_, egress_->path());
-        finish_egress();
+void ProducerRun::beat() {
+    bool anyone = true;
+    lifecycle_.while_under_way([&] {
+        const RunFigures now = pipeline_->figures();
+        report_->write_status(now);
+        anyone = std::any_of(now.broker.consumers.begin(), now.broker.consumers.end(),
+                             [](const ConsumerReport& consumer) { return consumer.end.empty(); });
+    });
+    if (!anyone) launcher_.no_consumers();
+}
+
+// --- what a stop asks for ---
+
+void ProducerRun::end_input() { pipeline_->end_input(); }
+
+void ProducerRun::stop_outputs() { egress_->stop(); }
+
+void ProducerRun::send_consumers_away() { egress_->delivery().abort(); }
+
+// --- failures ---
+
+// What the step throws ends the run.
+void ProducerRun::attempt(const std::function<void()>& step) {
+    try {
+        step();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+}
+
+void ProducerRun::fail(std::exception_ptr error) {
+    lifecycle_.note(with_limits_named(error));
+    leave_to_successor(error);
+    lifecycle_.stop(StopMode::Abandon, "a part failed");
+}
+
+// A device that is lost takes this process with it, and nothing else: consumers, slabs and progress record stay for the
+// next producer. So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that
+// never answers.
+void ProducerRun::leave_to_successor(std::exception_ptr error) {
+    ErrorKind kind = ErrorKind::None;
+    try {
+        std::rethrow_exception(error);
+    } catch (const Error& problem) {
+        kind = problem.kind();
+    } catch (...) {
         return;
     }
-    if (config_.measure_limits > 0) measuring_->measure_limits_before();
-    if (config_.drain_warmup || config_.profile_batches > 0)
-        measuring_->flow();
-    else
-        inference_->run(*input_, egress_->path());
-    finish_egress();
-    if (config_.measure_limits > 0 && !lifecycle_.is_stopped(StopMode::Abandon)) measuring_->measure_limits_after();
-}
-
-// The last outputs, too, may have been such that too many items were skipped.
-void ProducerRun::finish_egress() {
-    egress_->path().finish();
-    input_->require_good();
+    const bool device_is_lost = kind == ErrorKind::DeviceBroken || kind == ErrorKind::DeviceOutOfMemory;
+    if (!device_is_lost || !place_.is_ours() || !strategy_->traits().survives_producer() ||
+        !launcher_.may_be_succeeded())
+        return;
+    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", lifecycle_.failure());
+    save_recording();
+    std::_Exit(to_int(kind));
 }
 
 }  // namespace offramp

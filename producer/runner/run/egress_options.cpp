@@ -1,0 +1,79 @@
+#include "producer/runner/run/egress_options.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/settings/slab_work.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kPoolBatchesOnGpu = 8;
+constexpr std::uint32_t kPoolBatchesOnCpu = 6;
+
+std::vector<uid_t> allowed_uids(const RunConfig& config) {
+    std::vector<uid_t> uids{::geteuid()};
+    if (!config.consumer_user.empty()) {
+        const passwd* entry = ::getpwnam(config.consumer_user.c_str());
+        if (entry == nullptr)
+            throw ConfigError("--consumer-user '" + config.consumer_user + "' is not a user of this machine",
+                              "Give a name that getent passwd lists");
+        uids.push_back(entry->pw_uid);
+    }
+    return uids;
+}
+
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+WhenFull when_full(const RunConfig& config) {
+    if (config.when_full == "drop-newest") return WhenFull::Drop;
+    return config.when_full == "spill" ? WhenFull::Spill : WhenFull::Wait;
+}
+
+}  // namespace
+
+EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
+                         const BatchSource& source, const Device& device) {
+    EgressPlan plan = EgressPlan::make(config, traits, transformer.outputs(), source.max_key_bytes(),
+                                       device.is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
+    spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan.spans.slab_count,
+                 static_cast<double>(plan.layout.slab_bytes) / (1 << 20), plan.layout.rows, plan.spans.span_count);
+    if (!traits.caution.empty()) spdlog::warn("{}", traits.caution);
+    return plan;
+}
+
+EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& traits, const EgressPlan& plan,
+                                const OutputTransformer& transformer) {
+    const EgressTraits::Slabs slabs = traits.slabs;
+    return {.layout = plan.layout,
+            .spans = plan.spans,
+            .slabs = slabs,
+            .pinning = {.wanted = slabs == EgressTraits::Slabs::PageLockedPool && !config.allow_unpinned},
+            .batch = config.batch,
+            .queue_depth = plan.queue_depth,
+            .max_delay = nanoseconds_of(config.max_delay_seconds),
+            .header_fields = {.transform = transformer.transform(),
+                              .upsample_factor = transformer.upsample_factor(),
+                              .model = std::string_view(config.model).substr(config.model.rfind('/') + 1),
+                              .precision = config.precision,
+                              .memory_format = config.memory_format},
+            .when_full = when_full(config),
+            .spill_dir = config.spill_dir,
+            .allowed_uids = allowed_uids(config),
+            .work = SlabWork::of(config).hash(),
+            .visibility_timeout = nanoseconds_of(config.lease_seconds),
+            .max_charges = config.max_charges,
+            .warmup_batches = config.warmup_batches,
+            .kill_overdue = config.kill_overdue};
+}
+
+}  // namespace offramp

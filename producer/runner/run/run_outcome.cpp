@@ -1,0 +1,26 @@
+#include "producer/runner/run/run_outcome.hpp"
+
+#include "common/base/error_kind.hpp"
+#include "common/base/log.hpp"
+
+namespace offramp {
+
+ExitCode RunOutcome::exit_code(const RunFigures& last) const {
+    const BrokerReport& broker = last.broker;
+    const bool abandoned = stopped == StopMode::Abandon;
+    const bool nothing_abandoned = abandoned || last.dropped.samples == last.dropped_when_full.samples;
+    if (!broker.conserved() || !nothing_abandoned ||
+        last.sourced != last.skipped + last.dropped.samples + broker.published.samples) {
+        spdlog::critical(
+            "samples are not accounted for: {} sourced, {} skipped, {} dropped ({} of them for want of a slab), {} "
+            "published, {} completed, {} in flight, {} spilled, {} quarantined",
+            last.sourced, last.skipped, last.dropped.samples, last.dropped_when_full.samples, broker.published.samples,
+            broker.completed.samples, broker.in_flight.samples, broker.spilled.samples, broker.quarantined.samples);
+        return exit_code_for(ErrorKind::Conservation);
+    }
+    const bool input_is_left = last.sourced + done_before < items;
+    if (abandoned || (stopped && input_is_left)) return ExitCode::Interrupted;
+    return broker.quarantined.slabs == 0 ? ExitCode::Ok : ExitCode::SetAside;
+}
+
+}  // namespace offramp

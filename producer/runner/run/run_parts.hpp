@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "common/images/picture_list.hpp"
+#include "common/images/still_wanted.hpp"
+#include "common/settings/run_config.hpp"
+#include "producer/device/device.hpp"
+#include "producer/runner/models/model.hpp"
+#include "producer/runner/run/egress_traits.hpp"
+#include "producer/runner/sources/batch_source.hpp"
+#include "producer/runner/transforms/output_transformer.hpp"
+
+// What a run computes on: made as its settings say, with what its user should know about it in the log. Thread: the
+// model's. Blocks: while files are read. Errors: ConfigError, and those of the parts.
+namespace offramp {
+
+std::unique_ptr<Device> open_device_of(const RunConfig& config);
+
+struct OpenedModel {
+    std::unique_ptr<Model> model;
+    std::unique_ptr<OutputTransformer> transformer;
+};
+// Borrows: device and stream.
+OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute);
+
+// Borrows: config. `still_wanted` throws when the run was stopped meanwhile.
+std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
+                                         std::shared_ptr<PictureList> pictures, StillWanted still_wanted);
+
+}  // namespace offramp

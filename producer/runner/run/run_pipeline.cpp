@@ -1,0 +1,120 @@
+#include "producer/runner/run/run_pipeline.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/settings/effects.hpp"
+
+namespace offramp {
+
+RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
+    : parts_(parts),
+      input_(parts_.device, parts_.source,
+             PrefetchSettings{.input = parts_.model.model->input(),
+                              .batch = parts_.config.batch,
+                              .decode_workers = parts_.config.decode_workers,
+                              .depth = parts_.config.prefetch,
+                              .max_errors = parts_.config.max_errors,
+                              .seed = parts_.config.seed,
+                              .timeline = &parts_.timeline,
+                              .done = parts_.record.done_earlier(parts_.egress.predecessor()),
+                              .skipped_before = parts_.egress.predecessor().totals.skipped}),
+      review_(make_review()),
+      inference_(parts_.device, *parts_.model.model, *parts_.model.transformer, parts_.compute, parts_.timeline,
+                 parts_.egress.layout(), pace,
+                 tells_of_items(parts_.config) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut,
+                 review_.get()),
+      measuring_({.config = parts_.config,
+                  .lifecycle = parts_.lifecycle,
+                  .device = parts_.device,
+                  .compute = parts_.compute,
+                  .model = *parts_.model.model,
+                  .transformer = *parts_.model.transformer,
+                  .input = input_,
+                  .egress = parts_.egress,
+                  .inference = inference_}) {}
+
+std::unique_ptr<ScoreReview> RunPipeline::make_review() {
+    const RunConfig& config = parts_.config;
+    if (!tells_foregrounds(config) && parts_.model.transformer->transform() != OutputTransform::ClassMap)
+        return nullptr;
+    return std::make_unique<ScoreReview>(
+        parts_.egress.layout(),
+        ScoreReview::Settings{
+            .scale = ForegroundScale::of(config.scores, config.threshold),
+            .in_slabs = tells_foregrounds(config),
+            .passed_before = parts_.record.done_earlier(parts_.egress.predecessor()).items(),
+            .skip = [this](std::uint64_t item, const std::string& reason) { return input_.skip(item, reason); },
+            .too_many = [this] { input_.end_for_skipped(); }});
+}
+
+void RunPipeline::flow() {
+    try {
+        run();
+    } catch (const Error& problem) {
+        if (problem.kind() != ErrorKind::BadInput || parts_.lifecycle.is_stopped(StopMode::Abandon)) throw;
+        parts_.lifecycle.note(std::current_exception());
+        parts_.egress.path().finish();
+    }
+}
+
+void RunPipeline::run() {
+    const RunConfig& config = parts_.config;
+    parts_.egress.wait_until_first_usable();
+    if (config.adopt) {  // figures of a run that was interrupted mean nothing
+        inference_.run(input_, parts_.egress.path());
+        finish_egress();
+        return;
+    }
+    if (config.measure_limits > 0) measuring_.measure_limits_before();
+    if (config.drain_warmup || config.profile_batches > 0)
+        measuring_.flow();
+    else
+        inference_.run(input_, parts_.egress.path());
+    finish_egress();
+    if (config.measure_limits > 0 && !parts_.lifecycle.is_stopped(StopMode::Abandon)) measuring_.measure_limits_after();
+}
+
+// The last outputs, too, may have been such that too many items were skipped.
+void RunPipeline::finish_egress() {
+    parts_.egress.path().finish();
+    input_.require_good();
+}
+
+RunFigures RunPipeline::figures() const {
+    const EgressRun& egress = parts_.egress;
+    const Prefetcher::Progress input = input_.progress();
+    const OutputFigures output = egress.path().figures();
+    const ProgressLog::Totals& previous = egress.predecessor().totals;
+    const ComputeTime computed = inference_.computed();
+    RunFigures figures{.broker = egress.delivery().report(),
+                       .sourced = parts_.record.sourced_before() + input.items_delivered,
+                       .skipped = previous.skipped + input.items_skipped + output.samples_rejected,
+                       .skipped_items = input_.skipped().list(),
+                       .unreadable_ahead = input_.unreadable_ahead(),
+                       .compute_busy_seconds = computed.seconds,
+                       .compute_busy_batches = computed.batches,
+                       .copy_seconds = output.copy_seconds,
+                       .input_wait_seconds = input.next_blocked_seconds,
+                       .slab_wait_seconds = egress.slab_wait_seconds(),
+                       .output_wait_seconds = inference_.output_wait_seconds(),
+                       .seconds_to_first_slab = egress.seconds_to_first_slab(),
+                       .seconds_to_all_slabs = egress.seconds_to_all_slabs(),
+                       .measured_from = measuring_.from(),
+                       .so_far = measuring_.so_far(),
+                       .at_ns = now_ns()};
+    figures.dropped = {.batches = output.batches_unpublished(),
+                       .samples = previous.dropped + output.samples_unpublished()};
+    figures.dropped_when_full = {.batches = output.batches_dropped,
+                                 .samples = previous.dropped + output.samples_dropped};
+    figures.pinning = egress.pinning();
+    figures.failure = parts_.lifecycle.failure();
+    figures.state = parts_.lifecycle.word();
+    figures.limits = measuring_.limits();
+    return figures;
+}
+
+}  // namespace offramp

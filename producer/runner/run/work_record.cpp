@@ -1,0 +1,68 @@
+#include "producer/runner/run/work_record.hpp"
+
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/settings/kept_settings.hpp"
+#include "producer/runner/run/recovery_checks.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
+
+namespace offramp {
+
+WorkRecord::WorkRecord(const RunConfig& config, const BatchSource& source, Place place)
+    : config_(config), source_(source), place_(std::move(place)), dropped_(place_.run_dir) {
+    if (!config_.adopt) open_checkpoint({});
+}
+
+void WorkRecord::open_checkpoint(const Predecessor& predecessor) {
+    if (config_.resume && config_.output.empty())
+        throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
+    if (config_.output.empty() || !place_.keeps_results) return;
+    // A producer that died before it published any sample may have left another run's checkpoint there: slabs of empty
+    // rows alone are noted by nobody.
+    const bool recovers = config_.adopt && predecessor.totals.published.samples > 0;
+    const auto earlier = recovers         ? EarlierWork::Recovered
+                         : config_.resume ? EarlierWork::Resumed
+                                          : EarlierWork::DoneAgain;
+    checkpoint_ = std::make_unique<RunCheckpoint>(config_, source_, earlier, place_.on_failure);
+}
+
+void WorkRecord::describe(RunProgress& progress) const {
+    progress.items = source_.items();
+    progress.keys_hash = source_hash(source_);
+    progress.done_before = done_before();
+    keep_settings(place_.run_dir, config_);
+}
+
+void WorkRecord::go_on(const RunProgress& progress, const Predecessor& predecessor) {
+    open_checkpoint(predecessor);
+    require_same_checkpoint(progress, done_before(), config_.output);
+    sourced_before_ = sourced_by(predecessor, checkpoint_.get());
+    if (checkpoint_) note_completed_by(predecessor, *checkpoint_);
+}
+
+void WorkRecord::begin(const PublishedSlab& slab) {
+    if (checkpoint_) checkpoint_->begin(slab.items);
+}
+
+void WorkRecord::completed(const PublishedSlab& slab) {
+    if (checkpoint_) checkpoint_->completed(slab.items);
+}
+
+void WorkRecord::dropped(std::uint64_t batch, std::span<const RowInfo> rows) { dropped_.note(batch, rows); }
+
+ItemRanges WorkRecord::done_earlier(const Predecessor& predecessor) const {
+    ItemRanges done = checkpoint_ ? checkpoint_->done() : ItemRanges{};
+    done.add({0, predecessor.totals.items_through});
+    return done;
+}
+
+void WorkRecord::close() {
+    if (checkpoint_) checkpoint_->close();
+}
+
+void WorkRecord::end() {
+    if (checkpoint_) checkpoint_->end();
+}
+
+}  // namespace offramp
