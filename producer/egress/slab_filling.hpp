@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/wire/slab_layout.hpp"
@@ -62,7 +63,9 @@ class SlabFilling {
     // from now on. Errors: also those of RowReview: nobody gets such a slab.
     const PublishedSlab& wait_copied(OutputCounters& counters, DeviceTimeline& timeline);
 
-    Target& target() { return target_; }
+    // To whoever publishes it: the target, or of a slab of the pool its loan. Once.
+    Target hand_on_target() { return std::move(target_); }
+    WriteLoan hand_on_loan() { return std::move(*target_.loan); }
     const PublishedSlab& published() const { return published_; }
 
   private:
