@@ -20,26 +20,6 @@ namespace {
 constexpr int kMessagesPerStep = 512;
 constexpr std::uint64_t kRefusalsALogLine = 1000;
 
-const char* to_string(RefusalReason reason) {
-    switch (reason) {
-        case RefusalReason::Version:
-            return "another version";
-        case RefusalReason::Nonce:
-            return "another run";
-        case RefusalReason::User:
-            return "another user";
-        case RefusalReason::ForeignProcess:
-            return "a foreign process";
-        case RefusalReason::Full:
-            return "no place left";
-        case RefusalReason::Ended:
-            return "the run has ended";
-        case RefusalReason::Work:
-            return "other work";
-    }
-    return "?";
-}
-
 }  // namespace
 
 void Admission::take_messages() {
@@ -47,7 +27,7 @@ void Admission::take_messages() {
     for (int taken = 0; taken < kMessagesPerStep && state_.port.try_receive_work(inbound); ++taken) {
         const ParsedMessage message = parse_message(inbound.bytes);
         if (!message) {
-            state_.count("work message: " + std::string(to_string(message.problem)));
+            state_.count(MessageChannel::Work, message.problem);
             if (message.problem == ParseProblem::Version)
                 refuse(inbound.peer, RefusalReason::Version,
                        "message version " + std::to_string(message.version) + ", this run speaks " +
@@ -60,12 +40,12 @@ void Admission::take_messages() {
         }
         Peer* const known = state_.peers.find(inbound.peer);
         if (known == nullptr || known->gone) {
-            state_.count("work message from nobody known");
+            state_.count(Refusal::NobodyKnown);
             continue;
         }
         Peer& peer = *known;
         if (inbound.credentials.pid != peer.credentials.pid || inbound.credentials.uid != peer.credentials.uid) {
-            state_.count("work message in another's name");
+            state_.count(Refusal::WorkInAnothersName);
             continue;
         }
         if (message.type == MessageType::Answer) {
@@ -78,7 +58,7 @@ void Admission::take_messages() {
                    message.as<Disconnect>().session == peer.ref.session) {
             on_disconnect(peer);
         } else {
-            state_.count("work message out of turn");
+            state_.count(Refusal::OutOfTurn);
         }
     }
 }
@@ -86,7 +66,7 @@ void Admission::take_messages() {
 void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     const auto hello = message.as<Hello>();
     if (hello.holding > message.count) {
-        state_.count("hello with more holdings than records");
+        state_.count(Refusal::MoreHoldingsThanRecords);
         return;
     }
     const Peer* const known = state_.peers.find(inbound.peer);
@@ -129,7 +109,7 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
         return refuse(inbound.peer, RefusalReason::Full, std::string("it cannot be watched: ") + problem.what());
     }
     if (!watched) {
-        state_.count("peer died while it was being let in");
+        state_.count(Refusal::DiedMeanwhile);
         return;
     }
     auto peer = std::make_unique<Peer>();
@@ -148,13 +128,13 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
 void Admission::on_answer(Peer& peer, const Answer& answer) {
     if (peer.admitted) return;
     if (answer.secret != peer.secret || has_input(peer.watched.died.get())) {
-        state_.count("challenge not answered");
+        state_.count(Refusal::ChallengeNotAnswered);
         peer.gone = true;
         return;
     }
     if (peer.previous_session != 0) {
         if (continued_.rejoin(peer)) return;
-        state_.count("hello with a session that is not its own");
+        state_.count(Refusal::AnothersSession);
         refuse(peer.routing_id, RefusalReason::Nonce,
                "session " + std::to_string(peer.previous_session) + " is not this process's: start the consumer again");
         peer.gone = true;
@@ -179,7 +159,7 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
 
 void Admission::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
     // A flood of refusals must not become a flood of lines.
-    const std::uint64_t times = state_.count(std::string("refused: ") + to_string(reason));
+    const std::uint64_t times = state_.count(reason);
     if (times % kRefusalsALogLine == 1) spdlog::warn("a consumer was refused ({} times so far): {}", times, text);
     Refused refused{static_cast<std::uint32_t>(reason), 0, {}};
     put_text(refused.text, text);

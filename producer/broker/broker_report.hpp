@@ -52,7 +52,7 @@ struct BrokerReport {
     std::uint64_t deliveries = 0;
     std::array<std::uint64_t, kReleaseOutcomes> releases{};
     std::uint64_t repeated_releases = 0;           // seen before: acknowledged again, nothing else
-    std::map<std::string, std::uint64_t> refused;  // messages and peers, by reason
+    std::map<std::string, std::uint64_t> refused;  // by the words of refusals.hpp
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::vector<ConsumerReport> consumers;
     std::vector<DeadLetter> dead_letters;

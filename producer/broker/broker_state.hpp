@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "common/base/clock.hpp"
 #include "common/transport/ports.hpp"
@@ -13,6 +12,7 @@
 #include "producer/broker/peer_table.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/ready_queue.hpp"
+#include "producer/broker/refusals.hpp"
 #include "producer/broker/slab_fillings.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
@@ -44,8 +44,12 @@ struct BrokerState {
     ReadyQueue ready;
     BrokerReport totals;  // what is counted; what is looked up when somebody asks is added by Broker::report()
 
-    // Counts a message or a peer that was refused; how often it was for this reason.
-    std::uint64_t count(const std::string& reason) { return ++totals.refused[reason]; }
+    // Counts what was refused; how often it was for this reason.
+    std::uint64_t count(Refusal refusal) { return ++totals.refused[words(refusal)]; }
+    std::uint64_t count(RefusalReason reason) { return ++totals.refused[words(reason)]; }
+    std::uint64_t count(MessageChannel channel, ParseProblem problem) {
+        return ++totals.refused[words(channel, problem)];
+    }
     // To be called immediately before the ledger takes the step.
     void count_step(CountedStep step, const PublishedSlab& slab);
     // A consumer has gone, or will not work on what it holds: others get it. `work`: its work word, where it is dead.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
@@ -37,12 +36,12 @@ void Dispatcher::take_releases() {
     Inbound inbound;
     for (int taken = 0; taken < kReleaseMessagesPerStep && state_.port.try_receive_release(inbound); ++taken) {
         const ParsedMessage message = parse_message(inbound.bytes);
-        if (!message || message.type != MessageType::Releases) {
-            state_.count("release message: " +
-                         (message ? std::string("another type") : std::string(to_string(message.problem))));
-            continue;
-        }
-        on_releases(inbound, message);
+        if (!message)
+            state_.count(MessageChannel::Releases, message.problem);
+        else if (message.type != MessageType::Releases)
+            state_.count(Refusal::AnotherType);
+        else
+            on_releases(inbound, message);
     }
 }
 
@@ -50,12 +49,12 @@ void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& messag
     const auto releases = message.as<Releases>();
     Peer* peer = state_.peers.find_session(releases.session);
     if (peer == nullptr) {
-        state_.count("release of an unknown session");
+        state_.count(Refusal::UnknownSession);
         return;
     }
     // The session's number is no secret; the kernel's word on the sender is what counts.
     if (inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid) {
-        state_.count("release in another's name");
+        state_.count(Refusal::ReleaseInAnothersName);
         return;
     }
     std::uint64_t sequence = releases.first_sequence;
@@ -67,7 +66,7 @@ void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& messag
             peer->releases_seen = sequence;
             on_release(*peer, record);
         } else {
-            state_.count("release beyond a gap");
+            state_.count(Refusal::BeyondAGap);
             peer->in_doubt = true;
             break;
         }
@@ -197,7 +196,7 @@ void Dispatcher::send_tickets() {
                 --peer->held;
             }
             peer->draining = peer->draining || outcome == SendOutcome::PeerGone;  // its connection is cut
-            state_.count(outcome == SendOutcome::PeerGone ? "ticket for a peer that is gone" : "ticket not taken");
+            state_.count(outcome == SendOutcome::PeerGone ? Refusal::PeerIsGone : Refusal::TicketNotTaken);
         }
         peer->to_send.clear();
     }

@@ -81,7 +81,7 @@ std::optional<TimePoint> LivenessMonitor::begin_look() {
 void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
     for (auto& [id, peer] : state_.peers) {
         if (!peer->admitted && now - peer->since > kHandshake) {
-            state_.count("challenge not answered");
+            state_.count(Refusal::ChallengeNotAnswered);
             peer->gone = true;
         }
         if (!peer->admitted || peer->gone) continue;
