@@ -180,10 +180,11 @@ void EgressDoor::Parts::attempt(const std::function<void()>& step) {
     }
 }
 
-// Of a part that failed the threads have ended, or do so at once: what they met comes to light by waiting for them.
+// Of a part that failed the threads have ended, or do so at once: what they met comes to light by waiting for them. The
+// broker is the one that abandons a run that its program still uses.
 void EgressDoor::Parts::require_no_failure() {
-    if (!life.error() && life.is_stopped(StopMode::Halt)) attempt([this] { stream->finish(); });
     if (!life.error() && life.is_stopped(StopMode::Abandon)) attempt([this] { run->delivery().join(); });
+    if (!life.error() && life.is_stopped(StopMode::Halt)) attempt([this] { stream->finish(); });
     if (life.error()) std::rethrow_exception(life.error());
 }
 
