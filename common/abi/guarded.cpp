@@ -6,6 +6,7 @@
 #include <new>
 
 #include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
 #include "common/base/version.hpp"
 
 namespace offramp::abi {
@@ -15,24 +16,14 @@ constexpr std::size_t kMostOfAStruct = 4096;  // of any version; a larger size w
 
 thread_local int releases_at_work = 0;
 
-// At most `most` bytes of UTF-8, cut in front of a character that would not be whole.
-std::size_t whole_characters(std::string_view text, std::size_t most) {
-    if (text.size() <= most) return text.size();
-    constexpr std::size_t kLongestCharacter = 4;
-    std::size_t bytes = most;
-    const auto goes_on = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U; };
-    while (bytes > 0 && most - bytes < kLongestCharacter && goes_on(bytes)) --bytes;
-    return goes_on(bytes) ? most : bytes;  // what is no UTF-8 is cut anywhere
-}
-
 }  // namespace
 
 std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept {
     if (error == nullptr) return code;
     error->code = code;
-    const std::size_t bytes = whole_characters(text, sizeof error->text - 1);
-    std::copy_n(text.begin(), bytes, error->text);
-    error->text[bytes] = '\0';
+    const std::string_view whole = utf8_prefix(text, sizeof error->text - 1);
+    std::ranges::copy(whole, error->text);
+    error->text[whole.size()] = '\0';
     return code;
 }
 
@@ -101,6 +92,10 @@ const char* offramp_code_name(std::int32_t code) {
             return "OFFRAMP_WRONG_PROCESS";
         case OFFRAMP_CALLBACK_FAILED:
             return "OFFRAMP_CALLBACK_FAILED";
+        case OFFRAMP_FAILED:
+            return "OFFRAMP_FAILED";
+        case OFFRAMP_REJECTED:
+            return "OFFRAMP_REJECTED";
         case OFFRAMP_BAD_ARGUMENT:
             return "OFFRAMP_BAD_ARGUMENT";
         case OFFRAMP_NO_SUCH_RUN:

@@ -81,4 +81,24 @@ std::string printable(std::string_view text) {
     return shown;
 }
 
+std::string printable_lines(std::string_view text) {
+    std::string shown;
+    while (true) {
+        const std::size_t line = text.find('\n');
+        shown += printable(text.substr(0, line));
+        if (line == std::string_view::npos) return shown;
+        shown += '\n';
+        text.remove_prefix(line + 1);
+    }
+}
+
+std::string_view utf8_prefix(std::string_view text, std::size_t most) noexcept {
+    if (text.size() <= most) return text;
+    constexpr std::size_t kLongestCharacter = 4;
+    std::size_t bytes = most;
+    const auto goes_on = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U; };
+    while (bytes > 0 && most - bytes < kLongestCharacter && goes_on(bytes)) --bytes;
+    return text.substr(0, goes_on(bytes) ? most : bytes);
+}
+
 }  // namespace offramp

@@ -17,6 +17,13 @@ bool is_printable(std::string_view character) noexcept;
 // The text with everything that is not printable UTF-8 written as \xNN: fit for a log line and for JSON.
 std::string printable(std::string_view text);
 
+// The same, but lines stay lines.
+std::string printable_lines(std::string_view text);
+
+// At most `most` bytes of the text, cut in front of a character that would not be whole; what is no UTF-8 is cut
+// anywhere.
+std::string_view utf8_prefix(std::string_view text, std::size_t most) noexcept;
+
 // True when the whole text is well-formed UTF-8.
 bool is_utf8(std::string_view text) noexcept;
 

@@ -31,6 +31,8 @@ std::optional<Form> form_of(MessageType type) {
             return Form{sizeof(Tickets), sizeof(SlabTicket)};
         case MessageType::Releases:
             return Form{sizeof(Releases), sizeof(ReleaseRecord)};
+        case MessageType::Failure:
+            return Form{sizeof(Failure), 0};
         case MessageType::ReleaseAck:
             return Form{sizeof(ReleaseAck), 0};
         case MessageType::Drain:

@@ -19,14 +19,14 @@
 //
 //   consumer → producer, work channel     Hello, Answer, Credit, Disconnect
 //   producer → consumer, work channel     Challenge, Welcome, Refused, Tickets, ReleaseAck, Drain
-//   consumer → producer, free-list        Releases
+//   consumer → producer, free-list        Failure, Releases
 //
 // Version rule: any change raises kMessageVersion; a peer of another version is refused by name. tests/unit/wire
 // freezes the bytes.
 namespace offramp {
 
 inline constexpr std::uint32_t kMessageMagic = 0x4d46464fU;  // "OFFM"
-inline constexpr std::uint16_t kMessageVersion = 2;
+inline constexpr std::uint16_t kMessageVersion = 3;
 inline constexpr std::uint32_t kMaxTicketsPerMessage = 256;
 inline constexpr std::size_t kMaxMessageBytes = 16 * 1024;
 
@@ -42,6 +42,7 @@ enum class MessageType : std::uint16_t {
     ReleaseAck = 9,
     Drain = 10,
     Disconnect = 11,
+    Failure = 12,
 };
 
 struct MessageHeader {
@@ -106,6 +107,8 @@ struct Tickets {
 enum class ReleaseKind : std::uint32_t {
     Completed = 1,  // processed, and its results are committed
     Returned = 2,   // not processed and nobody's fault: give it to another
+    Failed = 3,     // processing it failed, and its consumer lives: charged, and given to another
+    Rejected = 4,   // no consumer will do better: a dead letter at once
 };
 struct ReleaseRecord {
     SlabTicket ticket;
@@ -117,6 +120,13 @@ struct ReleaseRecord {
 struct Releases {
     std::uint64_t session;
     std::uint64_t first_sequence;
+};
+// Why a slab comes back as Failed or Rejected: travels ahead of the message that has the release of this number, each
+// time that one is sent. Without it the slab is released all the same.
+struct Failure {
+    std::uint64_t session;
+    std::uint64_t sequence;       // of the release
+    std::array<char, 2032> text;  // UTF-8, NUL-terminated, cut where it is longer; for people
 };
 struct ReleaseAck {
     std::uint64_t session;
@@ -137,6 +147,7 @@ static_assert(sizeof(MessageHeader) == 16 && std::has_unique_object_representati
 static_assert(sizeof(Hello) == 56 && std::has_unique_object_representations_v<Hello>);
 static_assert(sizeof(Challenge) == 8 && sizeof(Answer) == 8 && sizeof(Disconnect) == 8);
 static_assert(sizeof(Welcome) == 16 && sizeof(Refused) == 248 && sizeof(Credit) == 16);
+static_assert(sizeof(Failure) == 2048 && std::has_unique_object_representations_v<Failure>);
 static_assert(sizeof(Tickets) == 16 && sizeof(Releases) == 16 && sizeof(ReleaseAck) == 16 && sizeof(Drain) == 16);
 static_assert(sizeof(ReleaseRecord) == 32 && std::has_unique_object_representations_v<ReleaseRecord>);
 static_assert(16 + 56 + kMaxTicketsPerMessage * sizeof(ReleaseRecord) <= kMaxMessageBytes);
@@ -161,6 +172,8 @@ template <>
 inline constexpr MessageType kTypeOf<Credit> = MessageType::Credit;
 template <>
 inline constexpr MessageType kTypeOf<Tickets> = MessageType::Tickets;
+template <>
+inline constexpr MessageType kTypeOf<Failure> = MessageType::Failure;
 template <>
 inline constexpr MessageType kTypeOf<Releases> = MessageType::Releases;
 template <>

@@ -191,6 +191,12 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     try {
         const TraceRange range(TraceName::ProcessOutput, slab.batches.empty() ? 0 : slab.batches.front().batch);
         processor_->process(slab, progress_, still_current_);
+    } catch (const SlabFailed& problem) {
+        spdlog::error("batch {} failed: {}", slab.batches.empty() ? 0 : slab.batches.front().batch, problem.what());
+        std::move(loan).fail(problem.release(), problem.what());
+        if (!problem.ends_consumer()) return;
+        error_ = problem.kind();
+        return session_->leave();
     } catch (const Error& problem) {
         if (problem.kind() != ErrorKind::SinkUnavailable) {
             std::move(loan).keep_until_death();

@@ -30,8 +30,8 @@ using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t consumer_index)>;
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
 // through the heartbeat record. Errors: whatever the processor throws leaves run() with the slab still held and
-// charged, but SinkUnavailable, which gives the slab back and ends the consumer in order; ProtocolError when a slab or
-// the session is broken.
+// charged, but SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which charges
+// the slab and ends nothing; ProtocolError when a slab or the session is broken.
 class ConsumerLoop {
   public:
     // A producer that lives but does not answer must not keep a consumer whose launcher is gone for ever.

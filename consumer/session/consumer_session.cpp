@@ -3,9 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/utf8.hpp"
 
 namespace offramp {
 namespace {
@@ -84,11 +86,21 @@ std::optional<SlabTicket> ConsumerSession::take() {
 }
 
 void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy) {
+    let_go(ticket);
+    releases_.add(ticket, kind);
+    unsent_busy_ += busy;
+}
+
+void ConsumerSession::release_failed(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
+    let_go(ticket);
+    releases_.add(ticket, kind, std::move(why));
+    unsent_busy_ += kHoldBack;
+}
+
+void ConsumerSession::let_go(const SlabTicket& ticket) {
     const auto held = std::find(held_.begin(), held_.end(), ticket);
     expect(held != held_.end(), "only a slab that take() gave is released, once");
     held_.erase(held);
-    releases_.add(ticket, kind);
-    unsent_busy_ += busy;
 }
 
 void ConsumerSession::leave() {
@@ -146,6 +158,7 @@ void ConsumerSession::receive(const Bytes& bytes) {
         case MessageType::Hello:
         case MessageType::Answer:
         case MessageType::Credit:
+        case MessageType::Failure:
         case MessageType::Releases:
         case MessageType::Disconnect:
             break;  // a consumer's own messages
@@ -263,12 +276,25 @@ void ConsumerSession::send_releases() {
     const TimePoint now = clock_->now();
     while (const auto batch = releases_.due(now)) {
         failpoint("consumer.release");
+        if (!send_reasons(*batch)) break;
         const Releases body{welcome_.session, batch->first_sequence};
         if (!port_->send_release(encode(body, std::span<const ReleaseRecord>(batch->records)))) break;
         failpoint("consumer.release.sent");
         releases_.mark_sent(*batch, now);
     }
     if (!releases_.has_unsent()) unsent_busy_ = {};
+}
+
+// Ahead of the releases that they belong to, on the same channel.
+bool ConsumerSession::send_reasons(const ReleaseLog::Batch& batch) {
+    const auto& reasons = releases_.reasons();
+    for (auto reason = reasons.lower_bound(batch.first_sequence);
+         reason != reasons.end() && reason->first < batch.first_sequence + batch.records.size(); ++reason) {
+        Failure failure{.session = welcome_.session, .sequence = reason->first, .text = {}};
+        put_text(failure.text, utf8_prefix(reason->second, failure.text.size() - 1));
+        if (!port_->send_release(encode(failure))) return false;
+    }
+    return true;
 }
 
 void ConsumerSession::try_disconnect() {

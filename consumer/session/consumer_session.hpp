@@ -67,6 +67,8 @@ class ConsumerSession {
     // the releases of the next slabs: while there are such, less than kHoldBack was spent on those unsent, and they are
     // fewer than a quarter of the window.
     void release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy = kHoldBack);
+    // Gives back one whose processing failed: Failed, or Rejected. `why` goes with it, for people.
+    void release_failed(const SlabTicket& ticket, ReleaseKind kind, std::string why);
     static constexpr std::chrono::microseconds kHoldBack{200};
     // The producer is dead: nothing is sent or received until meet(). What is held may be worked on and released
     // meanwhile.
@@ -109,7 +111,9 @@ class ConsumerSession {
     bool is_ours(std::uint64_t session);
     void return_pending();
     bool may_hold_back() const;
+    void let_go(const SlabTicket& ticket);
     void send_releases();
+    bool send_reasons(const ReleaseLog::Batch& batch);
     void try_disconnect();
 
     Bytes hello() const;

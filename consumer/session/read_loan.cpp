@@ -55,6 +55,13 @@ void ReadLoan::give_back() && {
     return_slab();
 }
 
+void ReadLoan::fail(ReleaseKind kind, std::string why) && {
+    expect(session_ != nullptr, "a loan is used up once");
+    heartbeat_->clear();
+    failpoint("consumer.failed");
+    std::exchange(session_, nullptr)->release_failed(ticket_, kind, std::move(why));
+}
+
 void ReadLoan::keep_until_death() && noexcept { session_ = nullptr; }
 
 void ReadLoan::return_slab() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "common/wire/slab_ticket.hpp"
 #include "common/wire/slab_view.hpp"
@@ -10,7 +11,7 @@
 
 namespace offramp {
 
-// The right to read one slab, and the only way to reach its payload. Exactly one of complete(), give_back()
+// The right to read one slab, and the only way to reach its payload. Exactly one of complete(), give_back(), fail()
 // and keep_until_death() uses it up; forgetting it gives the slab back as Returned. While it lives, this
 // process's death is charged to its delivery.
 //
@@ -37,6 +38,8 @@ class ReadLoan {
     void complete(std::chrono::nanoseconds busy) &&;
     // Not processed, and not the slab's fault.
     void give_back() &&;
+    // Processing failed, and this process goes on: the delivery is charged. `kind`: Failed or Rejected.
+    void fail(ReleaseKind kind, std::string why) &&;
     // Processing failed and this process is about to end: it does so holding the slab, so that the delivery
     // is charged.
     void keep_until_death() && noexcept;

@@ -1,13 +1,15 @@
 #include "consumer/session/release_log.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/error.hpp"
 
 namespace offramp {
 
-std::uint64_t ReleaseLog::add(const SlabTicket& ticket, ReleaseKind kind) {
+std::uint64_t ReleaseLog::add(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
     records_.push_back({ticket, static_cast<std::uint32_t>(kind), 0});
+    if (!why.empty()) reasons_.emplace(last_sequence(), std::move(why));
     return last_sequence();
 }
 
@@ -39,12 +41,16 @@ bool ReleaseLog::acknowledge(std::uint64_t through_sequence, TimePoint now) {
     if (through_sequence < first_) return true;
     records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(through_sequence - first_ + 1));
     first_ = through_sequence + 1;
+    reasons_.erase(reasons_.begin(), reasons_.lower_bound(first_));
     next_ = std::max(next_, first_);
     repeat_at_ = now + kRepeatEvery;
     return true;
 }
 
 void ReleaseLog::begin_anew() {
+    std::map<std::uint64_t, std::string> reasons;
+    for (auto& [sequence, why] : reasons_) reasons.emplace(sequence - first_ + 1, std::move(why));
+    reasons_ = std::move(reasons);
     first_ = next_ = 1;
     highest_sent_ = 0;
     repeat_at_ = {};

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/base/clock.hpp"
@@ -28,8 +30,8 @@ class ReleaseLog {
         std::vector<ReleaseRecord> records;
     };
 
-    // Returns the release's number.
-    std::uint64_t add(const SlabTicket& ticket, ReleaseKind kind);
+    // Returns the release's number. `why`: of one that failed, for people.
+    std::uint64_t add(const SlabTicket& ticket, ReleaseKind kind, std::string why = {});
 
     // What should be sent now, at most kMaxTicketsPerMessage records; nothing when nothing is due.
     std::optional<Batch> due(TimePoint now) const;
@@ -41,6 +43,8 @@ class ReleaseLog {
 
     // Numbers what is unacknowledged from 1 again, as never sent: a new producer has seen none of it.
     void begin_anew();
+    // Why those failed that did, by number.
+    const std::map<std::uint64_t, std::string>& reasons() const { return reasons_; }
     // What is unacknowledged, oldest first.
     const std::deque<ReleaseRecord>& records() const { return records_; }
 
@@ -56,7 +60,8 @@ class ReleaseLog {
   private:
     std::uint64_t next_to_send(TimePoint now) const;
 
-    std::deque<ReleaseRecord> records_;  // numbers first_, first_ + 1, ...
+    std::deque<ReleaseRecord> records_;             // numbers first_, first_ + 1, ...
+    std::map<std::uint64_t, std::string> reasons_;  // of some of them
     std::uint64_t first_ = 1;
     std::uint64_t next_ = 1;  // sent up to here since the last going back
     std::uint64_t highest_sent_ = 0;

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
+#include "common/base/error.hpp"
+#include "common/wire/messages.hpp"
 #include "common/wire/slab_view.hpp"
 
 namespace offramp {
@@ -14,14 +17,39 @@ using Progress = std::function<void()>;
 // visibility timeout has run out and nobody else has got the slab: then nobody else would commit.
 using StillCurrent = std::function<bool()>;
 
+// Processing a slab failed, in a way that leaves this process as it was: an exception in a user's function.
+class SlabFailed : public Error {
+  public:
+    // Charged once: after as many charges as the run allows, the slab is a dead letter. `why`: for people, may be of
+    // several lines; goes into the dead letter.
+    explicit SlabFailed(const std::string& why) : SlabFailed(why, ReleaseKind::Failed) {}
+    // No consumer will do better: the slab is a dead letter at once.
+    static SlabFailed rejected(const std::string& why) { return {why, ReleaseKind::Rejected}; }
+    // As the first, and this consumer takes no more.
+    static SlabFailed at_the_end(const std::string& why) {
+        SlabFailed failed(why);
+        failed.ends_consumer_ = true;
+        return failed;
+    }
+
+    ReleaseKind release() const { return release_; }
+    bool ends_consumer() const { return ends_consumer_; }
+
+  private:
+    SlabFailed(const std::string& why, ReleaseKind release) : Error(ErrorKind::Internal, why), release_(release) {}
+
+    ReleaseKind release_;
+    bool ends_consumer_ = false;
+};
+
 // What a consumer's loop does with each slab. When process() returns, the slab may be reused and its samples count as
 // done.
 //
 // Delivery is at least once: killed at any point and run again, in another process, process() must leave the same.
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: an Error with SinkUnavailable gives the slab back and
-// ends this consumer in order; any other exception ends it with the slab still held and charged, which then goes to
-// another one.
+// ends this consumer in order; a SlabFailed charges the slab, which goes to another consumer, and this one goes on; any
+// other exception ends this consumer with the slab still held and charged, which then goes to another one.
 class SlabProcessor {
   public:
     virtual ~SlabProcessor() = default;

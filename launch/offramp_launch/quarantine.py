@@ -127,9 +127,9 @@ def list_all(_, run_dir, rest):
     if not incidents:
         print(f"nothing is set aside in {run_dir}")
         return int(ExitCode.OK)
-    rows = [("NAME", "SAMPLES", "MIB", "DEATHS", "ENDED BY", "STATE")]
+    rows = [("NAME", "SAMPLES", "MIB", "CHARGES", "ENDED BY", "STATE")]
     rows += [(name, str(len(incident.get("samples") or [])), f"{(incident.get('payload_bytes') or 0) / 2**20:.1f}",
-              str(incident.get("deaths")), ends_of(incident), state_of(incident)) for name, incident in incidents.items()]
+              str((incident.get("deaths") or 0) + (incident.get("failures") or 0)), ends_of(incident), state_of(incident)) for name, incident in incidents.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
@@ -138,7 +138,7 @@ def list_all(_, run_dir, rest):
 
 
 def ends_of(incident):
-    """What killed its consumers: "2 SIGSEGV, 1 exit 3"."""
+    """What counted against it: "2 SIGSEGV, 1 failed"."""
     ends = collections.Counter(how_it_ended(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("charged"))
     return ", ".join(f"{number} {end}" for end, number in ends.items()) or "-"
 
@@ -174,7 +174,7 @@ def show(_, run_dir, rest):
     for delivery in incident.get("deliveries") or []:
         print(f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
               f"{how_it_ended(delivery)}" + (", at work on it" if delivery.get("charged") else ""))
-        for line in delivery.get("last_log_lines") or []:
+        for line in (delivery.get("why") or "").splitlines() or delivery.get("last_log_lines") or []:
             print(f"      {line}")
     for attempt in incident.get("retries") or []:
         print(f"  retry      {attempt['at']}: exit {attempt['exit']}, output {attempt['output']}")

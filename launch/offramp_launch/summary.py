@@ -142,7 +142,7 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
     if ahead := summary.get("unreadable_ahead"):
         lines.append(f"  unreadable {len(ahead)} more, in batches that were not begun any more: summary.json lists them")
     for slab in summary.get("given_up") or []:
-        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it; "
+        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_why_given_up(slab)}; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
     # Also what a producer before this one gave up, which stands in the run's folder only.
     if (summary.get("samples") or {}).get("quarantined"):
@@ -203,3 +203,6 @@ def _skipped_count(summary, skipped):
     count = _counts(summary.get("samples")).get("skipped")
     return max(count if isinstance(count, int) else 0, len(skipped))
 
+
+def _why_given_up(slab):
+    return slab["reason"] if slab.get("failures") else f"{slab.get('deaths')} consumers died of it"

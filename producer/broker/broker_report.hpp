@@ -36,7 +36,9 @@ struct ConsumerReport {
 struct DeadLetter {
     std::uint64_t first_batch = 0;
     std::uint32_t samples = 0;
-    std::uint64_t deaths = 0;
+    std::uint64_t deaths = 0;         // of consumers at work on it
+    std::uint64_t failures = 0;       // told by consumers that live
+    std::string reason;               // why nobody gets it any more, for people
     std::vector<std::uint64_t> pids;  // of the consumers that it took down
     std::string payload;              // the file that it is in; empty: not there (yet), see error
     std::string error;                // why its payload could not be kept
@@ -56,6 +58,7 @@ struct BrokerReport {
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::vector<ConsumerReport> consumers;
     std::vector<DeadLetter> dead_letters;
+    std::string last_failure;            // what a consumer said last when it failed, for people
     std::uint64_t first_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint64_t last_release_ns = 0;
     std::uint64_t steady_since_ns = 0;  // when the warm-up batches had been released

@@ -38,6 +38,7 @@ json deliveries_json(const std::vector<DeliveryRecord>& deliveries) {
                         {"seconds", static_cast<double>(delivery.ended_at_ns - delivery.delivered_at_ns) / 1e9},
                         {"end", delivery.end},
                         {"charged", delivery.charged},
+                        {"why", delivery.why.empty() ? json() : json(delivery.why)},
                         // The launch script's to fill in: it reaps consumers and owns their logs.
                         {"exit", nullptr},
                         {"signal", nullptr},
@@ -154,6 +155,7 @@ std::string DeadLetterWriter::report_of(const DeadLetterJob& job, const SlabCont
         {"batch", job.first_batch},
         {"reason", job.reason},
         {"deaths", job.deaths},
+        {"failures", job.failures},
         {"payload", nullptr},
         {"error", nullptr},
         {"batches", json::array()},

@@ -24,6 +24,7 @@ struct DeadLetterJob {
     std::uint64_t first_batch = 0;
     std::string reason;  // for people
     std::uint64_t deaths = 0;
+    std::uint64_t failures = 0;
     std::vector<DeliveryRecord> deliveries;  // that failed
 };
 

@@ -2,22 +2,52 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/base/log.hpp"
 
 namespace offramp {
+namespace {
+
+// Of a traceback: the error itself.
+std::string last_line(std::string_view text) {
+    while (text.ends_with('\n')) text.remove_suffix(1);
+    return std::string(text.substr(text.rfind('\n') + 1));
+}
+
+}  // namespace
 
 std::uint32_t DeadLetters::most_at_the_writer() const { return std::max(1U, state_.ledger.slab_count() / 10); }
+
+// What a predecessor was told of failures, it took with it: they count as deaths then.
+std::uint64_t DeadLetters::deaths_of(std::uint32_t slab) const {
+    const std::uint64_t charges = state_.ledger.charges(slab);
+    return charges - std::min<std::uint64_t>(charges, state_.fillings[slab].failures);
+}
+
+std::string DeadLetters::reason_of(std::uint32_t slab) const {
+    const SlabFillings::Filling& filling = state_.fillings[slab];
+    const std::uint64_t deaths = deaths_of(slab);
+    const auto last = std::ranges::find_if(filling.failed.rbegin(), filling.failed.rend(),
+                                           [](const DeliveryRecord& delivery) { return !delivery.why.empty(); });
+    const std::string why = last == filling.failed.rend() ? "" : ": " + last_line(last->why);
+    if (filling.rejected) return "a consumer rejected it" + why;
+    if (state_.ledger.charges(slab) < state_.options.max_charges)
+        return "it was handed out " + std::to_string(state_.ledger.word(slab).attempt) + " times and never finished";
+    if (filling.failures == 0) return "it took down " + std::to_string(deaths) + " consumers";
+    return "it failed " + std::to_string(filling.failures) + " times" +
+           (deaths > 0 ? " and took down " + std::to_string(deaths) + " consumers" : "") + why;
+}
 
 void DeadLetters::quarantine(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
     state_.count_step(CountedStep::Quarantine, filling.published);
     state_.ledger.quarantine(slab);
     state_.totals.quarantined += filling.published.totals();
-    spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
-                  state_.ledger.charges(slab), filling.published.samples);
     see_to(slab);
+    spdlog::error("batch {} is given up: {}; {} samples", filling.published.first_batch,
+                  state_.totals.dead_letters.back().reason, filling.published.samples);
 }
 
 void DeadLetters::see_to(std::uint32_t slab) {
@@ -25,7 +55,9 @@ void DeadLetters::see_to(std::uint32_t slab) {
     state_.totals.dead_letters.push_back(
         {.first_batch = filling.published.first_batch,
          .samples = filling.published.samples,
-         .deaths = state_.ledger.charges(slab),
+         .deaths = deaths_of(slab),
+         .failures = filling.failures,
+         .reason = reason_of(slab),
          .pids = filling.killed_pids,
          .payload = {},
          .error = state_.options.dead_letters ? "the run ended before it was written" : "this run keeps no payloads"});
@@ -57,17 +89,14 @@ void DeadLetters::write_next() {
         at_the_writer_.push_back(next);
         const SlabFillings::Filling& filling = state_.fillings[next.slab];
         const DeadLetter& entry = state_.totals.dead_letters[next.entry];
-        state_.options.dead_letters->submit(
-            {.ticket = {.epoch = state_.ledger.epoch(),
-                        .slab = next.slab,
-                        .generation = state_.ledger.word(next.slab).generation},
-             .first_batch = filling.published.first_batch,
-             .reason = entry.deaths >= state_.options.max_charges
-                           ? "it took down " + std::to_string(entry.deaths) + " consumers"
-                           : "it was handed out " + std::to_string(state_.ledger.word(next.slab).attempt) +
-                                 " times and never finished",
-             .deaths = entry.deaths,
-             .deliveries = filling.failed});
+        state_.options.dead_letters->submit({.ticket = {.epoch = state_.ledger.epoch(),
+                                                        .slab = next.slab,
+                                                        .generation = state_.ledger.word(next.slab).generation},
+                                             .first_batch = filling.published.first_batch,
+                                             .reason = entry.reason,
+                                             .deaths = entry.deaths,
+                                             .failures = entry.failures,
+                                             .deliveries = filling.failed});
     }
 }
 

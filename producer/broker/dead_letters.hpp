@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "producer/broker/broker_state.hpp"
@@ -33,6 +34,8 @@ class DeadLetters {
         std::size_t entry = 0;  // in the totals' dead_letters
     };
     std::uint32_t most_at_the_writer() const;
+    std::uint64_t deaths_of(std::uint32_t slab) const;
+    std::string reason_of(std::uint32_t slab) const;
 
     BrokerState& state_;
     std::deque<Pending> queue_;  // Quarantined, and not at the writer yet

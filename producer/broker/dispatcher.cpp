@@ -6,6 +6,7 @@
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
+#include "common/base/utf8.hpp"
 
 namespace offramp {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 constexpr int kReleaseMessagesPerStep = 1024;
 // A release is repeated after 100 ms without an acknowledgement: far sooner, and not for each.
 constexpr std::uint64_t kReleasesAnAcknowledgement = 256;
+// A consumer sends a reason ahead of its release: so many may be on their way.
+constexpr std::size_t kMostReasonsAhead = kMaxTicketsPerMessage;
 constexpr std::chrono::nanoseconds kFirstReturnDelay = std::chrono::milliseconds(100);
 constexpr std::uint32_t kMaxReturnDoublings = 6;
 // So many ready slabs are kept for consumers that hold nothing: at a run's end nobody should sit on two while another
@@ -38,25 +41,45 @@ void Dispatcher::take_releases() {
         const ParsedMessage message = parse_message(inbound.bytes);
         if (!message)
             state_.count(MessageChannel::Releases, message.problem);
-        else if (message.type != MessageType::Releases)
-            state_.count(Refusal::AnotherType);
-        else
+        else if (message.type == MessageType::Releases)
             on_releases(inbound, message);
+        else if (message.type == MessageType::Failure)
+            on_failure(inbound, message);
+        else
+            state_.count(Refusal::AnotherType);
     }
 }
 
-void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& message) {
-    const auto releases = message.as<Releases>();
-    Peer* peer = state_.peers.find_session(releases.session);
+// Null, and counted: it is not this session's process that says so.
+Peer* Dispatcher::sender(const Inbound& inbound, std::uint64_t session) {
+    Peer* peer = state_.peers.find_session(session);
     if (peer == nullptr) {
         state_.count(Refusal::UnknownSession);
-        return;
+        return nullptr;
     }
     // The session's number is no secret; the kernel's word on the sender is what counts.
     if (inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid) {
         state_.count(Refusal::ReleaseInAnothersName);
+        return nullptr;
+    }
+    return peer;
+}
+
+void Dispatcher::on_failure(const Inbound& inbound, const ParsedMessage& message) {
+    const auto failure = message.as<Failure>();
+    Peer* peer = sender(inbound, failure.session);
+    if (peer == nullptr || failure.sequence <= peer->releases_seen) return;
+    if (peer->failures.size() >= kMostReasonsAhead) {
+        state_.count(Refusal::ReasonWithoutRelease);
         return;
     }
+    peer->failures.insert_or_assign(failure.sequence, printable_lines(get_text(failure.text)));
+}
+
+void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& message) {
+    const auto releases = message.as<Releases>();
+    Peer* peer = sender(inbound, releases.session);
+    if (peer == nullptr) return;
     std::uint64_t sequence = releases.first_sequence;
     for (const ReleaseRecord& record : message.records_of<Releases>()) {
         if (sequence <= peer->releases_seen) {
@@ -65,6 +88,8 @@ void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& messag
         } else if (sequence == peer->releases_seen + 1) {
             peer->releases_seen = sequence;
             on_release(*peer, record);
+            if (!peer->failures.empty())
+                peer->failures.erase(peer->failures.begin(), peer->failures.upper_bound(sequence));
         } else {
             state_.count(Refusal::BeyondAGap);
             peer->in_doubt = true;
@@ -80,11 +105,12 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
         state_.count_step(CountedStep::Complete, state_.fillings[record.ticket.slab].published);
     });
     ++state_.totals.releases[static_cast<std::size_t>(outcome)];
-    if (outcome != ReleaseOutcome::Completed && outcome != ReleaseOutcome::HolderRemoved &&
-        outcome != ReleaseOutcome::Returned)
+    if (outcome == ReleaseOutcome::Foreign || outcome == ReleaseOutcome::Stale || outcome == ReleaseOutcome::Malformed)
         return;
     --peer.held;
     const std::uint32_t slab = record.ticket.slab;
+    if (kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected)
+        return on_failed(peer, record, outcome == ReleaseOutcome::Failed);
     if (kind == ReleaseKind::Returned)
         state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
@@ -95,6 +121,20 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
     } else if (outcome == ReleaseOutcome::Returned) {
         state_.ready.put_ahead(slab, return_delay(++state_.fillings[slab].returns, peer.draining));
     }
+}
+
+// Its consumer lives, and so does every other: the slab goes to one of them, or is a dead letter.
+void Dispatcher::on_failed(Peer& peer, const ReleaseRecord& record, bool ready_again) {
+    const std::uint32_t slab = record.ticket.slab;
+    const bool rejected = static_cast<ReleaseKind>(record.kind) == ReleaseKind::Rejected;
+    const auto why = peer.failures.find(peer.releases_seen);
+    SlabFillings::Filling& filling = state_.fillings[slab];
+    state_.fillings.note_failed(slab, record.ticket.attempt, peer, rejected ? "rejected" : "failed", true,
+                                why == peer.failures.end() ? std::string() : why->second);
+    ++filling.failures;
+    if (why != peer.failures.end()) state_.totals.last_failure = why->second;
+    filling.rejected = filling.rejected || rejected;
+    if (ready_again) state_.ready.put_ahead(slab);
 }
 
 void Dispatcher::acknowledge_releases() {
@@ -133,7 +173,8 @@ void Dispatcher::hand_out() {
         const SlabWord word = state_.ledger.word(entry.slab);
         if (!ReadyQueue::is_current(entry, word)) return false;  // completed late, or a dead letter
         if (spill_.is_being_written(entry.slab)) return true;
-        if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt) {
+        if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt ||
+            state_.fillings[entry.slab].rejected) {
             dead_letters_.quarantine(entry.slab);
             return false;
         }

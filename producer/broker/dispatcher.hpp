@@ -35,8 +35,11 @@ class Dispatcher {
     std::chrono::nanoseconds patience(TimePoint now, std::chrono::nanoseconds longest) const;
 
   private:
+    Peer* sender(const Inbound& inbound, std::uint64_t session);
+    void on_failure(const Inbound& inbound, const ParsedMessage& message);
     void on_releases(const Inbound& inbound, const ParsedMessage& message);
     void on_release(Peer& peer, const ReleaseRecord& record);
+    void on_failed(Peer& peer, const ReleaseRecord& record, bool ready_again);
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,9 @@ struct Peer {
     std::uint64_t releases_seen = 0;  // through this sequence number
     std::uint64_t acknowledged = 0;   // of those, through this one
     TimePoint acknowledged_at{};
-    bool in_doubt = false;          // it repeats itself, or has a gap: it is answered at once
-    std::uint64_t last_served = 0;  // for fairness among equals
+    std::map<std::uint64_t, std::string> failures;  // why, by the number of the release that is to come
+    bool in_doubt = false;                          // it repeats itself, or has a gap: it is answered at once
+    std::uint64_t last_served = 0;                  // for fairness among equals
     std::vector<SlabTicket> to_send;
 
     // Signs of life: the heartbeat record as it was when it last changed.

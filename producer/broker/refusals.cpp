@@ -35,6 +35,8 @@ std::string words(Refusal refusal) {
             return "release in another's name";
         case Refusal::BeyondAGap:
             return "release beyond a gap";
+        case Refusal::ReasonWithoutRelease:
+            return "reason of a release that does not come";
         case Refusal::NobodyKnown:
             return "work message from nobody known";
         case Refusal::WorkInAnothersName:

@@ -14,6 +14,7 @@ enum class Refusal {
     UnknownSession,
     ReleaseInAnothersName,
     BeyondAGap,
+    ReasonWithoutRelease,
     // of the work channel
     NobodyKnown,
     WorkInAnothersName,

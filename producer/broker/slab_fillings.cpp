@@ -12,7 +12,7 @@ constexpr std::size_t kMostFailedDeliveries = 64;  // of one filling, that are r
 }  // namespace
 
 void SlabFillings::note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end,
-                               bool charged) {
+                               bool charged, std::string why) {
     Filling& filling = fillings_[slab];
     const auto known = std::find_if(filling.failed.begin(), filling.failed.end(), [&](const DeliveryRecord& record) {
         return record.attempt == attempt && record.session == peer.ref.session;
@@ -23,7 +23,8 @@ void SlabFillings::note_failed(std::uint32_t slab, std::uint32_t attempt, const 
                           .delivered_at_ns = to_ns(filling.leased_at),
                           .ended_at_ns = to_ns(clock_.now()),
                           .end = end,
-                          .charged = charged};
+                          .charged = charged,
+                          .why = std::move(why)};
     if (known != filling.failed.end()) {
         record.delivered_at_ns = known->delivered_at_ns;
         *known = std::move(record);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/base/clock.hpp"
@@ -20,6 +21,8 @@ class SlabFillings {
         PublishedSlab published;
         std::uint32_t deliveries = 0;
         std::uint32_t returns = 0;
+        std::uint32_t failures = 0;  // of the charges: their consumers live
+        bool rejected = false;       // a consumer said that none will do better
         std::vector<std::uint64_t> killed_pids;
         std::vector<DeliveryRecord> failed;  // deliveries that did not complete it
         TimePoint leased_at{};               // the current delivery
@@ -34,7 +37,8 @@ class SlabFillings {
 
     // A delivery that completes nothing may end twice: its visibility timeout runs out, and later its holder dies. The
     // later one stands.
-    void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
+    void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged,
+                     std::string why = {});
 
   private:
     const Clock& clock_;

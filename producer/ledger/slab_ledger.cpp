@@ -9,7 +9,7 @@
 namespace offramp {
 
 std::string_view to_string(ReleaseOutcome outcome) {
-    static constexpr std::string_view kNames[] = {"completed", "holder-removed", "returned",
+    static constexpr std::string_view kNames[] = {"completed", "holder-removed", "returned", "failed",
                                                   "foreign",   "stale",          "malformed"};
     return kNames[static_cast<std::size_t>(outcome)];
 }
@@ -183,7 +183,7 @@ void SlabLedger::expire(std::uint32_t slab) {
 
 ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind,
                                    const std::function<void()>& before_completing) {
-    if (ticket.slab >= slab_count() || (kind != ReleaseKind::Completed && kind != ReleaseKind::Returned))
+    if (ticket.slab >= slab_count() || kind < ReleaseKind::Completed || kind > ReleaseKind::Rejected)
         return ReleaseOutcome::Malformed;
     const SlabWord current = word(ticket.slab);
     if (ticket.generation != current.generation) return ReleaseOutcome::Stale;
@@ -202,11 +202,17 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
         if (!has_holders(ticket.slab)) free_slab(ticket.slab);
         return ReleaseOutcome::Completed;
     }
+    const bool failed = kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected;
+    if (failed) {
+        store_word(memory_.entries[ticket.slab].charges, charges(ticket.slab) + 1);
+        failpoint("ledger.fail.charged");
+    }
     store_word(*place, 0);
     failpoint("ledger.return.holder_cleared");
     normalise_after_holder_left(ticket.slab, ticket.attempt);
     const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
-    return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
+    if (kind == ReleaseKind::Completed || !ready_again) return ReleaseOutcome::HolderRemoved;
+    return failed ? ReleaseOutcome::Failed : ReleaseOutcome::Returned;
 }
 
 std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::uint64_t work_word) {

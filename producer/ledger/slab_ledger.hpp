@@ -24,16 +24,17 @@ struct ConsumerRef {
     bool operator==(const ConsumerRef&) const = default;
 };
 
-// What a release did. Only the first three changed anything.
+// What a release did. Only the first four changed anything.
 enum class ReleaseOutcome {
     Completed,  // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
     HolderRemoved,  // another was first, or an attempt that was overtaken comes back: it holds the slab no longer
     Returned,       // given back unprocessed: Ready again
+    Failed,         // processing failed: charged, Ready again
     Foreign,        // this consumer holds no such slab
     Stale,          // of an earlier filling of the slab
     Malformed,      // no such slab, or no such kind
 };
-inline constexpr std::size_t kReleaseOutcomes = 6;
+inline constexpr std::size_t kReleaseOutcomes = 7;
 std::string_view to_string(ReleaseOutcome outcome);
 std::string_view to_string(SlabState state);
 
@@ -49,6 +50,7 @@ std::string_view to_string(SlabState state);
 // - lease: holder stored, then the state (death between: a Ready slab with a holder, whose consumer is asked or dead)
 // - complete: state Retired, holder cleared, then Free, next generation (death between: Retired, no holder: freed)
 // - return: holder cleared, then the state (death between: Leased without its holder: made Ready)
+// - fail: charged, then as a return (death between: the holder repeats its release, and it is charged twice)
 // What is counted (publish, complete, quarantine) is counted first (ProgressLog), and taken by adopt() if it was not.
 class SlabLedger {
   public:

@@ -20,9 +20,9 @@ ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect",
                   "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
                   "broker.acknowledge", "run.meet", "run.met", "run.first_result", "run.begun", "run.joined", "run.ended", "run.swept", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
-# Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), and whether slabs lie granted and
+# Not passed by every run: only a batch that kills three consumers is given up, only a function of a user's fails (ipc.quarantine), and whether slabs lie granted and
 # unused at the end is chance (broker_test). What is passed when the consumers are gone: ipc.replacing.
-ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "ledger.abandon", "merge.write", "sink.replace", "sink.replaced", "place.swap", "place.swapped")
+ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledger.fail.charged", "ledger.abandon", "merge.write", "sink.replace", "sink.replaced", "place.swap", "place.swapped")
 # Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 ASLEEP, ONE_CONSUMER = ("consumer.welcomed#1:stop",), ("--consumers", "1")

@@ -9,7 +9,7 @@ import unittest
 
 from tests.support.done_items import items_of_checksums
 from tests.support.gate import Gate
-from tests.support.launched_run import LaunchedRun
+from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
 
@@ -93,6 +93,42 @@ class Quarantine(unittest.TestCase):
                 self.assertEqual([path.name for path in folder.iterdir()], [f"{NAME}.json"])
                 incident = json.loads((folder / f"{NAME}.json").read_text())
                 self.assertEqual([sample["item"] for sample in incident["samples"]], list(POISONED), "what is missing is listed")
+
+    def test_a_consumer_that_says_so_itself_is_believed_and_lives(self):
+        for how, why, charges in (("fail", "it failed 3 times: TheTestWantsThis: it failed", 3),
+                                  ("reject", "a consumer rejected it: no consumer can do this", 1)):
+            with self.subTest(how=how), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
+                run.environment.update(POISON, OFFRAMP_TEST_CRASH_HOW=how, OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(run.folder)))
+                self.assertEqual(run.start().wait(), 84, run.said())
+                self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+                summary = run.summary()
+                self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"], summary["conserved"]), (92, 4, True))
+                self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0], "nobody died of it")
+                self.assertIn(why, run.said())
+                incident = json.loads((run.run_dir / "quarantine" / f"{NAME}.json").read_text())
+                self.assertEqual((incident["deaths"], incident["failures"], incident["reason"]), (0, charges, why))
+                told = [delivery["why"] for delivery in incident["deliveries"] if delivery["charged"]]
+                self.assertEqual(told, ["Traceback of the test\nTheTestWantsThis: it failed"] * 3 if how == "fail" else
+                                 ["no consumer can do this"])
+                self.assertIn(told[0].splitlines()[0], run.command("quarantine", "show", NAME).stdout)
+                mended = run.command("quarantine", "retry", NAME, "--processor", "checksum", "--output", str(run.folder / "again"))
+                self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
+
+    @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
+    def test_a_death_at_each_step_of_a_failure_loses_nothing(self):
+        # The consumer has said nothing yet; the producer has counted the failure, and the holder still is there.
+        for moment in ("consumer.failed", "ledger.fail.charged"):
+            with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2",
+                                                                   "--producer-restarts", "2") as run:
+                once = run.folder / "once"
+                once.mkdir()
+                run.environment.update(POISON, OFFRAMP_TEST_CRASH_HOW="fail", OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(run.folder)),
+                                       LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"), OFFRAMP_FAILPOINT=f"{moment}#1:kill",
+                                       OFFRAMP_FAILPOINT_ONCE=str(once))
+                self.assertEqual(run.start().wait(), 84, run.said())
+                self.assertTrue(any(once.iterdir()), "the failpoint was not reached")
+                self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+                self.assertTrue(run.summary()["conserved"])
 
     def test_through_the_launch_script(self):
         with LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:

@@ -458,6 +458,14 @@ end:
         printf("consumer %d gives slab %d back\n", c, s);
         drop(s, c);
         put_release(s, c, g, a, RETURNED) }
+
+    /* What it runs raises an error, and it lives. */
+    :: d_step { alive[c] && WORKS_ON(s, c) && len(log[c]) < LOG_ROOM && faults > 0 ->
+        faults--;
+        g = at_hand[c].generation[s]; a = at_hand[c].attempt[s];
+        printf("consumer %d says that slab %d failed\n", c, s);
+        drop(s, c);
+        put_release(s, c, g, a, FAILED) }
     od
 }
 

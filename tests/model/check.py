@@ -221,7 +221,7 @@ def event_text(event, consumer, attempt, kind):
     names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "quarantine", "discard", "adopt", "spill"]
     name = names[event]
     if name == "release":
-        return f"release {consumer} {attempt} {'completed' if kind == 1 else 'returned'}"
+        return f"release {consumer} {attempt} {['completed', 'returned', 'failed'][kind - 1]}"
     if name == "revoke":
         return f"revoke {consumer}" + (" charged" if kind else "")
     return f"{name} {consumer}" if name in ("lease", "take-back") else name

@@ -16,6 +16,7 @@ SCRATCH byte hold;
 
 #define COMPLETED 1
 #define RETURNED 2
+#define FAILED 3     /* or rejected: the ledger makes no difference */
 
 #ifdef RELEASE_WITHOUT_GENERATION
 #define IS_STALE(generation_of_ticket, s) (false)
@@ -145,6 +146,10 @@ inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
                 free_if_not_held(s)
             :: else ->
                 note_completed_nothing(s, (kind == COMPLETED));
+                if
+                :: kind == FAILED -> store_charges(s, entry[s].charges + 1)
+                :: else
+                fi;
                 store_holder(s, c, 0);
                 normalise_after_holder_left(s, ticket_attempt)
             fi

@@ -14,6 +14,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "producer/ledger/slab_ledger.hpp"
@@ -54,6 +55,11 @@ SlabTicket ticket_of(std::uint32_t attempt, std::uint64_t generation) {
     return {.epoch = 1, .slab = 0, .generation = generation, .attempt = attempt};
 }
 
+constexpr std::pair<ReleaseKind, const char*> kKinds[] = {{ReleaseKind::Completed, " completed"},
+                                                          {ReleaseKind::Returned, " returned"},
+                                                          {ReleaseKind::Failed, " failed"},
+                                                          {ReleaseKind::Rejected, " failed"}};
+
 // Whatever a caller may ask of a ledger, sensible or not.
 std::vector<Event> all_events(const Image& image) {
     std::vector<Event> events{
@@ -73,11 +79,10 @@ std::vector<Event> all_events(const Image& image) {
                               ledger.take_back(ticket_of(held, kGeneration), all[c]);
                           }});
         for (std::uint32_t attempt = 1; attempt <= 3; ++attempt)
-            for (const auto kind : {ReleaseKind::Completed, ReleaseKind::Returned})
+            for (const auto& [kind, word] : kKinds)
                 for (const std::uint64_t generation : {kGeneration, kGeneration + 1})
-                    events.push_back({"release" + who + " " + std::to_string(attempt) +
-                                          (kind == ReleaseKind::Completed ? " completed" : " returned"),
-                                      [=](auto& ledger, auto& all) {
+                    events.push_back({"release" + who + " " + std::to_string(attempt) + word,
+                                      [=, kind = kind](auto& ledger, auto& all) {
                                           (void)ledger.release(all[c], ticket_of(attempt, generation), kind);
                                       }});
         events.push_back({"revoke" + who, [c](auto& ledger, auto& all) { (void)ledger.revoke(all[c], 0); }});

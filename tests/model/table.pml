@@ -95,6 +95,7 @@ end:
         if
         :: kind = COMPLETED
         :: kind = RETURNED
+        :: kind = FAILED
         fi;
         d_step { row(RELEASE, _pid - 1, attempt, kind); ledger_release(0, _pid - 1, 1, attempt, kind); end_row(); attempt = 0; kind = 0 } }
     :: atomic { up && IS_LISTED ->

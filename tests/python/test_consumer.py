@@ -37,6 +37,10 @@ COUNTING = """
 """
 
 
+def fail(slab):
+    raise ZeroDivisionError(slab.samples[0].key)
+
+
 def expected(batches):
     return sorted(f"b{batch}/r{row} {batch * 1000 + row}" for batch in range(batches) for row in range(8))
 
@@ -145,26 +149,28 @@ class Consumers(World):
         self.hear(producer)
         self.assertEqual("16 0\n", self.end(producer))
 
-    def test_a_function_that_fails_keeps_its_slab_until_its_process_ends(self):
+    def test_a_function_that_fails_is_told_and_its_slab_goes_to_another_while_its_process_lives(self):
         producer = self.produce(1)
-        failing = self.python("""
-            import sys, offramp
-            def fail(slab):
-                raise ZeroDivisionError(slab.samples[0].key)
-            try:
-                offramp.Consumer(sys.argv[1]).run(fail)
-            except ZeroDivisionError as problem:
-                print(problem, flush=True)
-            sys.stdin.read()
-        """, self.run_dir, stdin=-1)
-        self.assertEqual("b0/r0", self.hear(failing))
-        counting = self.python(COUNTING, self.run_dir)
+        consumer = offramp.Consumer(self.run_dir)
+        with self.assertRaisesRegex(ZeroDivisionError, "b0/r0"):
+            consumer.run(fail)
+        self.assertEqual(expected(1), self.finish(producer, 1))
+
+    def test_the_loop_goes_on_after_failed_and_reject(self):
+        producer = self.produce(3)
+        calls = []
+
+        def fail_once(slab):
+            calls.append(slab.samples[0].key)
+            if calls.count("b0/r0") == 1 and calls[-1] == "b0/r0":
+                raise offramp.Failed("not today")
+            if calls[-1] == "b1/r0":
+                raise offramp.Reject("never")
+
+        self.assertTrue(offramp.Consumer(self.run_dir).run(fail_once))
+        self.assertEqual({"b0/r0": 2, "b1/r0": 1, "b2/r0": 1}, {key: calls.count(key) for key in calls})
         self.hear(producer)
-        self.assertIsNone(counting.poll())
-        failing.stdin.close()
-        failing.wait()
-        self.assertEqual(expected(1), self.end(counting).splitlines())
-        self.assertEqual("8 0\n", self.end(producer))
+        self.assertEqual("16 8\n", self.end(producer))
 
     def test_a_loop_that_is_left_gives_its_slab_back(self):
         producer = self.produce(3)

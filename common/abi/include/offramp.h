@@ -44,6 +44,8 @@ typedef enum offramp_code {
     OFFRAMP_TIMEOUT = 2,         /* not yet: call again */
     OFFRAMP_WRONG_PROCESS = 3,   /* the handle was made by another process, before a fork */
     OFFRAMP_CALLBACK_FAILED = 4, /* a consumer's own function said that it failed */
+    OFFRAMP_FAILED = 5,          /* of a consumer's function: the slab failed, and this process can go on */
+    OFFRAMP_REJECTED = 6,        /* of a consumer's function: no consumer will do better */
     OFFRAMP_BAD_ARGUMENT = 64,
     OFFRAMP_NO_SUCH_RUN = 69,
     OFFRAMP_SYSTEM = 71,
@@ -105,7 +107,7 @@ typedef struct offramp_egress_options {
     uint32_t max_key_bytes;            /* 255; at most 1024 */
     uint32_t max_consumers;            /* 64, which is the most */
     uint32_t drop_when_full;           /* 1: a batch that finds no free slab is dropped and counted; 0: submit waits */
-    uint32_t max_charges;              /* 3: deaths of consumers that a slab may cause before it is set aside */
+    uint32_t max_charges;              /* 3: deaths and failures that a slab may cause before it is set aside */
     double max_delay_seconds;          /* 0.002: of a small batch that waits for others to share its slab */
     double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
 } offramp_egress_options;
@@ -199,10 +201,10 @@ typedef struct offramp_slab {
 } offramp_slab;
 
 /* OFFRAMP_OK: the results are committed, the slab may be reused. OFFRAMP_RETRY: a sink is away; the slab goes back
- * uncharged, and offramp_consumer_run() returns OFFRAMP_RETRY. Anything else: it failed; offramp_consumer_run() returns
- * OFFRAMP_CALLBACK_FAILED, and the slab stays with this process until it ends, as the one that may have been the cause:
- * then it goes to another consumer. It may be called again with the same samples, in this or another process: commit so
- * that this leaves the same. */
+ * uncharged, and offramp_consumer_run() returns OFFRAMP_RETRY. OFFRAMP_FAILED: the slab is charged, and goes to another
+ * consumer, or once more to this one; OFFRAMP_REJECTED: it is set aside at once; in both cases the next slab follows.
+ * Anything else: the slab is charged as well, and offramp_consumer_run() returns OFFRAMP_CALLBACK_FAILED. It may be
+ * called again with the same samples, in this or another process: commit so that this leaves the same. */
 typedef int32_t (*offramp_process)(void* user, const offramp_slab* slab);
 
 /* Attaches to the run, calls `process` for one slab after another on this thread, and returns when the run has ended
@@ -215,6 +217,9 @@ OFFRAMP_API int32_t offramp_consumer_progress(offramp_consumer* consumer);
 /* From `process`, before a commit: 1 when the slab is still this consumer's to commit, else 0. Never needed to be
  * correct. */
 OFFRAMP_API int32_t offramp_consumer_still_current(offramp_consumer* consumer);
+/* From `process`, before it returns OFFRAMP_FAILED or OFFRAMP_REJECTED: why, for people. UTF-8 of one or several lines;
+ * the first 2031 bytes are kept with the slab, if it is set aside. */
+OFFRAMP_API int32_t offramp_consumer_explain(offramp_consumer* consumer, const char* why);
 /* Finishes the slab at hand and ends offramp_consumer_run(), for ever: a later one returns OFFRAMP_STOPPED at once.
  * From any thread, and from a signal handler: it takes no lock. */
 OFFRAMP_API int32_t offramp_consumer_stop(offramp_consumer* consumer);

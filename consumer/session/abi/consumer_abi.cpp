@@ -23,6 +23,7 @@
 #include "common/shm/run_objects.hpp"
 #include "consumer/session/consumer_run.hpp"
 #include "consumer/session/run_search.hpp"
+#include "consumer/session/slab_for_c.hpp"
 #include "consumer/session/slab_processor.hpp"
 
 namespace offramp::abi {
@@ -33,55 +34,7 @@ constexpr std::chrono::nanoseconds kWait = std::chrono::seconds(10);
 
 constinit LiveHandles open_consumers;
 
-// The caller's function failed: the slab stays with this process.
-class CallbackFailed : public Error {
-  public:
-    explicit CallbackFailed(std::int32_t code)
-        : Error(ErrorKind::Internal,
-                "the consumer's function returned " + std::to_string(code) +
-                    ": its slab stays with this process until it ends, and then goes to another consumer") {}
-};
-
 }  // namespace
-
-// A slab as C sees it.
-class SlabForC {
-  public:
-    const offramp_slab& of(const SlabContents& slab) {
-        samples_.clear();
-        tensors_.clear();
-        for (const SampleView& sample : slab.samples)
-            samples_.push_back({.item = sample.item,
-                                .batch = sample.batch,
-                                .key = sample.key.c_str(),
-                                .key_bytes = sample.key.size(),
-                                .row = sample.row,
-                                .hole = sample.hole ? 1U : 0U});
-        for (const TensorView& tensor : slab.tensors)
-            tensors_.push_back({.size = sizeof(offramp_tensor),
-                                .name = tensor.spec.name.c_str(),
-                                .dtype = {tensor.spec.dtype.code, tensor.spec.dtype.bits, tensor.spec.dtype.lanes},
-                                .dims = static_cast<std::uint32_t>(tensor.spec.dims),
-                                .shape = tensor.spec.shape.data(),
-                                .strides = tensor.spec.strides.data(),
-                                .data = tensor.bytes.data()});
-        slab_ = {.size = sizeof(offramp_slab),
-                 .sample_size = sizeof(offramp_sample),
-                 .tensor_size = sizeof(offramp_tensor),
-                 .samples = samples_.data(),
-                 .sample_count = static_cast<std::uint32_t>(samples_.size()),
-                 .tensor_count = static_cast<std::uint32_t>(tensors_.size()),
-                 .tensors = tensors_.data(),
-                 .name = slab.model.c_str()};
-        return slab_;
-    }
-
-  private:
-    std::vector<offramp_sample> samples_;
-    std::vector<offramp_tensor> tensors_;
-    offramp_slab slab_{};
-};
-
 }  // namespace offramp::abi
 
 struct offramp_consumer final : offramp::SlabProcessor {
@@ -96,7 +49,9 @@ struct offramp_consumer final : offramp::SlabProcessor {
     void* user = nullptr;
     const offramp::Progress* progress = nullptr;
     const offramp::StillCurrent* still_current = nullptr;
-    offramp::abi::SlabForC slab;
+    std::string why;     // explained
+    std::string failed;  // what ended it, where its function did
+    offramp::SlabForC slab;
 
     void process(const offramp::SlabContents& contents, const offramp::Progress& at_work,
                  const offramp::StillCurrent& current) override {
@@ -106,12 +61,18 @@ struct offramp_consumer final : offramp::SlabProcessor {
         } at_its_end{*this};
         progress = &at_work;
         still_current = &current;
+        why.clear();
         const std::int32_t code = function(user, &slab.of(contents));
         if (code == OFFRAMP_OK) return;
+        if (code == OFFRAMP_FAILED) throw offramp::SlabFailed(why.empty() ? "the consumer's function failed" : why);
+        if (code == OFFRAMP_REJECTED)
+            throw offramp::SlabFailed::rejected(why.empty() ? "the consumer's function rejected it" : why);
         if (code == OFFRAMP_RETRY)
             throw offramp::Error(offramp::ErrorKind::SinkUnavailable,
                                  "the consumer's function asked to try again later");
-        throw offramp::abi::CallbackFailed(code);
+        failed = "the consumer's function returned " + std::to_string(code) + ": its slab is charged" +
+                 (why.empty() ? "" : ": " + why);
+        throw offramp::SlabFailed::at_the_end(why.empty() ? failed : why);
     }
 };
 
@@ -198,12 +159,10 @@ std::int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process pr
         } const running{consumer->running};
         consumer->function = process;
         consumer->user = user;
-        try {
-            const std::int32_t code = run(*consumer);
-            return code == OFFRAMP_OK ? code : refused(error, code, text_of(code));
-        } catch (const CallbackFailed& failed) {
-            return refused(error, OFFRAMP_CALLBACK_FAILED, failed.what());
-        }
+        consumer->failed.clear();
+        const std::int32_t code = run(*consumer);
+        if (!consumer->failed.empty()) return refused(error, OFFRAMP_CALLBACK_FAILED, consumer->failed);
+        return code == OFFRAMP_OK ? code : refused(error, code, text_of(code));
     });
 }
 
@@ -222,6 +181,14 @@ std::int32_t offramp_consumer_still_current(offramp_consumer* consumer) {
         return std::int32_t{OFFRAMP_OK};
     });
     return current ? 1 : 0;
+}
+
+std::int32_t offramp_consumer_explain(offramp_consumer* consumer, const char* why) {
+    return on(consumer, nullptr, [&] {
+        if (consumer->progress == nullptr || why == nullptr) return std::int32_t{OFFRAMP_BAD_ARGUMENT};
+        consumer->why = why;
+        return std::int32_t{OFFRAMP_OK};
+    });
 }
 
 std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-OK, TIMEOUT, CALLBACK_FAILED, RETRY, STOPPED = 0, 2, 4, 75, 130
+OK, TIMEOUT, CALLBACK_FAILED, FAILED, REJECTED, RETRY, STOPPED = 0, 2, 4, 5, 6, 75, 130
 MOST_DIMS, MOST_TENSORS = 8, 16
 
 
@@ -79,6 +79,7 @@ CALLS = {
     "offramp_consumer_run": (ctypes.c_int32, _HANDLE, Process, ctypes.c_void_p, _ERROR),
     "offramp_consumer_progress": (ctypes.c_int32, _HANDLE),
     "offramp_consumer_still_current": (ctypes.c_int32, _HANDLE),
+    "offramp_consumer_explain": (ctypes.c_int32, _HANDLE, ctypes.c_char_p),
     "offramp_consumer_stop": (ctypes.c_int32, _HANDLE),
     "offramp_consumer_close": (ctypes.c_int32, _HANDLE, _ERROR),
 }

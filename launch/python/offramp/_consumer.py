@@ -7,12 +7,13 @@ import inspect
 import os
 import queue
 import threading
+import traceback
 import warnings
 import weakref
 from typing import Callable, Iterator
 
 from offramp import _abi
-from offramp._errors import BadArgument, Error, KeptViewWarning, Retry, ViewKept, WrongProcess, error_of
+from offramp._errors import BadArgument, Error, Failed, KeptViewWarning, Reject, Retry, ViewKept, WrongProcess, error_of
 from offramp._library import checked, library, path_of
 from offramp._memory import Mappings
 from offramp._slab import Slab
@@ -72,9 +73,10 @@ class Consumer:
         Calls `function(slab)` for one slab after another on this thread, to the run's end (True) or until stop() (False).
 
         A slab is accepted when the function returns. `raise offramp.Retry` where its sink is away: the slab goes back, uncharged, and Retry comes
-        out here. Any other exception comes out here, too, and the slab stays with this process until it ends, as the one that may have been the
-        cause: end the process; the slab is charged, and goes to another consumer. ViewKept is raised in the same way for a function that
-        keeps a view of its slab. Ctrl-C and SystemExit give the slab back.
+        out here. `raise offramp.Failed`: the slab is charged and goes to another consumer, or once more to this one; after three charges (or
+        what the producer chose) it is set aside. `raise offramp.Reject`: it is set aside at once. In both cases the next slab follows. Any other
+        exception comes out here, and its slab is charged. ViewKept is raised in the same way for a function that keeps a view of its slab.
+        Ctrl-C and SystemExit give the slab back.
         """
         if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise BadArgument(f"{function!r} is not a plain function of a slab. Give one that has done its work when it returns")
@@ -88,10 +90,16 @@ class Consumer:
                     if name := slab._kept_view():
                         raise ViewKept(f"the consumer's function kept a view of its slab's tensor '{name}'. Copy what is to be kept: "
                                        "numpy.array(view)")
+                except (Failed, Reject) as problem:
+                    loop.answer_with_reason(_abi.FAILED if isinstance(problem, Failed) else _abi.REJECTED, str(problem))
                 except BaseException as problem:
-                    loop.answer(_abi.CALLBACK_FAILED if isinstance(problem, Exception) and not isinstance(problem, Retry) else _abi.RETRY)
+                    if isinstance(problem, Exception) and not isinstance(problem, Retry):
+                        loop.answer_with_reason(_abi.CALLBACK_FAILED, traceback.format_exc())
+                    else:
+                        loop.answer(_abi.RETRY)
                     raise
-                loop.answer(_abi.OK)
+                else:
+                    loop.answer(_abi.OK)
             return loop.ran_to_the_end()
 
     def stop(self) -> None:
@@ -172,8 +180,12 @@ class _Loop:
                 self.answer(_abi.CALLBACK_FAILED)
                 raise given
 
+    def answer_with_reason(self, code: int, why: str) -> None:
+        self._library.offramp_consumer_explain(self._handle, why.encode(errors="replace").replace(b"\0", b"?"))
+        self.answer(code)
+
     def answer(self, code: int) -> None:
-        self._ending = code != _abi.OK
+        self._ending = code not in (_abi.OK, _abi.FAILED, _abi.REJECTED)
         self._answers.put(code)
         self._answered += 1     # in this order: Ctrl-C in between gives one answer too many to a loop that ends
 

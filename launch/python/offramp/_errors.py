@@ -31,6 +31,18 @@ class CallbackFailed(Error):
     code = 4
 
 
+class Failed(Error):
+    """Raise it in a consumer's function when a slab failed, in words of one's own: what any other exception does, but the loop goes on."""
+
+    code = 5
+
+
+class Reject(Error):
+    """Raise it in a consumer's function when no consumer will do better: the slab is set aside at once, with these words."""
+
+    code = 6
+
+
 class BadArgument(Error, ValueError):
     """An argument is wrong, or it is too late for the call."""
 

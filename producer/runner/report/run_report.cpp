@@ -189,6 +189,8 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
     json dead_letters = json::array();
     for (const DeadLetter& slab : broker.dead_letters)
         dead_letters.push_back({{"batch", slab.first_batch},
+                                {"failures", slab.failures},
+                                {"reason", slab.reason},
                                 {"samples", slab.samples},
                                 {"deaths", slab.deaths},
                                 {"pids", slab.pids},

@@ -356,6 +356,7 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
     if (child == 0) {
         const bool refused = offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS &&
                              offramp_consumer_progress(consumer) == OFFRAMP_WRONG_PROCESS &&
+                             offramp_consumer_explain(consumer, "why") == OFFRAMP_WRONG_PROCESS &&
                              offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&
@@ -371,13 +372,29 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
 
 TEST(Codes, HaveNamesOfTheirOwn) {
     std::set<std::string> names;
-    for (const int code : {OFFRAMP_OK, OFFRAMP_INTERNAL, OFFRAMP_TIMEOUT, OFFRAMP_WRONG_PROCESS,
-                           OFFRAMP_CALLBACK_FAILED, OFFRAMP_BAD_ARGUMENT, OFFRAMP_NO_SUCH_RUN, OFFRAMP_SYSTEM,
-                           OFFRAMP_CANNOT_WRITE, OFFRAMP_RETRY, OFFRAMP_PROTOCOL, OFFRAMP_NOT_PERMITTED,
-                           OFFRAMP_SHARED_MEMORY_FULL, OFFRAMP_DEVICE_OUT_OF_MEMORY, OFFRAMP_DEVICE_BROKEN,
-                           OFFRAMP_DEVICE_UNSUPPORTED, OFFRAMP_RUN_IN_USE, OFFRAMP_PRODUCER_GONE, OFFRAMP_STOPPED})
+    for (const int code : {OFFRAMP_OK,
+                           OFFRAMP_INTERNAL,
+                           OFFRAMP_TIMEOUT,
+                           OFFRAMP_WRONG_PROCESS,
+                           OFFRAMP_CALLBACK_FAILED,
+                           OFFRAMP_FAILED,
+                           OFFRAMP_REJECTED,
+                           OFFRAMP_BAD_ARGUMENT,
+                           OFFRAMP_NO_SUCH_RUN,
+                           OFFRAMP_SYSTEM,
+                           OFFRAMP_CANNOT_WRITE,
+                           OFFRAMP_RETRY,
+                           OFFRAMP_PROTOCOL,
+                           OFFRAMP_NOT_PERMITTED,
+                           OFFRAMP_SHARED_MEMORY_FULL,
+                           OFFRAMP_DEVICE_OUT_OF_MEMORY,
+                           OFFRAMP_DEVICE_BROKEN,
+                           OFFRAMP_DEVICE_UNSUPPORTED,
+                           OFFRAMP_RUN_IN_USE,
+                           OFFRAMP_PRODUCER_GONE,
+                           OFFRAMP_STOPPED})
         names.emplace(offramp_code_name(code));
-    EXPECT_EQ(names.size(), 19U);
+    EXPECT_EQ(names.size(), 21U);
     EXPECT_STREQ(offramp_code_name(12345), "?");
     EXPECT_STRNE(offramp_version(), "");
 }

@@ -156,6 +156,43 @@ TEST_F(RoundTrip, AConsumersExceptionComesOutAndRetryGivesTheSlabBack) {
     EXPECT_THROW(broken.for_each([](const Slab&) { throw std::domain_error("mine"); }), std::domain_error);
 }
 
+TEST_F(RoundTrip, AFailureIsChargedAndTheConsumerGoesOn) {
+    EgressOptions options = small_run(run_dir_);
+    options.samples_per_slab = kRows;
+    Egress egress(options);
+    const Batch made = batch(0);
+    for (int i = 0; i < 3; ++i) egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    std::map<std::string, int> calls;
+    std::uint32_t done = 0;
+    std::thread consumer([&] {
+        EXPECT_TRUE(Consumer(run_dir_).for_each([&](const Slab& slab) {
+            const std::string key(slab.key(0));
+            ++calls[key];
+            if (key == "0") throw Failed("a traceback\nof two lines");
+            if (key == std::to_string(kRows)) throw Rejected("no picture");
+            done += slab.size();
+        }));
+    });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_EQ(done, kRows);
+    EXPECT_EQ(calls["0"], 3) << "as often as a slab may be charged";
+    EXPECT_EQ(calls[std::to_string(kRows)], 1) << "set aside at once";
+    EXPECT_EQ(egress.figures().samples_set_aside, 2 * kRows);
+}
+
+TEST_F(RoundTrip, WhatLeavesAConsumersFunctionIsChargedWhileItsProcessLives) {
+    Egress egress(small_run(run_dir_));
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    for (int i = 0; i < 3; ++i) {
+        Consumer broken(run_dir_);
+        EXPECT_THROW(broken.for_each([](const Slab&) { throw std::domain_error("mine"); }), std::domain_error);
+    }
+    EXPECT_TRUE(egress.drain()) << "three charges set it aside";
+    EXPECT_EQ(egress.figures().samples_set_aside, kRows);
+}
+
 TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
     EXPECT_THROW(Consumer({.run_dir = run_dir_, .wait_for_producer_seconds = -1}), Error);
     EXPECT_THROW(Consumer({.run_dir = run_dir_, .wait_for_run_seconds = -1}), Error);

@@ -42,7 +42,8 @@ CrashOnItem::CrashOnItem(std::unique_ptr<Processor> inner)
     : inner_(std::move(inner)),
       item_(required_setting("OFFRAMP_TEST_CRASH_ITEM") == "any" ? kAnyItem
                                                                  : number_setting("OFFRAMP_TEST_CRASH_ITEM", 0)),
-      how_(choice("OFFRAMP_TEST_CRASH_HOW", "kill", {"kill", "segv", "abort", "exit", "throw", "sink"})),
+      how_(choice("OFFRAMP_TEST_CRASH_HOW", "kill",
+                  {"kill", "segv", "abort", "exit", "throw", "sink", "fail", "reject"})),
       when_(choice("OFFRAMP_TEST_CRASH_WHEN", "before", {"before", "after"})),
       times_(number_setting("OFFRAMP_TEST_CRASH_TIMES", kEveryTime)),
       count_file_(times_ == kEveryTime ? "" : required_setting("OFFRAMP_TEST_CRASH_FILE")) {}
@@ -70,6 +71,8 @@ void CrashOnItem::crash() const {
     if (how_ == "segv") die_of(SIGSEGV);
     if (how_ == "abort") die_of(SIGABRT);
     if (how_ == "exit") ::_exit(3);
+    if (how_ == "fail") throw SlabFailed("Traceback of the test\nTheTestWantsThis: it failed");
+    if (how_ == "reject") throw SlabFailed::rejected("no consumer can do this");
     if (how_ == "sink") throw Error(ErrorKind::SinkUnavailable, "the sink is away, as the test wants it");
     throw std::runtime_error("the test wants this exception");
 }

@@ -292,6 +292,92 @@ TEST_F(BrokerDeadLetters, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEven
     EXPECT_EQ(f.ledger.charges(0), 0U);
 }
 
+// --- failures that consumers tell of ---
+
+TEST_F(BrokerDeadLetters, AFailureIsChargedWithItsReasonAndItsConsumerGetsTheNextSlab) {
+    open_gate();
+    BrokerFixture f(2, with_folder());
+    f.publish(0);
+    ScriptedConsumer consumer(f, 11, 1);
+    ASSERT_TRUE(consumer.join());
+    for (std::uint32_t attempt = 1; attempt <= 3; ++attempt) {
+        ASSERT_EQ(consumer.tickets.size(), attempt) << "at once: nobody is away";
+        Failure failure{.session = consumer.welcome->session, .sequence = consumer.sent + 1, .text = {}};
+        put_text(failure.text, "Traceback\nValueError: \x1b[31m" + std::to_string(attempt));
+        consumer.port->send_release(encode(failure));
+        consumer.release(consumer.tickets.back(), ReleaseKind::Failed);
+        f.broker->step();
+        consumer.receive();
+    }
+    EXPECT_EQ(consumer.tickets.size(), 3U) << "it is given up";
+    f.publish(1);
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 4U);
+    consumer.release(consumer.tickets.back());
+    writer_->wait_until_idle();
+    f.broker->step();
+    const BrokerReport report = f.report();
+    EXPECT_TRUE(report.conserved());
+    EXPECT_EQ(report.completed.samples, 4U);
+    ASSERT_EQ(report.dead_letters.size(), 1U);
+    EXPECT_EQ(report.dead_letters[0].deaths, 0U);
+    EXPECT_EQ(report.dead_letters[0].failures, 3U);
+    EXPECT_EQ(report.dead_letters[0].reason, "it failed 3 times: ValueError: \\x1b[31m3") << "fit for a terminal";
+    EXPECT_EQ(report.last_failure, "Traceback\nValueError: \\x1b[31m3");
+    EXPECT_EQ(report.releases[static_cast<std::size_t>(ReleaseOutcome::Failed)], 3U);
+}
+
+TEST_F(BrokerDeadLetters, OneThatIsRejectedIsGivenUpAtOnceAndAReasonMayBeMissing) {
+    BrokerFixture f(1);
+    f.publish(0);
+    ScriptedConsumer consumer(f, 11, 1);
+    ASSERT_TRUE(consumer.join());
+    consumer.release(consumer.tickets.at(0), ReleaseKind::Rejected);
+    f.broker->step();
+    ASSERT_EQ(f.report().dead_letters.size(), 1U);
+    EXPECT_EQ(f.report().dead_letters[0].reason, "a consumer rejected it");
+    EXPECT_TRUE(f.report().conserved());
+}
+
+TEST_F(BrokerDeadLetters, ReasonsInAnothersNameOrWithoutAReleaseAreCountedAndForgotten) {
+    BrokerFixture f(1);
+    f.publish(0);
+    ScriptedConsumer consumer(f, 11, 1);
+    ASSERT_TRUE(consumer.join());
+    ScriptedConsumer other(f, 12, 1);
+    ASSERT_TRUE(other.join());
+    other.port->send_release(encode(Failure{.session = consumer.welcome->session, .sequence = 1, .text = {'x'}}));
+    for (std::uint64_t sequence = 1; sequence <= kMaxTicketsPerMessage + 1; ++sequence)
+        consumer.port->send_release(
+            encode(Failure{.session = consumer.welcome->session, .sequence = sequence, .text = {'y'}}));
+    f.broker->step();
+    std::uint64_t refused = 0;
+    for (const auto& [reason, times] : f.report().refused) refused += times;
+    EXPECT_EQ(refused, 2U);
+    consumer.release(consumer.tickets.at(0), ReleaseKind::Failed);
+    EXPECT_EQ(f.report().last_failure, "y");
+    EXPECT_EQ(f.ledger.charges(0), 1U);
+}
+
+TEST_F(BrokerDeadLetters, AFailureOfOneThatWasOvertakenIsChargedAndTakesNothingFromTheOther) {
+    BrokerFixture f(1);
+    f.publish(0);
+    ScriptedConsumer slow(f, 11, 1);
+    ASSERT_TRUE(slow.join());
+    slow.work_on(slow.tickets.at(0));
+    f.let_pass(seconds(31));
+    ScriptedConsumer other(f, 12, 1);
+    ASSERT_TRUE(other.join());
+    f.broker->step();
+    other.receive();
+    ASSERT_EQ(other.tickets.size(), 1U);
+    slow.release(slow.tickets[0], ReleaseKind::Failed);
+    EXPECT_EQ(f.ledger.charges(0), 1U);
+    other.release(other.tickets[0]);
+    EXPECT_EQ(f.report().completed.samples, 4U);
+    EXPECT_TRUE(f.can_fill()) << "with no charge left";
+}
+
 // --- stalled ---
 
 TEST_F(BrokerDeadLetters, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) {

@@ -155,6 +155,31 @@ TEST_F(ConsumerSessionTest, RepeatsAReleaseUntilItIsAcknowledged) {
     EXPECT_FALSE(producer_.hear_releases());
 }
 
+TEST_F(ConsumerSessionTest, WhyOneFailedGoesAheadOfItsReleaseEachTimeThatItIsSent) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
+    session_.step();
+    session_.release(taken(), ReleaseKind::Completed);
+    session_.release_failed(taken(), ReleaseKind::Failed, std::string(3000, 'a') + "\xc3\xa4");
+    for (int time = 0; time < 2; ++time) {
+        session_.step();
+        const auto failure = producer_.hear_failure();
+        ASSERT_TRUE(failure) << time;
+        EXPECT_EQ(failure->session, kSession);
+        EXPECT_EQ(failure->sequence, 2U);
+        EXPECT_EQ(get_text(failure->text), std::string(2031, 'a')) << "as much as there is room for";
+        const auto heard = producer_.hear_releases();
+        ASSERT_TRUE(heard);
+        ASSERT_EQ(heard->records.size(), 2U);
+        EXPECT_EQ(heard->records[1].kind, static_cast<std::uint32_t>(ReleaseKind::Failed));
+        clock_.advance(ReleaseLog::kRepeatEvery);
+    }
+    acknowledge(2);
+    clock_.advance(ReleaseLog::kRepeatEvery);
+    session_.step();
+    EXPECT_TRUE(producer_.hears_nothing());
+}
+
 TEST_F(ConsumerSessionTest, RepeatedDeliveriesAreTakenOnce) {
     welcome();
     producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});

@@ -35,6 +35,21 @@ TEST(ReleaseLog, SendsEachReleaseAtOnceAndThenOnlyAfterTheTimeForRepeating) {
     EXPECT_EQ(log.next_due(), clock.now() + ReleaseLog::kRepeatEvery);
 }
 
+TEST(ReleaseLog, KeepsWhyOneFailedUntilItIsAcknowledgedAlsoUnderAnotherNumber) {
+    ManualClock clock;
+    ReleaseLog log;
+    log.add(ticket_of(1), ReleaseKind::Completed);
+    log.add(ticket_of(2), ReleaseKind::Failed, "why");
+    log.mark_sent(*log.due(clock.now()), clock.now());
+    ASSERT_TRUE(log.acknowledge(1, clock.now()));
+    EXPECT_EQ(log.reasons(), (std::map<std::uint64_t, std::string>{{2, "why"}}));
+    log.begin_anew();
+    EXPECT_EQ(log.reasons(), (std::map<std::uint64_t, std::string>{{1, "why"}}));
+    log.mark_sent(*log.due(clock.now()), clock.now());
+    ASSERT_TRUE(log.acknowledge(1, clock.now()));
+    EXPECT_TRUE(log.reasons().empty());
+}
+
 TEST(ReleaseLog, WhatWasNotHandedToTheChannelStaysDue) {
     ManualClock clock;
     ReleaseLog log;

@@ -47,6 +47,14 @@ class ScriptedProducer {
         return HeardReleases{message.as<Releases>(), message.records_of<Releases>()};
     }
 
+    std::optional<Failure> hear_failure() {
+        Inbound inbound;
+        if (!port_->try_receive_release(inbound)) return std::nullopt;
+        const ParsedMessage message = parse_message(inbound.bytes);
+        if (!message || message.type != MessageType::Failure) return std::nullopt;
+        return message.as<Failure>();
+    }
+
     void say_bytes(std::span<const std::byte> bytes) { ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent); }
     template <class Body>
     void say(const Body& body) {

@@ -22,7 +22,7 @@ const std::map<std::uint16_t, Form> kForms{{1, {56, 24}}, {2, {8, 0}},   {3, {8,
 
 // A well-formed message of any type, with random contents.
 Bytes any_message() {
-    const auto type = *rc::gen::inRange<std::uint16_t>(1, 12);
+    const auto type = *rc::gen::inRange<std::uint16_t>(1, 13);
     const Form form = kForms.at(type);
     const std::uint32_t count = form.record == 0 ? 0 : *rc::gen::inRange<std::uint32_t>(0, kMaxTicketsPerMessage + 1);
     Bytes bytes(kHeaderBytes + form.body + count * form.record);
@@ -119,7 +119,7 @@ TEST(Messages, EachWrongFieldHasItsReason) {
     EXPECT_EQ(parse_message(other_version).problem, ParseProblem::Version);
     EXPECT_EQ(parse_message(other_version).version, 9);
     EXPECT_EQ(parse_message(with([](auto& h) { h.type = 0; })).problem, ParseProblem::Type);
-    EXPECT_EQ(parse_message(with([](auto& h) { h.type = 12; })).problem, ParseProblem::Type);
+    EXPECT_EQ(parse_message(with([](auto& h) { h.type = 13; })).problem, ParseProblem::Type);
     EXPECT_EQ(parse_message(with([](auto& h) { h.count = 1; })).problem, ParseProblem::Count);
     EXPECT_EQ(parse_message(with([](auto& h) { h.bytes -= 1; })).problem, ParseProblem::Length);
     EXPECT_EQ(parse_message(std::span(good).first(good.size() - 1)).problem, ParseProblem::Length);

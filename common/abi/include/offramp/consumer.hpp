@@ -23,6 +23,17 @@ struct Retry : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// Throw it when the slab failed, and this process can go on: the slab is charged, and goes to another consumer, or once
+// more to this one.
+struct Failed : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Throw it when no consumer will do better: the slab is set aside at once, with these words.
+struct Rejected : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 // One slab, read-only; valid in the call that it is given to.
 class Slab {
   public:
@@ -81,14 +92,19 @@ class Consumer {
     explicit Consumer(const RunDir& run_dir, double wait_for_run_seconds = 0)
         : Consumer(ConsumerOptions{run_dir, 0, wait_for_run_seconds, 0}) {}
 
-    // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). What `work`
-    // throws comes out here; the slab then stays with this process until it ends.
+    // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). It goes on after
+    // Failed and Rejected. Anything else that `work` throws comes out here: the slab is then charged, but for Retry.
     template <typename Work>
     bool for_each(Work work) {
         struct Call {
             Work& work;
+            offramp_consumer* consumer;
             std::exception_ptr thrown{};
-        } call{work};
+            std::int32_t failed(const char* why, std::int32_t code) const {
+                offramp_consumer_explain(consumer, why);
+                return code;
+            }
+        } call{work, consumer_.get()};
         const auto process = [](void* user, const offramp_slab* slab) -> std::int32_t {
             Call& at = *static_cast<Call*>(user);
             try {
@@ -96,6 +112,13 @@ class Consumer {
                 return OFFRAMP_OK;
             } catch (const Retry&) {
                 return OFFRAMP_RETRY;
+            } catch (const Failed& failed) {
+                return at.failed(failed.what(), OFFRAMP_FAILED);
+            } catch (const Rejected& rejected) {
+                return at.failed(rejected.what(), OFFRAMP_REJECTED);
+            } catch (const std::exception& other) {
+                at.thrown = std::current_exception();
+                return at.failed(other.what(), OFFRAMP_CALLBACK_FAILED);
             } catch (...) {
                 at.thrown = std::current_exception();
                 return OFFRAMP_CALLBACK_FAILED;
