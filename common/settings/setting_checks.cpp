@@ -1,4 +1,5 @@
 #include "common/settings/setting_checks.hpp"
+#include "common/settings/processor_spec.hpp"
 
 #include <algorithm>
 
@@ -59,7 +60,13 @@ Problem check_plugin_name(const std::string& text) {
 Problem check_plugin_names(const std::string& text) {
     for (std::size_t begin = 0; begin <= text.size();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());
-        if (auto problem = check_plugin_name(text.substr(begin, end - begin))) return problem;
+        const std::string name = text.substr(begin, end - begin);
+        try {
+            if (!ProcessorSpec::of(name))
+                if (auto problem = check_plugin_name(name)) return problem;
+        } catch (const ConfigError& problem) {
+            return "is no processor: " + std::string(problem.what());
+        }
         begin = end + 1;
     }
     return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/program/next_place.hpp"
+#include "common/settings/processor_spec.hpp"
 #include "common/settings/run_config.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
@@ -12,6 +13,11 @@ namespace offramp {
 namespace {
 
 std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOptions& options) {
+    if (const auto spec = ProcessorSpec::of(name)) {
+        if (options.hosted == nullptr)
+            throw ConfigError("--processor " + name + " runs in consumers only", "Choose one of ours here");
+        return (*options.hosted)(*spec, options);
+    }
     std::string known;
     for (const ProcessorEntry& entry : ProcessorEntry::all()) {
         if (entry.name == name) return entry.make(options);
@@ -24,13 +30,14 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
 // leaves the first one's results, which the next consumer commits again, to no effect.
 class ProcessorChain final : public Processor {
   public:
-    ProcessorChain(const RunConfig& config, const std::string& next_place) {
+    ProcessorChain(const RunConfig& config, const std::string& next_place, const MakeHosted* hosted) {
         for (const ResultSettings& own : own_results(config))
             processors_.push_back({own.processor, make_one(own.processor, {.settings = config.catalogue,
                                                                            .input = config,
                                                                            .results = own,
                                                                            .chain = &processors_,
-                                                                           .next_place = next_place})});
+                                                                           .next_place = next_place,
+                                                                           .hosted = hosted})});
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -88,15 +95,18 @@ std::string ProcessorOptions::shared_output_for(std::string_view processor) cons
     return folder_in(output_for(processor), next_place);
 }
 
-std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config) {
+std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config, const MakeHosted* hosted) {
     if (names == "auto") return std::make_unique<ChosenByTheOutputs>(config);
     const std::string next_place = config.output.empty() ? std::string() : next_place_of(config.output);
     if (names.find(',') == std::string::npos)
-        return make_one(names,
-                        {.settings = config.catalogue, .input = config, .results = config, .next_place = next_place});
+        return make_one(names, {.settings = config.catalogue,
+                                .input = config,
+                                .results = config,
+                                .next_place = next_place,
+                                .hosted = hosted});
     RunConfig named = config;
     named.processor = names;
-    return std::make_unique<ProcessorChain>(named, next_place);
+    return std::make_unique<ProcessorChain>(named, next_place, hosted);
 }
 
 std::vector<ResultSettings> own_results(const ResultSettings& run) {
@@ -104,11 +114,16 @@ std::vector<ResultSettings> own_results(const ResultSettings& run) {
     if (names.size() == 1) return {run};
     std::vector<ResultSettings> each;
     for (const std::string& name : names) {
+        ResultSettings own = run;
+        own.processor = name;
+        own.output = results_folder(run.output, name, names.size());
         if (std::ranges::any_of(each, [&](const ResultSettings& other) { return other.processor == name; }))
             throw ConfigError("--processor names '" + name + "' twice", "Name each once");
-        ResultSettings& own = each.emplace_back(run);
-        own.processor = name;
-        if (!own.output.empty()) own.output += "/" + name;
+        if (!own.output.empty() &&
+            std::ranges::any_of(each, [&](const ResultSettings& other) { return other.output == own.output; }))
+            throw ConfigError("--processor names two whose results would lie in " + own.output,
+                              "Give their files or functions different names");
+        each.push_back(std::move(own));
     }
     return each;
 }

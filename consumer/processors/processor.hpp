@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include "common/base/durability.hpp"
 #include "common/numerics/foreground_score.hpp"
 #include "common/settings/catalogue_values.hpp"
+#include "common/settings/processor_spec.hpp"
 #include "common/settings/sections/input_settings.hpp"
 #include "common/settings/sections/result_settings.hpp"
 #include "common/wire/slab_view.hpp"
@@ -44,6 +46,11 @@ struct NamedProcessor {
     std::unique_ptr<Processor> processor;
 };
 
+// Makes somebody else's processor (consumer/hosts). Errors: as ProcessorEntry::make.
+struct ProcessorOptions;
+using MakeHosted =
+    std::function<std::unique_ptr<Processor>(const ProcessorSpec& spec, const ProcessorOptions& options)>;
+
 // What a processor is made from. Borrows all of it while it is made.
 struct ProcessorOptions {
     const CatalogueValues& settings;  // what it declares for itself, by flag (new_processor.md)
@@ -53,6 +60,7 @@ struct ProcessorOptions {
     const std::vector<NamedProcessor>* chain = nullptr;
     // Where what is appended to goes (common/program/next_place.hpp); empty: in place.
     std::string next_place{};
+    const MakeHosted* hosted = nullptr;  // null: only ours
 
     Durability durability() const { return results.durable ? Durability::PowerCut : Durability::Process; }
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output;
@@ -80,7 +88,8 @@ struct ProcessorEntry {
 // with a folder of its own below the output (own_results). What they append to goes where prepare_run() has settled.
 // "auto", alone: mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with
 // the known names.
-std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config);
+std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config,
+                                          const MakeHosted* hosted = nullptr);
 
 // For each of the processors that run.processor names: for one, the settings as they are; for several, with its own
 // name and the output OUTPUT/NAME, so that no two of them ever write the same file. Errors: ConfigError for a name

@@ -8,6 +8,7 @@
 #include "common/base/redacted_url.hpp"
 #include "common/settings/declared_setting.hpp"
 #include "common/settings/nearest_word.hpp"
+#include "common/settings/processor_spec.hpp"
 #include "common/settings/processor_results.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/http/http_headers.hpp"
@@ -16,6 +17,7 @@ namespace offramp {
 namespace {
 
 void require_known(const std::string& name, std::span<const std::string_view> made_besides) {
+    if (ProcessorSpec::of(name)) return;
     std::vector<std::string> known(made_besides.begin(), made_besides.end());
     std::string list;
     for (const ProcessorEntry& entry : ProcessorEntry::all()) {

@@ -20,6 +20,8 @@
 #include "common/settings/kept_settings.hpp"
 #include "common/settings/slab_work.hpp"
 #include "common/shm/run_objects.hpp"
+#include "consumer/hosts/interpreter.hpp"
+#include "consumer/hosts/make_hosted.hpp"
 #include "consumer/processors/processor_names.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/processors/results/own_run.hpp"
@@ -30,6 +32,11 @@ namespace offramp {
 namespace {
 
 constexpr const char* kProgram = "offramp-consumer";
+
+struct CommandLine {
+    int argc = 0;
+    const char* const* argv = nullptr;
+};
 
 int list_processors() {
     for (const ProcessorEntry& entry : ProcessorEntry::all())
@@ -83,14 +90,16 @@ std::uint64_t nonce_of(std::string_view text) {
 }
 
 // The processor may be made of what the run settled, and is made when the run has let this consumer in.
-int serve(int argc, const char* const* argv, const RunConfig& told, std::optional<std::uint64_t> nonce,
+int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::optional<std::uint64_t> nonce,
           const EndSignals& signals, const ProcessorMaking& making) {
     const auto endpoint = wait_for_run(told, nonce, signals);
     if (!endpoint) return to_int(ExitCode::Ok);
     // A run of a program of one's own has no settings: what to do is what this consumer was told.
     const bool has_settings = keeps_settings(told.run_dir);
-    const RunConfig config = has_settings ? parse_consumer_config(argc, argv, kProgram, told.run_dir).value() : told;
+    const RunConfig config =
+        has_settings ? parse_consumer_config(flags.argc, flags.argv, kProgram, told.run_dir).value() : told;
     require_processors(config, making.besides);
+    if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, whole.argc, whole.argv);
     RunConfig as_told = config;
     if (!making.stands_for.empty()) as_told.processor = making.stands_for;
     if (has_settings) require_same_work(as_told, kept_settings(told.run_dir));
@@ -106,11 +115,18 @@ int serve(int argc, const char* const* argv, const RunConfig& told, std::optiona
 }
 
 int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& making) {
+    const CommandLine whole{argc, argv};
     // Words of the launcher's, no settings: before a run, and behind one. Its flags follow.
     const std::string_view word = argc > 1 ? argv[1] : "";
-    if (word == "--prepare") return prepare(argc - 1, argv + 1, prepare_run);
+    const auto check = [&](const RunConfig& config) {
+        if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, argc, argv);
+        check_hosted(config, making.python);
+    };
+    if (word == "--prepare")
+        return prepare(argc - 1, argv + 1, [&](const RunConfig& config) { check(config), prepare_run(config); });
     if (argc > 2 && word == "--prepare-own-run")
-        return prepare(argc - 2, argv + 2, [&](const RunConfig& config) { prepare_own_run(config, argv[2]); });
+        return prepare(argc - 2, argv + 2,
+                       [&](const RunConfig& config) { check(config), prepare_own_run(config, argv[2]); });
     if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     // Whoever met the run starts this consumer for it alone, and not for the next one in the same directory.
     std::optional<std::uint64_t> nonce;
@@ -131,12 +147,21 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
         finish_run(*told);
         return to_int(ExitCode::Ok);
     }
-    if (told->retry.empty()) return serve(argc, argv, *told, nonce, signals, making);
+    if (told->retry.empty()) return serve({argc, argv}, whole, *told, nonce, signals, making);
+    if (making.python == nullptr && needs_interpreter(*told)) become_interpreter(*told, argc, argv);
     const auto processor = making.make(*told);
     return retry_payload(told->retry, *processor);
 }
 
 }  // namespace
+
+ProcessorMaking own_processors(const offramp_processor* python) {
+    const MakeHosted hosted = [python](const ProcessorSpec& spec, const ProcessorOptions& options) {
+        return make_hosted(spec, options, python);
+    };
+    return {.make = [hosted](const RunConfig& config) { return make_processor(config.processor, config, &hosted); },
+            .python = python};
+}
 
 int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
     put_remedies(flag_remedy);

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <offramp_processor.h>
 #include "common/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 
@@ -17,7 +18,11 @@ struct ProcessorMaking {
     std::span<const std::string_view> besides{};  // names that `make` knows and the table does not
     // the processor that the run is told of instead, which lets in none but its own; empty: the one in the settings
     std::string stands_for{};
+    const offramp_processor* python = nullptr;  // in an interpreter: what its language's processors are made from
 };
+
+// The processors of ours, and whatever ProcessorSpec names.
+ProcessorMaking own_processors(const offramp_processor* python);
 
 // offramp-consumer from its command line to its exit code: serves a run, or does what --prepare, --list, --finish or
 // --retry ask for. Behind `--only-run NONCE`, its first words, it serves that run and no other. What it was not told of

@@ -4,6 +4,7 @@ FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 5.0
 HEALTHY_SECONDS = 10.0
 DEATHS_WITHOUT_PROGRESS = 20
+FAILURES_WITHOUT_PROGRESS = 20
 
 
 class Backoff:
@@ -35,3 +36,18 @@ class DeathBudget:
             self._deaths = 0
         self._deaths += 1
         return self._deaths >= self._limit
+
+
+class FailureBudget:
+    """Counts slabs that failed, while their consumers live, since the last one that was completed."""
+
+    def __init__(self, limit=FAILURES_WITHOUT_PROGRESS):
+        self._limit = limit
+        self._completed = None
+        self._failed_then = 0
+
+    def is_spent(self, completed, failed):
+        """`completed`: as of DeathBudget; `failed`: how many have failed in all."""
+        if completed != self._completed:
+            self._completed, self._failed_then = completed, failed
+        return failed - self._failed_then >= self._limit

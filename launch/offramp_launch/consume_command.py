@@ -158,7 +158,7 @@ def failure_of(code, attendance, finishing):
     elif attendance.end == "failed":
         what = f"the run failed in its program: {status.get('message') or 'it said no reason'}"
     elif code == ExitCode.SET_ASIDE:
-        what = (f"{status.get('quarantined_samples')} samples were given up, since consumers died of their batches: "
+        what = (f"{status.get('quarantined_samples')} samples were given up, since consumers died of their batches or failed at them: "
                 f"./launch/offramp quarantine list --run-dir {run_dir.path}")
     elif finishing:
         what = f"{finishing}\nIts log: {run_dir.log('finish')}"

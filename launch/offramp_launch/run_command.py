@@ -100,7 +100,7 @@ def start(places, argv, typed):
         lock = OutputLock(output, run_id, note)
         try:
             plan.kept_open = (lock.fd,)
-            prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")),
+            prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")) or names_processors_of_others(config),
                     continues=config.get("resume") and is_noted(output), note=note)
             code, told = supervise(plan, run_dir, output, unit, producer, about,
                                    lambda: goes_on_with(places, typed, config, run_dir, replaces=is_noted_by_another(output, run_id)))
@@ -216,6 +216,11 @@ def settle_output(config, run_dir, account):
     if account:
         os.chown(folder, account.uid, account.gid)
     return str(folder), []
+
+
+def names_processors_of_others(config):
+    """Whether they are to be looked at before the run, whatever lies in its output: common/settings/processor_spec."""
+    return any(":" in name for name in config.get("processor", "").split(","))
 
 
 def require_apart(output, config):

@@ -6,6 +6,7 @@ import selectors
 import signal
 
 from offramp_launch.arguments import count
+from offramp_launch.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.children import Child
 from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -59,6 +60,7 @@ class Watch:
         self._draining = False
         self._abandoned = False
         self._stories = IncidentReporter(plan.run_dir.path)
+        self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
         self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
                             self._timers, display, self._stories)
@@ -122,6 +124,13 @@ class Watch:
         self._seats.relay_logs()
         self._stories.complete()
         self._display.show(self._status)
+        self._end_where_every_slab_fails()
+
+    def _end_where_every_slab_fails(self):
+        if not self.failure and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0):
+            why = (self._status.get("last_failure") or "its consumer gave no reason").strip().splitlines()
+            self.fail(LaunchError(f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
+                                  f"The whole of it stands in the consumers' logs: {self._plan.run_dir.logs.folder}", ExitCode.SET_ASIDE))
 
     def _let_go(self):
         """Of whatever was held for the time of run()."""

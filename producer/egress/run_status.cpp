@@ -124,6 +124,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"dropped_samples", now.output.samples_dropped},
         {"spilled_samples", broker.spilled.samples},
         {"releases", releases_json(broker)},
+        {"last_failure", broker.last_failure},
         {"refused", broker.refused},
         {"leases_expired", broker.leases_expired},
         {"shortage", broker.shortage_reason},

@@ -38,15 +38,15 @@ LIBRARIES = {
     "consumer/session/": (),
 }
 # What the programs see of the libraries. offramp-producer's doors are the device's interface and a whole run's egress; of the libraries behind
-# them it may know what the egress hands out and takes. offramp-consumer's are the run, its loop's end, the search for it, and the interface that
-# processors implement. offramp-ladder fills slabs by itself, to compare: it meets the broker at the exchange.
+# them it may know what the egress hands out and takes. offramp-consumer's are the run, its loop's end, the search for it, the interface that
+# processors implement, and a slab as the C ABI has it. offramp-ladder fills slabs by itself, to compare: it meets the broker at the exchange.
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
 SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/device", "device/device_tensor", "device/device_timeline", "device/gpu_search",
                        "device/lending_pool", "egress/egress_path", "egress/egress_run", "egress/output_batch", "egress/row_info", "egress/row_outliers",
                        "egress/run_lifecycle", "egress/run_place", "egress/run_slabs", "egress/slab_plan", "broker/broker_report", "broker/delivery",
                        "broker/report_pages", "recovery/predecessor")
 SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
-SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_processor")
+SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
 # Of common/ what is for programs alone.
 FOR_PROGRAMS = r"common/(settings|images|program)/"
 # The rooms of common/, and which others of it each may know.
@@ -108,6 +108,8 @@ INCLUDE_RULES = [
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
     (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_place|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_place and run_status know ledger, broker and recovery"),
+    (r"consumer/hosts/", None, r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))", "consumer/hosts/ runs what is not ours: it knows no plug-in and no database"),
+    (r"consumer/processors/", None, r"consumer/(hosts|worker)/", "consumer/processors/ is given what makes somebody else's (MakeHosted)"),
     (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),
     (r"consumer/processors/(processor|results/run_output)\.hpp", None, r"consumer/sinks/(?!files/|segments/)",
      "what every processor includes knows no database"),

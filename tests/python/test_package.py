@@ -13,10 +13,11 @@ import unittest
 import unittest.mock
 
 import offramp
-from offramp import _abi, _arrays, _dtypes, _errors, _library
+from offramp import _abi, _arrays, _dtypes, _errors, _host, _library
 from world import ROOT
 
 HEADER = ROOT / "common" / "abi" / "include" / "offramp.h"
+OF_PROCESSORS = HEADER.with_name("offramp_processor.h")
 COMPILER = os.environ.get("OFFRAMP_TEST_CC") or shutil.which("cc")
 
 
@@ -28,7 +29,7 @@ def layout_by(compiler, structs):
         lines += [f'printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name}*)0)->{field}));' for field in fields]
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "layout.c")
-        source.write_text("#include <offramp.h>\n#include <stdio.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
+        source.write_text("#include <offramp_processor.h>\n#include <stdio.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
         subprocess.run([compiler, f"-I{HEADER.parent}", str(source), "-o", f"{folder}/layout"], check=True)
         return subprocess.run([f"{folder}/layout"], check=True, capture_output=True, text=True).stdout.splitlines()
 
@@ -41,9 +42,9 @@ def layout_of(structs):
     return lines
 
 
-def fields_in_header():
+def fields_in_header(header=HEADER):
     """Names of the fields of each struct, in order."""
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
     found = {}
     for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, flags=re.DOTALL):
         found[name] = []
@@ -61,6 +62,9 @@ class Abi(unittest.TestCase):
         fields = fields_in_header()
         self.assertEqual(set(fields), set(_abi.STRUCTS))
         self.assertEqual(layout_by(COMPILER, fields), layout_of(_abi.STRUCTS))
+        fields = fields_in_header(OF_PROCESSORS)
+        self.assertEqual(set(fields), set(_host.STRUCTS))
+        self.assertEqual(layout_by(COMPILER, fields), layout_of(_host.STRUCTS))
 
     @unittest.skipUnless(COMPILER, "skipped: no C compiler")
     def test_a_struct_that_lacks_a_field_is_found(self):
@@ -82,7 +86,7 @@ class Abi(unittest.TestCase):
             problem = _errors.error_of(code, "why")
             self.assertEqual((code, "why"), (problem.code, str(problem)))
             self.assertIs(getattr(offramp, type(problem).__name__), type(problem))
-            self.assertEqual(re.sub("SystemFailure", "System", type(problem).__name__).lower(),
+            self.assertEqual({"SystemFailure": "System", "Reject": "Rejected"}.get(type(problem).__name__, type(problem).__name__).lower(),
                              _library.library().offramp_code_name(code).decode().replace("OFFRAMP_", "").replace("_", "").lower())
         self.assertIsInstance(_errors.error_of(12345, "why"), offramp.Internal)
         self.assertIsInstance(_errors.error_of(2, "why"), TimeoutError)

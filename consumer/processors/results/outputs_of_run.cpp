@@ -8,6 +8,7 @@
 #include "common/base/reserved_prefix.hpp"
 #include "common/program/next_place.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/processor_spec.hpp"
 #include "common/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/files/write_error.hpp"
@@ -42,10 +43,15 @@ std::vector<std::string> folders_with_next_places(const std::string& output) {
 
 void for_each_output(const RunConfig& config,
                      const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
-    for (const ResultSettings& own : own_results(config))
+    for (const ResultSettings& own : own_results(config)) {
+        if (ProcessorSpec::of(own.processor)) {
+            work(*records_of_others(), own);
+            continue;
+        }
         for (const ProcessorEntry& entry : ProcessorEntry::all())
             if (entry.name == own.processor)
                 if (const auto output = entry.run_output(config.catalogue)) work(*output, own);
+    }
 }
 
 void finish_outputs(const RunConfig& config, const std::string& next_place) {

@@ -7,6 +7,7 @@
 #include "common/base/log.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/segments/record_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
 
 namespace offramp {
@@ -145,6 +146,11 @@ std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file,
 
 std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, BeginsSo begins_so) {
     return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), &merge_lines, begins_so);
+}
+
+std::unique_ptr<RunOutput> records_of_others() {
+    return merged_lines(std::string(kOthersRecords), std::string(kOthersRecordsFile),
+                        [](std::string_view line) { return line.starts_with(kJsonLine); });
 }
 
 std::unique_ptr<RunOutput> shared_database(std::string name) {

@@ -62,6 +62,11 @@ std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file,
 using BeginsSo = bool (*)(std::string_view line);
 std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, BeginsSo begins_so);
 
+// OUTPUT/records.jsonl, with what somebody else's processor commits as records (consumer/hosts).
+inline constexpr std::string_view kOthersRecords = "records";
+inline constexpr std::string_view kOthersRecordsFile = "records.jsonl";
+std::unique_ptr<RunOutput> records_of_others();
+
 // The database OUTPUT/`name`.sqlite. Errors: those of OutputDatabase.
 std::unique_ptr<RunOutput> shared_database(std::string name);
 

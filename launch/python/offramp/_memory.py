@@ -37,22 +37,26 @@ class Mappings:
     def __init__(self):
         self._all = []
 
-    def find(self, address: int, size: int) -> tuple[Mapping, int]:
+    def find(self, address: int, size: int) -> tuple[Mapping | None, int]:
         """The mapping of these bytes, and where they are in it."""
         for mapping in self._all:
             if mapping.begin <= address and address + size <= mapping.end:
                 return mapping, mapping.address + address - mapping.begin
-        begin, end = _region_of(address)
+        begin, end, shared = _region_of(address)
         if address + size > end:
             raise OSError(f"the slab at {address:#x} with {size} bytes is not in one region of memory")
+        if not shared:      # a dead letter's payload, which stays as long as its processing takes: there is no second one of it
+            return None, address
         self._all.append(Mapping(begin, end))
         return self.find(address, size)
 
 
-def _region_of(address: int) -> tuple[int, int]:
+def _region_of(address: int) -> tuple[int, int, bool]:
+    """Where it begins and ends, and whether it is a shared mapping."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         for line in maps:
-            begin, end = (int(part, 16) for part in line.split(" ", 1)[0].split("-"))
+            bounds, permissions, _ = line.split(" ", 2)
+            begin, end = (int(part, 16) for part in bounds.split("-"))
             if begin <= address < end:
-                return begin, end
+                return begin, end, permissions.endswith("s")
     raise OSError(f"there is no memory at {address:#x}")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/processor_spec.hpp"
 #include "common/wire/mask_form.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/files_of_run.hpp"
@@ -139,6 +141,33 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
     return number;
 }
 
+// Those whose names begin as the results of an item do, whatever they end with: of a processor whose endings nobody
+// knows before it runs.
+void for_each_file_of_items(
+    const std::string& folder, const BatchSource& source,
+    const std::function<void(std::uint64_t item, const std::string& key, const std::string& suffix)>& found) {
+    FilesThere there(folder, "");
+    if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
+        for (const std::string& file : there.in(""))
+            if (const std::size_t dot = file.find('.'); dot != std::string::npos)
+                if (const auto item = number_before(file.substr(dot), file); item && *item < source.items())
+                    found(*item, std::to_string(*item), file.substr(dot));
+        return;
+    }
+    std::unordered_map<std::string, std::unordered_map<std::string, std::string>> begun;  // by subfolder and beginning
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        const std::string key(source.key(item));
+        const std::string subfolder = key.substr(0, key.rfind('/') + 1);
+        const auto [of_folder, added] = begun.try_emplace(subfolder);
+        if (added)
+            for (const std::string& file : there.in(subfolder))
+                for (std::size_t dot = file.find('.'); dot != std::string::npos; dot = file.find('.', dot + 1))
+                    of_folder->second.emplace(file.substr(0, dot), file.substr(dot));
+        const auto file = of_folder->second.find(key.substr(subfolder.size()));
+        if (file != of_folder->second.end()) found(item, key, file->second);
+    }
+}
+
 [[noreturn]] void refuse(const std::string& place, const std::string& file, const std::string& key,
                          const std::string& processor) {
     throw ConfigError(place + ": " + printable(file) +
@@ -157,19 +186,25 @@ void require_no_files_of_others(const ResultSettings& config, const CatalogueVal
     const std::string& write_path = catalogue.text("write-path");
     std::optional<OwnResults> own;
     for (const std::string& processor : processors) {
+        const auto refuse_others_of = [&](const std::string& place, const std::string& folder) {
+            return [&, place, folder](std::uint64_t item, const std::string& key, const std::string& suffix) {
+                if (!own) own.emplace(config, write_path, source);
+                if (!own->has(processor, item)) refuse(place, folder + "/" + key + suffix, key, processor);
+            };
+        };
+        if (ProcessorSpec::of(processor)) {
+            const std::string folder = results_folder(config.output, processor, processors.size());
+            for_each_file_of_items(folder, source, refuse_others_of("--output", folder));
+            continue;
+        }
         const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, upsample_factor));
         if (results == nullptr || !makes_files_of_items(results->processor, write_path)) continue;
         const bool in_write_path = results->place == ResultPlace::WritePath;
-        const std::string folder = in_write_path           ? write_path
-                                   : processors.size() > 1 ? config.output + "/" + processor
-                                                           : config.output;
+        const std::string folder =
+            in_write_path ? write_path : results_folder(config.output, processor, processors.size());
         const std::vector<std::string> suffixes = suffixes_of(*results, catalogue, outputs);
         FilesThere there(folder, std::string_view(suffixes.front()).substr(suffixes.front().rfind('.')));
-        const auto refuse_others = [&](std::uint64_t item, const std::string& key, const std::string& suffix) {
-            if (!own) own.emplace(config, write_path, source);
-            if (!own->has(processor, item))
-                refuse(in_write_path ? "--write-path" : "--output", folder + "/" + key + suffix, key, processor);
-        };
+        const auto refuse_others = refuse_others_of(in_write_path ? "--write-path" : "--output", folder);
         if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
             for (const std::string& file : there.in(""))
                 for (const std::string& suffix : suffixes)

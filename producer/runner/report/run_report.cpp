@@ -168,6 +168,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"dropped_samples", now.dropped_when_full.samples},
         {"spilled_samples", now.broker.spilled.samples},
         {"releases", releases_json(now.broker)},
+        {"last_failure", now.broker.last_failure},
         {"refused", now.broker.refused},
         {"leases_expired", now.broker.leases_expired},
         {"shortage", now.broker.shortage_reason},

@@ -11,6 +11,7 @@
 #include "common/base/error.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/processor_spec.hpp"
 
 namespace offramp {
 namespace {
@@ -89,8 +90,7 @@ void require_results_apart(const RunConfig& config, const BatchSource& source) {
     if (config.output.empty()) return;
     const std::vector<std::string> processors = config.processors();
     for (const std::string& processor : processors)
-        require_apart(processors.size() > 1 ? config.output + "/" + processor : config.output, processor, config,
-                      source);
+        require_apart(results_folder(config.output, processor, processors.size()), processor, config, source);
 }
 
 }  // namespace offramp

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 1> kMadeBesides{kCrashOnItem};
 std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
     if (config.processor == kCrashOnItem)
         return std::make_unique<CrashOnItem>(make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), config));
-    auto processor = make_processor(config.processor, config);
+    auto processor = own_processors(nullptr).make(config);
     if (!text_setting("OFFRAMP_TEST_GATE", "").empty()) return std::make_unique<Gated>(std::move(processor));
     if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty())
         return std::make_unique<Rechecked>(std::move(processor));

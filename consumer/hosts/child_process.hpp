@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+
+// A program that is spoken with in lines, over its standard input and output; its standard error is ours.
+//
+// Owns: the process, which is killed and reaped with it: what is no child any more holds nothing of a slab. Thread:
+// one. Blocks: read_line(), until there is one. Errors: SystemError when it cannot be started; Ended when it has ended,
+// or says more in one line than kLongestLine.
+class ChildProcess {
+  public:
+    static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
+
+    // By the shell, as `exec COMMAND`.
+    explicit ChildProcess(const std::string& command);
+    ChildProcess(const ChildProcess&) = delete;
+    ChildProcess& operator=(const ChildProcess&) = delete;
+    ~ChildProcess();
+
+    // False: it has ended, or closed its standard input.
+    bool write_line(std::string_view line);
+    // Nothing: it has ended. Valid until the next call.
+    bool read_line(std::string& line);
+    // Asks it to end by closing its input, and waits for so long; how it ended.
+    std::string end();
+
+  private:
+    std::string command_;
+    pid_t pid_ = -1;
+    UniqueFd input_, output_;
+    std::string buffer_;
+};
+
+}  // namespace offramp

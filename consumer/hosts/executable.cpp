@@ -1,0 +1,189 @@
+#include "consumer/hosts/executable.hpp"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/base/regular_file.hpp"
+#include "common/json/json_text.hpp"
+#include "common/wire/tensor_spec.hpp"
+#include "consumer/hosts/child_process.hpp"
+#include "consumer/hosts/files_of_memory.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kProtocol = 1;
+
+// What ends a slab otherwise than well, in its program's words.
+struct Answered {
+    std::int32_t code = OFFRAMP_OK;
+    std::string why;
+};
+
+class Executable {
+  public:
+    Executable(std::string command, const offramp_processor_options& options) : command_(std::move(command)) {
+        json given = json::object();
+        for (std::uint32_t i = 0; i < options.option_count; ++i) given[options.keys[i]] = options.values[i];
+        hello_ = json_text(json{{"offramp", kProtocol}, {"output", options.output}, {"options", given}});
+        start();
+    }
+
+    Answered process(const offramp_host& host, const offramp_slab& slab) {
+        if (!child_) start();
+        files_.forget_copies();
+        if (!child_->write_line(json_text(json{{"slab", described(slab)}}))) return gone();
+        for (std::string line; child_->read_line(line);)
+            if (const auto answered = take(host, line)) return *answered;
+        return gone();
+    }
+
+  private:
+    void start() {
+        child_.emplace(command_);
+        std::string line;
+        if (child_->write_line(hello_) && child_->read_line(line)) {
+            const json answer = parse_json_or_discard(line);
+            if (answer.is_object() && answer.value("offramp", json()) == json(kProtocol)) return;
+            child_.reset();
+            throw ConfigError("it answered '" + line.substr(0, 200) + "' to the first line",
+                              "Answer {\"offramp\": 1}: consumer/hosts/exec.md");
+        }
+        const std::string how = child_->end();
+        child_.reset();
+        throw ConfigError("it ended " + how + " before it answered the first line",
+                          "Start it by hand: it answers {\"offramp\": 1} to its first line (consumer/hosts/exec.md)");
+    }
+
+    // It is started again for the next slab.
+    Answered gone() {
+        const std::string how = child_->end();
+        child_.reset();
+        return {OFFRAMP_FAILED, "the program ended " + how};
+    }
+
+    Answered nonsense(const std::string& line) {
+        child_.reset();
+        return {OFFRAMP_FAILED,
+                "the program said '" + line.substr(0, 200) + "', which is no answer: consumer/hosts/exec.md"};
+    }
+
+    json described(const offramp_slab& slab) {
+        json tensors = json::array(), samples = json::array();
+        for (std::uint32_t i = 0; i < slab.tensor_count; ++i) {
+            const offramp_tensor& tensor = slab.tensors[i];
+            std::size_t bytes = tensor.dtype.bits / 8U;
+            for (std::uint32_t dim = 0; dim < tensor.dims; ++dim) bytes *= static_cast<std::size_t>(tensor.shape[dim]);
+            const auto place = files_.find({static_cast<const std::byte*>(tensor.data), bytes});
+            tensors.push_back({{"name", tensor.name},
+                               {"dtype", to_string(DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes})},
+                               {"shape", std::vector(tensor.shape, tensor.shape + tensor.dims)},
+                               {"strides", std::vector(tensor.strides, tensor.strides + tensor.dims)},
+                               {"path", place.path},
+                               {"offset", place.offset},
+                               {"bytes", bytes}});
+        }
+        for (std::uint32_t i = 0; i < slab.sample_count; ++i) {
+            const offramp_sample& sample = slab.samples[i];
+            if (sample.hole != 0) continue;
+            samples.push_back({{"sample", i},
+                               {"item", sample.item},
+                               {"batch", sample.batch},
+                               {"key", std::string(sample.key, sample.key_bytes)},
+                               {"row", sample.row}});
+        }
+        return {{"name", slab.name}, {"tensors", tensors}, {"samples", samples}};
+    }
+
+    // What the line asks for is done; a result: it was the last one of the slab.
+    std::optional<Answered> take(const offramp_host& host, const std::string& line) {
+        const json said = parse_json_or_discard(line);
+        if (!said.is_object()) return nonsense(line);
+        try {
+            if (said.contains("progress")) {
+                host.progress(&host);
+                return std::nullopt;
+            }
+            if (said.contains("file")) return after(commit_file(host, said.at("file")));
+            if (said.contains("record")) return after(commit_record(host, said.at("record")));
+            if (said.contains("done")) return Answered{};
+            if (said.contains("failed")) return Answered{OFFRAMP_FAILED, said.at("failed").get<std::string>()};
+            if (said.contains("rejected")) return Answered{OFFRAMP_REJECTED, said.at("rejected").get<std::string>()};
+            if (said.contains("retry")) return Answered{OFFRAMP_RETRY, said.at("retry").get<std::string>()};
+        } catch (const json::exception&) {
+        }
+        return nonsense(line);
+    }
+
+    // A commit that was refused: the host knows why. The program would go on with its answers: it ends.
+    std::optional<Answered> after(std::int32_t code) {
+        if (code == OFFRAMP_OK) return std::nullopt;
+        child_.reset();
+        return Answered{code, ""};
+    }
+
+    static std::int32_t commit_file(const offramp_host& host, const json& file) {
+        const auto sample = file.at("sample").get<std::uint32_t>();
+        const auto ending = file.at("ending").get<std::string>();
+        std::string bytes;
+        if (file.contains("text")) {
+            bytes = file.at("text").get<std::string>();
+        } else {
+            const RegularFile from(file.at("path").get<std::string>());
+            bytes.resize(from.size());
+            bytes.resize(from.read_at(0, std::as_writable_bytes(std::span(bytes))));
+        }
+        return host.commit_file(&host, sample, ending.c_str(), bytes.data(), bytes.size());
+    }
+
+    static std::int32_t commit_record(const offramp_host& host, const json& record) {
+        const std::string fields = json_text(record.at("fields"));
+        return host.commit_record(&host, record.at("sample").get<std::uint32_t>(), fields.data(), fields.size());
+    }
+
+    std::string command_, hello_;
+    std::optional<ChildProcess> child_;
+    FilesOfMemory files_;
+};
+
+std::int32_t explained(const offramp_host* host, const std::string& why, std::int32_t code) {
+    host->explain(host, why.c_str());
+    return code;
+}
+
+constexpr std::string_view kPrefix = "exec:";
+
+}  // namespace
+
+const offramp_processor& executable_processor() {
+    static const offramp_processor processor{
+        .size = sizeof processor,
+        .create = [](const offramp_host* host, const offramp_processor_options* options, void** self) -> std::int32_t {
+            try {
+                *self = new Executable(std::string(options->name).substr(kPrefix.size()), *options);
+                if (options->only_check == 0) return OFFRAMP_OK;
+                delete static_cast<Executable*>(*self);
+                *self = nullptr;
+                return OFFRAMP_OK;
+            } catch (const std::exception& problem) {
+                return explained(host, problem.what(), OFFRAMP_BAD_ARGUMENT);
+            }
+        },
+        .process = [](void* self, const offramp_host* host, const offramp_slab* slab) -> std::int32_t {
+            try {
+                const Answered answered = static_cast<Executable*>(self)->process(*host, *slab);
+                return answered.code == OFFRAMP_OK ? OFFRAMP_OK : explained(host, answered.why, answered.code);
+            } catch (const std::exception& problem) {
+                return explained(host, problem.what(), OFFRAMP_FAILED);
+            }
+        },
+        .destroy = [](void* self) { delete static_cast<Executable*>(self); }};
+    return processor;
+}
+
+}  // namespace offramp

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <offramp_processor.h>
+
+namespace offramp {
+
+// Runs a program of somebody's for `--processor exec:COMMAND`: started once a consumer, it is told of each slab in one
+// line of JSON and answers in lines of JSON (consumer/hosts/exec.md). A program that dies fails its slab, and is
+// started again for the next one.
+const offramp_processor& executable_processor();
+
+}  // namespace offramp

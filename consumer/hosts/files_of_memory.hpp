@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+
+// Finds the file that memory of this process is mapped from, so that another process can map it.
+// Owns: copies of what is in no file, as long as forget_copies() is not called. Thread: one. Errors: SystemError.
+class FilesOfMemory {
+  public:
+    struct Place {
+        std::string path;  // to be opened for reading
+        std::uint64_t offset = 0;
+    };
+    Place find(std::span<const std::byte> bytes);
+    void forget_copies() { copies_.clear(); }
+
+  private:
+    struct Region {
+        std::uintptr_t begin = 0, end = 0;
+        std::uint64_t offset = 0;
+        std::string path;  // empty: in no file that others could open
+    };
+    const Region* region_of(std::span<const std::byte> bytes) const;
+    void read_regions();
+    Place copy(std::span<const std::byte> bytes);
+
+    std::vector<Region> regions_;
+    std::vector<UniqueFd> copies_;
+};
+
+}  // namespace offramp

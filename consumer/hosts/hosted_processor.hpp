@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <offramp_processor.h>
+#include "common/base/durability.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/session/slab_for_c.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
+
+namespace offramp {
+
+// What somebody else's processor is made with.
+struct HostedOptions {
+    std::string name;           // as --processor has it
+    std::string output;         // the folder for files of single samples; empty: none
+    std::string shared_output;  // for the records of all consumers
+    Durability durability = Durability::Process;
+    std::vector<std::pair<std::string, std::string>> options;
+};
+
+// Runs somebody else's processor, and commits what it makes of a slab by our sinks: so delivered twice, it leaves the
+// same.
+//
+// Owns: the processor that `code` made. Borrows: `code`, which outlives it. Thread: one. Errors: of the constructor,
+// ConfigError or what kind the code says, with its own words; of process(), SlabFailed in the same words,
+// SinkUnavailable where it asked to try again, and what a sink throws.
+class HostedProcessor final : public Processor {
+  public:
+    HostedProcessor(const offramp_processor& code, HostedOptions options)
+        : HostedProcessor(code, std::move(options), false) {}
+    HostedProcessor(const HostedProcessor&) = delete;
+    HostedProcessor& operator=(const HostedProcessor&) = delete;
+    ~HostedProcessor() override;
+    // Before a run: whether it could be made. Errors: ConfigError.
+    static void check(const offramp_processor& code, HostedOptions options);
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
+    // Those that the last process() left.
+    std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override;
+
+  private:
+    // What the code is given: this object behind a C struct.
+    struct Host : offramp_host {
+        HostedProcessor* processor = nullptr;
+    };
+    static HostedProcessor& of(const offramp_host* host) { return *static_cast<const Host*>(host)->processor; }
+    template <class Work>
+    std::int32_t in_c(Work&& work) noexcept;
+
+    HostedProcessor(const offramp_processor& code, HostedOptions options, bool only_check);
+    void create();
+    const SampleView& sample(std::uint32_t index) const;
+    void commit_file(std::uint32_t index, std::string_view ending, std::span<const std::byte> bytes);
+    void take_record(std::uint32_t index, std::string_view json);
+    void commit_records(const SlabContents& slab);
+    std::string why_or(const char* otherwise) const { return why_.empty() ? otherwise : why_; }
+
+    const offramp_processor& code_;
+    const HostedOptions options_;
+    const bool only_check_;
+    Host host_;
+    void* self_ = nullptr;
+    SlabForC slab_for_c_;
+    SegmentFile segment_;
+    // While a slab is processed.
+    const SlabContents* slab_ = nullptr;
+    const Progress* progress_ = nullptr;
+    const StillCurrent* still_current_ = nullptr;
+    std::string why_;  // explained
+    std::string bad_commit_;
+    std::exception_ptr problem_;                                         // of a sink
+    std::map<std::uint32_t, std::vector<std::string>> records_, files_;  // by the sample's index
+};
+
+}  // namespace offramp

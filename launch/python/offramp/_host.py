@@ -1,0 +1,296 @@
+"""Processors in Python behind the C struct of offramp_processor.h: found, called, and their results handed to the consumer's sinks."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import importlib.util
+import inspect
+import io
+import itertools
+import json
+import os
+import pathlib
+import sys
+import traceback
+from typing import Any, Callable, Iterator
+
+from offramp import _abi
+from offramp._errors import Failed, Reject, Retry, ViewKept
+from offramp._memory import Mappings
+from offramp._slab import Sample, Slab
+
+_Progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_Current = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_File = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+_Record = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
+_Explain = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+
+
+class Host(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("progress", _Progress), ("still_current", _Current), ("commit_file", _File),
+                ("commit_record", _Record), ("explain", _Explain)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("output", ctypes.c_char_p), ("option_count", ctypes.c_uint32),
+                ("only_check", ctypes.c_uint32), ("keys", ctypes.POINTER(ctypes.c_char_p)), ("values", ctypes.POINTER(ctypes.c_char_p))]
+
+
+_Create = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(Host), ctypes.POINTER(Options), ctypes.POINTER(ctypes.c_void_p))
+_Process = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(Host), ctypes.POINTER(_abi.Slab))
+_Destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class ProcessorTable(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("create", _Create), ("process", _Process), ("destroy", _Destroy)]
+
+
+STRUCTS = {"offramp_host": Host, "offramp_processor_options": Options, "offramp_processor": ProcessorTable}
+
+_processors: dict[int, Processor] = {}     # by the number that C has for each
+_numbers = itertools.count(1)
+
+
+def table() -> ProcessorTable:
+    """The struct that the consumer calls. Lives as long as somebody holds it."""
+    return ProcessorTable(ctypes.sizeof(ProcessorTable), _Create(_create), _Process(_process), _Destroy(_destroy))
+
+
+class Wrong(Exception):
+    """The user's file, or what is in it, cannot be used: told in one line."""
+
+
+def _create(host: Any, options: Any, made: Any) -> int:
+    given = options.contents
+    try:
+        kwargs = {given.keys[i].decode(): given.values[i].decode() for i in range(given.option_count)}
+        if given.only_check:
+            check(given.name.decode(), kwargs)
+            return _abi.OK
+        number = next(_numbers)
+        _processors[number] = Processor(given.name.decode(), kwargs)
+        made[0] = number
+        return _abi.OK
+    except Wrong as problem:
+        return _explained(host, str(problem), _abi.BAD_ARGUMENT)
+    except Retry as problem:
+        return _explained(host, str(problem), _abi.RETRY)
+    except BaseException as problem:
+        return _explained(host, _last_lines(problem), _abi.BAD_ARGUMENT)
+
+
+def _process(number: int, host: Any, slab: Any) -> int:
+    try:
+        _processors[number].process(host, slab.contents)
+        return _abi.OK
+    except _Refused as refused:
+        return refused.code         # the consumer knows why
+    except Retry as problem:
+        return _explained(host, str(problem) or "offramp.Retry", _abi.RETRY)
+    except Reject as problem:
+        return _explained(host, str(problem) or "offramp.Reject", _abi.REJECTED)
+    except Failed as problem:
+        return _explained(host, str(problem) or "offramp.Failed", _abi.FAILED)
+    except MemoryError:
+        return _explained(host, "MemoryError: this process has no memory left", _abi.FAILED)
+    except SystemExit as problem:
+        return _explained(host, f"SystemExit: the processor called sys.exit({problem.code!r}). Return, or raise what is wrong", _abi.FAILED)
+    except BaseException:
+        return _explained(host, _of_the_users(traceback.format_exc()), _abi.FAILED)
+
+
+def _destroy(number: int) -> None:
+    try:
+        _processors.pop(number).close()
+    except BaseException:
+        traceback.print_exc()
+
+
+def _explained(host: Any, why: str, code: int) -> int:
+    host.contents.explain(ctypes.addressof(host.contents), why.encode(errors="replace").replace(b"\0", b"?"))
+    return code
+
+
+class _Refused(Exception):
+    """A commit was; the consumer has its own words for it."""
+
+    def __init__(self, code: int):
+        super().__init__(code)
+        self.code = code
+
+
+class _Calls:
+    """What a Slab asks of the library, asked of the host."""
+
+    def __init__(self, host: Any):
+        self._host, self._address = host.contents, ctypes.addressof(host.contents)
+
+    def offramp_consumer_progress(self, _: Any) -> int:
+        self._host.progress(self._address)
+        return _abi.OK
+
+    def offramp_consumer_still_current(self, _: Any) -> int:
+        return self._host.still_current(self._address)
+
+
+class Processor:
+    """One function or object of the user's. Thread: one. Errors: Wrong; what the user's code raises."""
+
+    def __init__(self, name: str, options: dict[str, str]):
+        self._name = name
+        found = check(name, options)
+        if inspect.isclass(found):
+            found, options = found(**options), {}
+        self._object = found
+        self._function: Callable[[Slab], Any] = functools.partial(found, **options) if options else found
+        self._mappings = Mappings()
+
+    def process(self, host: Any, given: _abi.Slab) -> None:
+        slab = Slab(_Calls(host), None, given, self._mappings)
+        try:
+            result = self._function(slab)
+            if result is not None:
+                self._commit_all(host.contents, slab, given, result)
+                del result
+        finally:
+            slab._end()
+        if kept := slab._kept_view():
+            raise ViewKept(f"{self._name} kept a view of its slab's tensor '{kept}'. Copy what is to be kept: numpy.array(view)")
+
+    def close(self) -> None:
+        close = getattr(self._object, "close", None)
+        if callable(close) and not inspect.isfunction(self._object):
+            close()
+
+    def _commit_all(self, host: Host, slab: Slab, given: _abi.Slab, results: Any) -> None:
+        if not isinstance(results, Iterator):
+            raise TypeError(f"{self._name} returned {type(results).__name__}. Return nothing, or yield (sample, '.png', bytes), (sample, array) "
+                            "or (sample, {'field': value})")
+        index = _indices(given)
+        for result in results:
+            sample, ending, what = self._parts(result)
+            if sample.row not in index:
+                raise ValueError(f"{self._name} yielded a sample of another slab: row {sample.row}")
+            self._commit(host, index[sample.row], ending, what)
+
+    def _parts(self, result: Any) -> tuple[Sample, str | None, Any]:
+        if isinstance(result, tuple) and 2 <= len(result) <= 3 and isinstance(result[0], Sample):
+            sample, *ending, what = result
+            if not ending or isinstance(ending[0], str):
+                return sample, ending[0] if ending else None, what
+        raise TypeError(f"{self._name} yielded {result!r:.80}. Yield (sample, '.png', bytes), (sample, array) or (sample, {{'field': value}})")
+
+    def _commit(self, host: Host, index: int, ending: str | None, what: Any) -> None:
+        address = ctypes.addressof(host)
+        if isinstance(what, dict):
+            if ending is not None:
+                raise TypeError(f"{self._name} yielded a record with the ending '{ending}'. Records are (sample, dict); json.dumps() makes a file of it")
+            text = json.dumps(what, ensure_ascii=False, allow_nan=False, default=_plain).encode()
+            code = host.commit_record(address, index, text, len(text))
+        else:
+            data = _bytes_of(self._name, ending, what)
+            code = host.commit_file(address, index, os.fsencode(ending if ending is not None else ".npy"), data, len(data))
+        if code != _abi.OK:
+            raise _Refused(code)
+
+
+def check(name: str, options: dict[str, str]) -> Any:
+    """The function or class of this name, which can be called as it will be. Errors: those of find()."""
+    found = find(name.removeprefix("python:"))
+    called = found.__call__ if inspect.isclass(found) and "__call__" in vars(found) else found
+    if not callable(found) or (inspect.isclass(found) and not any("__call__" in vars(base) for base in found.__mro__[:-1])):
+        raise Wrong(f"{name} is no function, and no class with __call__(self, slab)")
+    if any(test(part) for part in (called, getattr(found, "__call__", None)) for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+        raise Wrong(f"{name} is asynchronous. Give a plain function: its work is done when it returns")
+    if inspect.isclass(found):
+        _require_fit(found, (), options, f"{name} is a class, which is made with --processor-option")
+        _require_fit(found.__call__, (None, None), {}, f"{name} is called with the slab")
+    else:
+        _require_fit(found, (None,), options, f"{name} is called with the slab, and --processor-option as keywords")
+    return found
+
+
+def find(place: str) -> Any:
+    """What FILE.py:NAME or PACKAGE.MODULE:NAME is. Errors: Wrong; what the file itself raises."""
+    where, _, name = place.rpartition(":")
+    if where.endswith(".py"):
+        path = pathlib.Path(where).absolute()
+        if not path.is_file():
+            raise Wrong(f"there is no file {path}")
+        sys.path.insert(0, str(path.parent))
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module     # as import does: pickle and dataclasses look there
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, os.getcwd())
+        module = importlib.import_module(where)
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+            raise Wrong(f"{where} has no '{part}'. It has {', '.join(known) or 'nothing that could be called'}")
+        found = getattr(found, part)
+    return found
+
+
+def _require_fit(function: Any, arguments: tuple, keywords: dict[str, str], what: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return      # of C: it says so itself
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as problem:
+        raise Wrong(f"{what}: {problem}. It has {signature}") from None
+
+
+def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
+    if isinstance(what, bytes):
+        if ending is None:
+            raise TypeError(f"{name} yielded bytes without an ending. Yield (sample, '.png', bytes)")
+        return what
+    if isinstance(what, (bytearray, memoryview)):
+        return bytes(what)
+    if isinstance(what, str):
+        raise TypeError(f"{name} yielded a str. Yield (sample, '.txt', text.encode())")
+    if hasattr(what, "__array__") or hasattr(what, "__array_interface__"):
+        import numpy
+
+        if ending not in (None, ".npy"):
+            raise TypeError(f"{name} yielded an array with the ending '{ending}'. Arrays become .npy; give bytes for another form")
+        file = io.BytesIO()
+        numpy.save(file, numpy.asarray(what), allow_pickle=False)
+        return file.getvalue()
+    raise TypeError(f"{name} yielded {type(what).__name__}. Yield bytes, an array or a dict")
+
+
+def _indices(given: _abi.Slab) -> dict[int, int]:
+    size = given.sample_size
+    return {_abi.Sample.from_address(given.samples + index * size).row: index for index in range(given.sample_count)}
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a record has a value of type {type(value).__name__}, which JSON has not")
+
+
+def _of_the_users(text: str) -> str:
+    """The traceback without our own frames, which are nobody's mistake."""
+    lines, kept, ours = text.splitlines(), [], False
+    for line in lines:
+        if line.startswith("  File "):
+            ours = f'"{__file__}"' in line
+        elif not line.startswith(" "):
+            ours = False
+        if not ours:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _last_lines(problem: BaseException) -> str:
+    return _of_the_users("".join(traceback.format_exception(type(problem), problem, problem.__traceback__))).strip()

@@ -1,0 +1,33 @@
+"""
+`offramp-consumer --processor post.py:save` goes on as this module, in the interpreter that --consumer-python names: the consumer itself is a
+library here (libofframp_worker.so), and calls the user's function with one slab after another. Nobody starts it by hand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+from offramp import _host
+
+LIBRARY = "OFFRAMP_WORKER_LIBRARY"
+
+
+def main(argv: list[str]) -> int:
+    path = os.environ.pop(LIBRARY, "")      # it would be taken for a setting
+    if not path:
+        print(f"offramp.worker: {LIBRARY} is not set. Start offramp-consumer --processor FILE.py:FUNCTION: it starts this", file=sys.stderr)
+        return 64
+    worker = ctypes.CDLL(path)
+    worker.offramp_worker_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]
+    words = [b"offramp-consumer", *map(os.fsencode, argv)]
+    table = _host.table()
+    return worker.offramp_worker_main(len(words), (ctypes.c_char_p * (len(words) + 1))(*words), ctypes.byref(table))
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)      # threads of the user's keep nobody waiting, and what is to be closed is closed

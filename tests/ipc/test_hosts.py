@@ -1,0 +1,299 @@
+"""Processors of somebody's own, in C, in Python and as programs: what they leave, what becomes of their failures, and what is refused before a run."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+import textwrap
+import unittest
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import BIN, SANITIZER
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches", "12", "--slabs", "4", "--consumers", "2")
+SAMPLES = 48
+OBJECT = BIN / "tests" / "own_processor.so"
+# What own_processor.c leaves, in Python and as a program.
+IN_PYTHON = """
+    import os, pathlib, signal
+
+    def save(slab, die="-1", once=""):
+        for sample, values in slab:
+            if sample.item == int(die):
+                try:
+                    os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+                    os.kill(os.getpid(), signal.SIGKILL)
+                except FileExistsError:
+                    pass
+            total = int(values.sum())
+            slab.progress()
+            yield sample, ".sum", f"{total}\\n".encode()
+            yield sample, {"sum": total}
+
+    class Saver:
+        def __init__(self, **options):
+            self.options = options
+
+        def __call__(self, slab):
+            return save(slab, **self.options)
+"""
+AS_A_PROGRAM = f"""#!{sys.executable}
+import json, os, signal, sys
+
+hello = json.loads(sys.stdin.readline())
+print(json.dumps({{"offramp": 1}}), flush=True)
+options = hello["options"]
+for line in sys.stdin:
+    slab = json.loads(line)["slab"]
+    [tensor] = slab["tensors"]
+    with open(tensor["path"], "rb") as memory:
+        memory.seek(tensor["offset"])
+        data = memory.read(tensor["bytes"])
+    row = tensor["bytes"] // tensor["shape"][0]
+    for sample in slab["samples"]:
+        if sample["item"] == int(options.get("die", -1)):
+            try:
+                os.close(os.open(options["once"], os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        total = sum(data[sample["row"] * row:(sample["row"] + 1) * row])
+        print(json.dumps({{"progress": True}}))
+        print(json.dumps({{"file": {{"sample": sample["sample"], "ending": ".sum", "text": f"{{total}}\\n"}}}}))
+        print(json.dumps({{"record": {{"sample": sample["sample"], "fields": {{"sum": total}}}}}}))
+    print(json.dumps({{"done": True}}), flush=True)
+"""
+
+
+def has_numpy():
+    return importlib.util.find_spec("numpy") is not None
+
+
+in_python = unittest.skipIf(SANITIZER or not has_numpy(), "skipped: a sanitizer's library needs an interpreter of its kind; NumPy is needed, too")
+
+
+class Hosted(unittest.TestCase):
+    maxDiff = 3000
+
+    def run_of(self, *flags):
+        run = self.enterContext(LaunchedRun(*COPY, "--consumer-python", sys.executable, *flags))
+        run.environment.pop("PYTHONPATH", None)     # the package is found without
+        return run
+
+    def written(self, run, name, text):
+        path = run.folder / name
+        path.write_text(textwrap.dedent(text))
+        path.chmod(0o755)
+        return path
+
+    def kinds(self, run):
+        kinds = [f"so:{OBJECT}", f"exec:{self.written(run, 'tool.py', AS_A_PROGRAM)}"]
+        if not SANITIZER and has_numpy():
+            post = self.written(run, "post.py", IN_PYTHON)
+            kinds += [f"{post}:save", f"python:{post}:Saver"]
+        return kinds
+
+
+class Results(Hosted):
+    @classmethod
+    def setUpClass(cls):
+        with LaunchedRun(*COPY, "--processor", f"so:{OBJECT}") as run:
+            assert run.start().wait() == 0, run.said()
+            cls.expected = run.files()
+        assert len(cls.expected) == SAMPLES + 1
+
+    def test_are_the_same_of_each_kind_also_when_a_consumer_is_killed_in_the_middle(self):
+        for number in range(len(self.kinds(self.run_of()))):
+            for killed in (False, True):
+                run = self.run_of()
+                kind = self.kinds(run)[number]
+                flags = ("--processor-option", f"die=22,once={run.folder / 'once'}") if killed else ()
+                with self.subTest(kind=kind, killed=killed):
+                    self.assertEqual(run.start("--processor", kind, *flags).wait(), 0, run.said())
+                    self.assertEqual(run.files(), self.expected)
+                    self.assertEqual((run.folder / "once").exists(), killed)
+
+    def test_each_of_several_has_a_folder_of_its_own(self):
+        run = self.run_of()
+        kinds = self.kinds(run)
+        self.assertEqual(run.start("--processor", ",".join(["checksum", *kinds[:3]])).wait(), 0, run.said())
+        files = run.files()
+        self.assertIn("checksum/checksums.tsv", files)
+        for folder in ("own_processor.so", "tool.py", *(["post.py-save"] if len(kinds) > 2 else [])):
+            self.assertEqual({name.split("/", 1)[1]: data for name, data in files.items() if name.startswith(folder + "/")}, self.expected)
+
+    def test_a_resumed_run_adds_what_is_missing(self):
+        run = self.run_of("--processor", f"so:{OBJECT}", "--batches", "400")
+        with run.gate() as gate:
+            run.start()
+            run.interrupt_behind(gate, 3, 12)
+            self.assertEqual(run.wait(), 130, run.said())
+        self.assertEqual(run.start("--resume").wait(), 0, run.said())
+        self.assertGreater(run.summary()["samples"]["done_before"], 0)
+        files = run.files()
+        records = files.pop("records.jsonl").decode().splitlines()
+        self.assertEqual([json.loads(record)["item"] for record in records], list(range(1600)))
+        self.assertEqual(len(files), 1600)
+        self.assertEqual({name: data for name, data in self.expected.items() if name != "records.jsonl"}.items() - files.items(), set())
+
+    def test_files_of_somebody_elses_in_the_output_are_not_replaced(self):
+        run = self.run_of("--processor", f"so:{OBJECT}")
+        run.output.mkdir()
+        (run.output / "7.sum").write_text("mine")
+        self.assertNotEqual(run.start().wait(), 0)
+        self.assertIn("7.sum", run.said())
+        self.assertEqual((run.output / "7.sum").read_text(), "mine")
+        self.assertEqual(run.start("--start-over").wait(), 0, run.said())
+        self.assertEqual(run.files(), self.expected)
+
+
+class Failures(Hosted):
+    def given_up(self, run, reason, samples=4):
+        self.assertEqual(run.wait(), 84, run.said())
+        summary = run.summary()
+        self.assertEqual((summary["samples"]["quarantined"], summary["samples"]["released"], summary["conserved"]), (samples, SAMPLES - samples, True))
+        self.assertEqual({consumer["exit"] for consumer in summary["consumers"]}, {0}, "nobody died of it")
+        [incident] = [json.loads(path.read_text()) for path in (run.run_dir / "quarantine").glob("*.json")]
+        self.assertIn(reason, incident["reason"])
+        return incident
+
+    @in_python
+    def test_whatever_a_function_does_wrong_counts_against_its_slab_alone(self):
+        cases = {
+            "raises": ("raise ValueError('no pixel')", "it failed 3 times: ValueError: no pixel"),
+            "rejects": ("raise offramp.Reject('not a picture')", "a consumer rejected it: not a picture"),
+            "ends": ("sys.exit(3)", "SystemExit: the processor called sys.exit(3)"),
+            "returns": ("return 5", "TypeError: {name} returned int"),
+            "writes": ("slab[slab.tensors[0].name][0] = 1", "ValueError: assignment destination is read-only"),
+            "keeps": ("kept.append(slab[slab.tensors[0].name][1:2])", "kept a view of its slab's tensor"),
+            "yields": ("return iter([(slab.samples[0], 'text')])", "TypeError: {name} yielded a str"),
+            "escapes": ("return iter([(slab.samples[0], '/../x', b'')])", "ends with '/../x'"),
+            "takes": ("return iter([(slab.samples[0], {'item': 1})])", "has a field 'item'"),
+            "infinite": ("return iter([(slab.samples[0], {'x': float('inf')})])", "ValueError"),
+        }
+        for name, (body, reason) in cases.items():
+            with self.subTest(name):
+                run = self.run_of()
+                post = self.written(run, "post.py", f"""
+                    import sys, offramp
+                    kept = []
+                    def {name}(slab):
+                        print("seen", slab.samples[0].key)
+                        if slab.samples[0].item == 20:
+                            {body}
+                """)
+                run.start("--processor", f"{post}:{name}")
+                incident = self.given_up(run, reason.format(name=f"{post}:{name}"))
+                self.assertEqual([sample["item"] for sample in incident["samples"]], [20, 21, 22, 23])
+                self.assertNotIn("_host.py", json.dumps(incident["deliveries"]))
+
+    @in_python
+    def test_a_dead_letter_is_processed_again_by_the_mended_function(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", """
+            def save(slab):
+                for sample, values in slab:
+                    yield sample, ".n", str(values.size).encode()
+                    if sample.item == 21:
+                        raise ValueError("not yet")
+        """)
+        run.start("--processor", f"{post}:save")
+        self.given_up(run, "ValueError: not yet")
+        again = run.command("quarantine", "retry", "--all")
+        self.assertNotEqual(again.returncode, 0, again.stdout)
+        self.assertIn("not yet", again.stderr + again.stdout)
+        post.write_text(post.read_text().replace("raise ValueError", "print"))
+        mended = run.command("quarantine", "retry", "--all", "--output", str(run.folder / "mended"))
+        self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
+        self.assertEqual(sorted(path.name for path in (run.folder / "mended").glob("*.n")), ["20.n", "21.n", "22.n", "23.n"])
+
+    @in_python
+    def test_retry_gives_the_slab_back_until_the_sink_is_there(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", f"""
+            import pathlib, offramp
+            def save(slab):
+                tries = pathlib.Path({str(run.folder)!r}, "tries")
+                if slab.samples[0].item == 20 and (not tries.exists() or len(tries.read_text()) < 2):
+                    with tries.open("a") as file:
+                        file.write("x")
+                    raise offramp.Retry("the server is away")
+        """)
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        self.assertIn("the server is away", run.said())
+        self.assertEqual((run.folder / "tries").read_text(), "xx")
+
+    @in_python
+    def test_a_function_that_fails_at_every_slab_ends_the_run(self):
+        run = self.run_of("--batches", "1000")
+        post = self.written(run, "post.py", """
+            def save(slab):
+                raise KeyError("nothing works")
+        """)
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.said())
+        self.assertIn("slabs failed 20 times in a row and nothing was completed in between; the last: KeyError: 'nothing works'", run.said())
+
+    def test_a_program_that_dies_or_talks_nonsense_fails_its_slab_and_is_started_again(self):
+        for body, reason in (("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"), ("print('hm', flush=True)", "said 'hm'"),
+                             ("print(json.dumps({'failed': 'no pixel'}), flush=True); continue", "it failed 3 times: no pixel"),
+                             ("print(json.dumps({'rejected': 'no picture'}), flush=True); continue", "a consumer rejected it: no picture"),
+                             ("print(json.dumps({'file': {'sample': 99, 'ending': '.x', 'text': ''}}), flush=True)", "no sample 99")):
+            with self.subTest(reason):
+                run = self.run_of()
+                tool = self.written(run, "tool.py", AS_A_PROGRAM.replace(
+                    "    [tensor] =", f"    if slab['samples'][0]['item'] == 20:\n        {body}\n    [tensor] ="))
+                run.start("--processor", f"exec:{tool}")
+                self.given_up(run, reason)
+
+
+class Refused(Hosted):
+    """Before the run: nothing is computed, and one line says what is wrong."""
+
+    def refusal(self, *flags):
+        run = self.run_of(*flags)
+        self.assertEqual(run.start().wait(), 64, run.said())
+        self.assertFalse((run.run_dir / "logs" / "consumer-1.log").exists(), "no consumer was started")
+        return (run.folder / "launcher.log").read_text().strip().splitlines()[-1]
+
+    def test_an_object_that_is_none(self):
+        folder = pathlib.Path(self.enterContext(LaunchedRun()).folder)
+        (folder / "text.so").write_text("text")
+        for name, words in ((folder / "absent.so", "there is no such file"), (folder / "text.so", "cannot be loaded"),
+                            (BIN / "tests" / "libofframp_failpoints.so", "exports no offramp_processor_v1()")):
+            self.assertIn(words, self.refusal("--processor", f"so:{name}"))
+        self.assertIn("there is no such option", self.refusal("--processor", f"so:{OBJECT}", "--processor-option", "color=red"))
+        self.assertIn("Give KEY=VALUE", self.refusal("--processor", f"so:{OBJECT}", "--processor-option", "red"))
+
+    def test_a_program_that_does_not_speak(self):
+        self.assertIn("ended with exit code 127", self.refusal("--processor", "exec:/nowhere/tool"))
+        self.assertIn("it answered 'hello'", self.refusal("--processor", "exec:echo hello; cat > /dev/null"))
+
+    @in_python
+    def test_a_file_or_function_that_cannot_be_used(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", """
+            import asyncio
+            def two(slab, other): pass
+            async def later(slab): pass
+            class NoCall: pass
+            class Needs:
+                def __init__(self, path): pass
+                def __call__(self, slab): pass
+            number = 5
+        """)
+        broken = self.written(run, "broken.py", """
+            import nothing_of_this_name
+        """)
+        for name, words in ((f"{post}:three", "has no 'three'. It has two, later, NoCall, Needs"), (f"{post}:two", "missing a required argument: 'other'"),
+                            (f"{post}:later", "is asynchronous"), (f"{post}:NoCall", "no class with __call__"), (f"{post}:number", "is no function"),
+                            (f"{post}:Needs", "missing a required argument: 'path'"), (f"{broken}:save", "No module named 'nothing_of_this_name'"),
+                            (f"{post}x.py:save", "there is no file"), ("python:no.such.module:save", "No module named 'no'"),
+                            (f"{post}", "names no function")):
+            with self.subTest(name):
+                self.assertIn(words, self.refusal("--processor", name))
+        self.assertIn("cannot be started", self.refusal("--processor", f"{post}:Needs", "--consumer-python", "/nowhere/python"))
+
+
+if __name__ == "__main__":
+    unittest.main()
