@@ -55,6 +55,10 @@ bool is_printable(std::string_view character) noexcept {
 }
 
 bool is_utf8(std::string_view text) noexcept {
+    // Most of it is ASCII: no branch a byte.
+    unsigned char all = 0;
+    for (const char byte : text) all |= static_cast<unsigned char>(byte);
+    if (all < 0x80) return true;
     while (!text.empty()) {
         const std::size_t bytes = utf8_character_bytes(text);
         if (bytes == 0) return false;

@@ -26,6 +26,7 @@ class ReleasedBatches {
     std::uint64_t wait(std::uint64_t seen, std::optional<std::chrono::nanoseconds> timeout) {
         std::unique_lock lock(mutex_);
         const auto ready = [&] { return first_ > seen; };
+        if (timeout && *timeout <= std::chrono::nanoseconds{}) return first_;
         if (timeout)
             more_.wait_for(lock, *timeout, ready);
         else

@@ -131,6 +131,9 @@ typedef struct offramp_batch {
                      freed; a call of the library within it returns OFFRAMP_BAD_ARGUMENT */
     void (*release)(void* owner); /* NULL: nobody needs to know. Never called for a batch that was refused */
     double timeout_seconds;       /* of the wait for slabs; 0 or less: until there are some */
+    /* In place of `keys`, where an array of pointers is dear: one key after another, a NUL behind each. */
+    const char* key_text;
+    size_t key_text_bytes;
 } offramp_batch;
 
 /* Returns at once; waits only while all slabs are full, and returns OFFRAMP_TIMEOUT when the batch's `timeout_seconds`

@@ -32,7 +32,8 @@ class EgressOptions(ctypes.Structure):
 class Batch(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("tensors", ctypes.POINTER(ctypes.c_void_p)), ("tensor_count", ctypes.c_uint32), ("rows", ctypes.c_uint32),
                 ("keys", ctypes.POINTER(ctypes.c_char_p)), ("items", ctypes.POINTER(ctypes.c_uint64)), ("stream", ctypes.c_void_p),
-                ("owner", ctypes.c_void_p), ("release", ctypes.c_void_p), ("timeout_seconds", ctypes.c_double)]
+                ("owner", ctypes.c_void_p), ("release", ctypes.c_void_p), ("timeout_seconds", ctypes.c_double),
+                ("key_text", ctypes.c_char_p), ("key_text_bytes", ctypes.c_size_t)]
 
 
 class EgressFigures(ctypes.Structure):

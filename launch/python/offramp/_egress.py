@@ -202,12 +202,20 @@ def _layout(name: str, told: object) -> Layout:
     return Layout(name, dtype_of(dtype), shape)
 
 
-def _keys(keys: Iterable[str] | None, rows: int) -> list[bytes] | None:
+def _keys(keys: Iterable[str] | None, rows: int) -> bytes | None:
+    """One after another, with a NUL behind each: for the library, and at once."""
     if keys is None:
         return None
     if isinstance(keys, (str, bytes)):
         raise TypeError("keys are one text. Give a list of them, one a sample")
-    keys = list(keys)
+    if not isinstance(keys, (list, tuple)):
+        keys = list(keys)
+    try:
+        text = "\0".join(keys)
+    except TypeError:
+        text = ""
+    if text and len(keys) == rows and text.count("\0") == rows - 1:
+        return f"{text}\0".encode("utf-8", "surrogateescape")
     for key in keys:
         if not isinstance(key, str):
             raise TypeError(f"a key of type {type(key).__qualname__}. Keys are of type str")
@@ -215,7 +223,7 @@ def _keys(keys: Iterable[str] | None, rows: int) -> list[bytes] | None:
             raise BadArgument(f"the key {key!r} has a NUL character in it. Give one without")
     if len(keys) != rows:
         raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one a sample, or none")
-    return [key.encode("utf-8", "surrogateescape") for key in keys]
+    return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
 def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
@@ -230,12 +238,12 @@ def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
     return items
 
 
-def _batch(given: list[Outputs], keys: list[bytes] | None, items: list[int] | None, stream: int | None) -> _abi.Batch:
+def _batch(given: list[Outputs], keys: bytes | None, items: list[int] | None, stream: int | None) -> _abi.Batch:
     rows = given[0].shape[0]
     addresses = (ctypes.c_void_p * len(given))(*(each.address for each in given))
     return _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=addresses, tensor_count=len(given), rows=rows,
-                      keys=None if keys is None else (ctypes.c_char_p * rows)(*keys),
-                      items=None if items is None else (ctypes.c_uint64 * rows)(*items), stream=stream, timeout_seconds=WAIT_SECONDS)
+                      items=None if items is None else (ctypes.c_uint64 * rows)(*items), stream=stream, timeout_seconds=WAIT_SECONDS,
+                      key_text=keys, key_text_bytes=0 if keys is None else len(keys))
 
 
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()

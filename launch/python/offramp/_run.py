@@ -14,6 +14,8 @@ from offramp._errors import BadArgument, Timeout, error_of
 from offramp._library import checked, library
 
 WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
+REST_SECONDS = 0.002    # between two looks of the thread at what is copied: a loop that submits looks itself
+_NEVER = (1 << 64) - 1
 
 
 class Figures(NamedTuple):
@@ -49,6 +51,7 @@ class Run:
         self._calling: list[int] = []       # threads that are in the library
         self._closing = False
         self._taken, self._taken_known = 0, True    # batches
+        self._error = _abi.ErrorText()      # submit()'s
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"{len(layout)} tensors. Describe 1 to {_abi.MOST_TENSORS}")
         for each in layout:
@@ -68,12 +71,13 @@ class Run:
         if not self._taken_known:
             self._taken = self.figures().batches_submitted
         self._taken_known = False       # if Ctrl-C comes in between; what is held then stays so
-        number, code, error = self._taken, _abi.TIMEOUT, _abi.ErrorText()
+        number, code, error = self._taken, _abi.TIMEOUT, self._error
         self._releases.hold(number, owners)
         while code == _abi.TIMEOUT:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
         if code == _abi.OK:
             self._taken = number + 1
+            self._releases.let_go()
         else:
             self._releases.forget(number)
         self._taken_known = True
@@ -129,9 +133,10 @@ class Releases:
     def __init__(self, library, handle):
         self._library, self._handle = library, handle
         self._held: dict[int, list[object]] = {}
-        self._next = 0
-        self._more: queue.SimpleQueue = queue.SimpleQueue()     # something for each batch, and for the end
-        self._stopped = False
+        self._next = self._released = 0
+        self._more: queue.SimpleQueue = queue.SimpleQueue()     # something to wake the thread with
+        self._idle = self._stopped = False
+        self._now = ctypes.c_uint64()       # let_go()'s
         self._thread = threading.Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
         self._thread.start()
 
@@ -139,7 +144,13 @@ class Releases:
         """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
         self._held[number] = owners
         self._next = number + 1
-        self._more.put(None)
+        if self._idle:
+            self._more.put(None)
+
+    def let_go(self) -> None:
+        """What is copied by now: a loop that submits does it itself, and the thread need not ask it for the interpreter. Thread: as of hold()."""
+        self._library.offramp_egress_wait_released(self._handle, _NEVER, 0.0, ctypes.byref(self._now), None)
+        self._drop(self._now.value)
 
     def forget(self, number: int) -> None:
         """It was not taken, and the next one has its number."""
@@ -155,17 +166,23 @@ class Releases:
     def let_all_go(self) -> None:
         self._held.clear()
 
+    def _drop(self, released: int) -> None:
+        """Of two threads: each batch is popped once, whoever comes first."""
+        for number in range(self._released, released):
+            self._held.pop(number, None)
+        self._released = max(self._released, released)
+
     def _let_go(self) -> None:
-        released, now = 0, ctypes.c_uint64()
+        now = ctypes.c_uint64()
         while not self._stopped:
-            if released >= self._next:
-                self._more.get()
+            if self._released >= self._next:
+                self._idle = True
+                if self._released >= self._next and not self._stopped:
+                    self._more.get()
+                self._idle = False
                 continue
-            code = self._library.offramp_egress_wait_released(self._handle, released, WAIT_SECONDS, ctypes.byref(now), None)
+            code = self._library.offramp_egress_wait_released(self._handle, self._released, WAIT_SECONDS, ctypes.byref(now), None)
             if code not in (_abi.OK, _abi.TIMEOUT):
                 return      # all are held until the run is closed
-            for number in range(released, now.value):
-                self._held.pop(number, None)
-            released = max(released, now.value)
-            while not self._more.empty():
-                self._more.get_nowait()
+            self._drop(now.value)
+            time.sleep(REST_SECONDS)

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <offramp.h>
@@ -113,6 +114,23 @@ std::int32_t on(offramp_egress* egress, offramp_error* error, const std::functio
     return guarded_on(egress, open_egresses, kRefusals, error, body);
 }
 
+// "a\0b\0". Their number is looked at with all else of the batch.
+std::vector<std::string> split_keys(std::string_view text, std::uint32_t rows) {
+    std::vector<std::string> keys;
+    keys.reserve(rows);
+    while (!text.empty()) {
+        const std::size_t end = text.find('\0');
+        if (end == std::string_view::npos)
+            throw ConfigError("the last key in key_text has no NUL behind it", "Put one behind each");
+        if (keys.size() == rows)
+            throw ConfigError("more keys than samples, " + std::to_string(rows), "Give one a sample, or none");
+        keys.emplace_back(text.substr(0, end));
+        text.remove_prefix(end + 1);
+    }
+    if (keys.empty()) throw ConfigError("key_text has no key in it", "Give one a sample, or a null key_text");
+    return keys;
+}
+
 EgressDoor::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
     if (given.tensors == nullptr || given.tensor_count != tensors)
         throw ConfigError(std::to_string(given.tensors == nullptr ? 0 : given.tensor_count) +
@@ -126,6 +144,10 @@ EgressDoor::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
                 throw ConfigError("key " + std::to_string(row) + " is null", "Give one a row, or no keys at all");
             batch.keys.emplace_back(given.keys[row]);
         }
+    if (given.key_text != nullptr) {
+        if (given.keys != nullptr) throw ConfigError("a batch has both keys and key_text", "Give one of them");
+        batch.keys = split_keys({given.key_text, given.key_text_bytes}, given.rows);
+    }
     if (given.items != nullptr) batch.items.assign(given.items, given.items + given.rows);
     return batch;
 }

@@ -105,6 +105,56 @@ TEST_F(RoundTrip, WithoutKeysTheItemsNumbersStandForThem) {
     EXPECT_THAT(keys, ElementsAre("0", "1", "70", "90", "91"));
 }
 
+TEST_F(RoundTrip, KeysMayComeInOneText) {
+    offramp_egress* egress = nullptr;
+    const std::array<std::int64_t, 2> shape{4, 3};
+    const offramp_tensor tensor{.size = sizeof tensor,
+                                .name = "scores",
+                                .dtype = {2, 32, 1},
+                                .dims = 2,
+                                .shape = shape.data(),
+                                .strides = nullptr,
+                                .data = nullptr};
+    offramp_egress_options options{};
+    options.size = sizeof options;
+    options.run_dir = run_dir_.c_str();
+    options.tensors = &tensor;
+    options.tensor_count = 1;
+    options.device = "cpu";
+    ASSERT_EQ(offramp_egress_open(&options, &egress, nullptr), OFFRAMP_OK);
+    const std::array<float, 12> scores{};
+    const void* const data = scores.data();
+    offramp_batch batch{};
+    batch.size = sizeof batch;
+    batch.tensors = &data;
+    batch.tensor_count = 1;
+    batch.rows = 3;
+    const auto submitted = [&](std::string_view text) {
+        batch.key_text = text.data();
+        batch.key_text_bytes = text.size();
+        return offramp_egress_submit(egress, &batch, nullptr);
+    };
+    using namespace std::string_view_literals;
+    for (const std::string_view text :
+         {""sv, "a\0b\0"sv, "a\0b\0c"sv, "a\0b\0c\0d\0"sv, "a\0\0c\0"sv, "a\0\xff\0c\0"sv})
+        EXPECT_EQ(submitted(text), OFFRAMP_BAD_ARGUMENT) << text.size();
+    const char* const pointers[] = {"a", "b", "c"};
+    batch.keys = pointers;
+    EXPECT_EQ(submitted("a\0b\0c\0"sv), OFFRAMP_BAD_ARGUMENT) << "both";
+    batch.keys = nullptr;
+    EXPECT_EQ(submitted("a\0b\0c\0"sv), OFFRAMP_OK);
+    std::set<std::string> keys;
+    std::thread consumer([&] {
+        Consumer(run_dir_).for_each([&](const Slab& slab) {
+            for (std::uint32_t row = 0; row < slab.size(); ++row) keys.emplace(slab.key(row));
+        });
+    });
+    EXPECT_EQ(offramp_egress_drain(egress, -1, nullptr), OFFRAMP_OK);
+    consumer.join();
+    EXPECT_THAT(keys, ElementsAre("a", "b", "c"));
+    EXPECT_EQ(offramp_egress_close(egress, nullptr), OFFRAMP_OK);
+}
+
 TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
     Egress egress(small_run(run_dir_));
     const Batch made = batch(0);
