@@ -35,8 +35,10 @@ struct Held {
     std::shared_ptr<const void> owner;
 };
 
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) { throw ConfigError(what, remedy); }
+
 void require(bool holds, const std::string& what, const std::string& remedy) {
-    if (!holds) throw ConfigError(what, remedy);
+    if (!holds) refuse(what, remedy);
 }
 
 EgressDoorOptions checked(EgressDoorOptions options) {
@@ -196,33 +198,34 @@ void EgressDoor::Parts::end() {
     status->end(life.word(), life.failure());
 }
 
+// With each batch: words are made where something is wrong, and nowhere else.
 void EgressDoor::Parts::check(const Batch& batch) const {
-    require(life.stopped() != StopMode::Drain, "a batch was submitted after drain()", "Open another run for it");
-    require(batch.tensors.size() == options.tensors.size(),
-            std::to_string(batch.tensors.size()) + " tensors were submitted, the run was opened with " +
-                std::to_string(options.tensors.size()),
-            "Submit one of each");
-    require(std::ranges::find(batch.tensors, nullptr) == batch.tensors.end(), "the address of a tensor is null",
-            "Submit where its first sample lies");
-    require(batch.rows >= 1 && batch.rows <= most_rows(), "a batch of " + std::to_string(batch.rows) + " samples",
-            "The run was opened for 1 to " + std::to_string(most_rows()));
+    if (life.stopped() == StopMode::Drain) refuse("a batch was submitted after drain()", "Open another run for it");
+    if (batch.tensors.size() != options.tensors.size())
+        refuse(std::to_string(batch.tensors.size()) + " tensors were submitted, the run was opened with " +
+                   std::to_string(options.tensors.size()),
+               "Submit one of each");
+    if (std::ranges::find(batch.tensors, nullptr) != batch.tensors.end())
+        refuse("the address of a tensor is null", "Submit where its first sample lies");
+    if (batch.rows < 1 || batch.rows > most_rows())
+        refuse("a batch of " + std::to_string(batch.rows) + " samples",
+               "The run was opened for 1 to " + std::to_string(most_rows()));
     const auto one_a_row = [&](std::size_t count) { return count == 0 || count == batch.rows; };
-    require(one_a_row(batch.keys.size()),
-            std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",
-            "Give one a sample, or none");
-    require(one_a_row(batch.items.size()),
-            std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples",
-            "Give one a sample, or none");
+    if (!one_a_row(batch.keys.size()))
+        refuse(std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",
+               "Give one a sample, or none");
+    if (!one_a_row(batch.items.size()))
+        refuse(std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples",
+               "Give one a sample, or none");
     for (const std::string& key : batch.keys)
-        require(!key.empty() && key.size() <= options.max_key_bytes && is_utf8(key),
-                "a key of " + std::to_string(key.size()) + " bytes: '" + printable(key.substr(0, 64)) + "'",
-                "Keys are UTF-8 of 1 to " + std::to_string(options.max_key_bytes) + " bytes (max_key_bytes)");
-    require(
-        batch.items.empty() || (batch.items.front() >= next_item &&
-                                std::ranges::adjacent_find(batch.items, std::greater_equal<>()) == batch.items.end()),
-        "the items' numbers do not rise",
-        "Number each item once, in the order in which they are submitted; the next is " + std::to_string(next_item) +
-            " or more");
+        if (key.empty() || key.size() > options.max_key_bytes || !is_utf8(key))
+            refuse("a key of " + std::to_string(key.size()) + " bytes: '" + printable(key.substr(0, 64)) + "'",
+                   "Keys are UTF-8 of 1 to " + std::to_string(options.max_key_bytes) + " bytes (max_key_bytes)");
+    if (!batch.items.empty() && (batch.items.front() < next_item ||
+                                 std::ranges::adjacent_find(batch.items, std::greater_equal<>()) != batch.items.end()))
+        refuse("the items' numbers do not rise",
+               "Number each item once, in the order in which they are submitted; the next is " +
+                   std::to_string(next_item) + " or more");
 }
 
 OutputBatch EgressDoor::Parts::described(Batch batch) {
