@@ -1,27 +1,18 @@
-# libofframp.so.1: both doors over the C ABI. Compiled from the rooms' sources once more: hidden but for the ABI, and with the log inside, so that a
-# program may have any spdlog of its own.
+# libofframp.so.1: both doors over the C ABI, linked from the rooms' archives, of which it shows the ABI alone (offramp.map). Two files are its own: the log,
+# so that a program may have any spdlog of its own, and what a broken contract does in somebody else's process, which the linker takes before the room's.
 set(shared_rooms offramp_abi offramp_base offramp_wire offramp_shm offramp_transport offramp_json offramp_safetensors offramp_dead_letters
     offramp_device offramp_ledger offramp_pool offramp_broker offramp_recovery offramp_egress offramp_egress_run offramp_egress_abi offramp_consumer_session
     offramp_consumer_abi)
-set(shared_sources "")
-foreach(room ${shared_rooms})
-    get_target_property(folder ${room} SOURCE_DIR)
-    get_target_property(sources ${room} SOURCES)
-    foreach(source ${sources})
-        cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
-        list(APPEND shared_sources ${source})
-        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${room})
-    endforeach()
-endforeach()
-add_library(offramp_shared SHARED ${shared_sources})
+# As a shared library's sources are compiled: a call within a file may be inlined, since nobody can take its place.
+set_target_properties(${shared_rooms} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+add_library(offramp_shared SHARED ${CMAKE_SOURCE_DIR}/common/abi/log_inside.cpp ${CMAKE_SOURCE_DIR}/common/abi/failed_expectation.cpp
+    $<TARGET_OBJECTS:offramp_abi> $<TARGET_OBJECTS:offramp_consumer_abi> $<TARGET_OBJECTS:offramp_egress_abi>)
 set_target_properties(offramp_shared PROPERTIES OUTPUT_NAME offramp VERSION ${PROJECT_VERSION} SOVERSION 1 CXX_VISIBILITY_PRESET hidden
-    VISIBILITY_INLINES_HIDDEN ON UNITY_BUILD ON UNITY_BUILD_MODE GROUP LINK_DEPENDS ${CMAKE_SOURCE_DIR}/common/abi/offramp.map)
-target_compile_definitions(offramp_shared PRIVATE OFFRAMP_BUILDING SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY
-    OFFRAMP_VERSION="${PROJECT_VERSION}")
-target_include_directories(offramp_shared PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/common/abi/include)
-target_include_directories(offramp_shared SYSTEM PRIVATE ${OFFRAMP_XXHASH_INCLUDE})
-target_link_libraries(offramp_shared PRIVATE offramp_warnings PkgConfig::ZMQ Boost::headers nlohmann_json::nlohmann_json offramp::nvtx
-    Threads::Threads ${CMAKE_DL_LIBS} rt)
+    VISIBILITY_INLINES_HIDDEN ON UNITY_BUILD OFF LINK_DEPENDS ${CMAKE_SOURCE_DIR}/common/abi/offramp.map)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/common/abi/log_inside.cpp PROPERTIES COMPILE_OPTIONS
+    "-USPDLOG_SHARED_LIB$<$<BOOL:${OFFRAMP_SANITIZER}>:;-fno-sanitize=all>")   # as Debian's are: instrumented it takes three times as long
+target_link_libraries(offramp_shared PRIVATE offramp_warnings ${shared_rooms})
+# --as-needed: nothing is left of the libspdlog and libfmt that the rooms bring along.
 target_link_options(offramp_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/common/abi/offramp.map -Wl,--no-undefined -Wl,--as-needed)
 add_library(offramp::offramp ALIAS offramp_shared)
 

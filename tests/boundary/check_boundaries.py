@@ -17,7 +17,7 @@ import re
 import sys
 from pathlib import Path
 
-from check_built import check_archives, check_needed, check_objects, check_symbols, object_rules
+from check_built import check_archives, check_needed, check_objects, check_symbols, object_rules, rooms_of_the_library
 
 FOLDERS = ("common", "producer", "consumer")
 SOURCES = {".hpp", ".cpp", ".inl", ".h", ".cu", ".cuh"}
@@ -182,7 +182,7 @@ def main():
     parser.add_argument("--header-sets", type=Path)
     parser.add_argument("--consumer", type=lambda text: Path(os.path.abspath(text)))
     parser.add_argument("--producer", type=lambda text: Path(os.path.abspath(text)))
-    parser.add_argument("--library", type=Path)
+    parser.add_argument("--library", type=lambda text: Path(os.path.abspath(text)))
     parser.add_argument("--symbols", type=Path)
     parser.add_argument("--abi-header", type=Path)
     parser.add_argument("checks", nargs="+", choices=["includes", "headers", "objects", "archives", "needed", "symbols"])
@@ -191,7 +191,8 @@ def main():
         "includes": lambda: check_includes(given.source),
         "headers": lambda: check_headers(given.source, given.header_sets),
         "objects": lambda: check_objects(given.source, given.build, given.ninja, object_rules(LIBRARIES, ROOMS_OF_COMMON, FOR_PROGRAMS)),
-        "archives": lambda: check_archives(given.build, given.ninja, given.consumer, given.producer),
+        "archives": lambda: check_archives(given.build, given.ninja, given.consumer, given.producer, given.library,
+                                            rooms_of_the_library(LIBRARIES, ROOMS_OF_COMMON, FOR_PROGRAMS)),
         "needed": lambda: check_needed(given.consumer, given.producer, given.library),
         "symbols": lambda: check_symbols(given.library, given.symbols, given.abi_header),
     }

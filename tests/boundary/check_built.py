@@ -21,7 +21,7 @@ SANITIZER_LIBRARY = re.compile(r"^lib(a|t|ub)san\.so")
 # NVTX's names of streams, which are for profilers alone, need NVIDIA's types where a toolkit is at hand.
 NAMES_NO_STREAM = r"(?!.*\bstream_name\.cpp)"
 
-# Where libofframp.so's objects are, which are compiled from the rooms' sources once more.
+# Where the objects of libofframp.so are that no room has.
 SHARED_OBJECTS = "CMakeFiles/offramp_shared.dir/"
 # What would end or disturb the process that the library lives in.
 DISTURBING = {"abort", "exit", "_exit", "_Exit", "quick_exit", "raise", "kill", "tgkill", "pthread_kill", "signal", "sigaction", "signalfd", "system", "fork",
@@ -42,6 +42,11 @@ def closure(table):
     return {folder: {name, *short[name]} for folder in table for name in [folder.rstrip("/").split("/")[1]]}
 
 
+def rooms_of_the_library(libraries, rooms_of_common, for_programs):
+    """The folders that libofframp.so is made of."""
+    return (*libraries, *(room for room in rooms_of_common if not re.match(for_programs, room)))
+
+
 def object_rules(libraries, rooms_of_common, for_programs):
     """(objects in these folders, what they may not have read, why)"""
     rules = [
@@ -57,7 +62,7 @@ def object_rules(libraries, rooms_of_common, for_programs):
         rules.append((re.escape(folder) + NAMES_NO_STREAM, GPU_TOOLKIT, f"{folder} is a library: it sees no CUDA and no LibTorch"))
     for folder, known in closure(rooms_of_common).items():
         rules.append((re.escape(folder), re.compile(rf"^/common/(?!({'|'.join(sorted(known))})/)"), f"{folder} knows {', '.join(sorted(known))} of common/"))
-    inside = "|".join(re.escape(folder) for folder in (*libraries, *(room for room in rooms_of_common if not re.match(for_programs, room))))
+    inside = "|".join(re.escape(folder) for folder in rooms_of_the_library(libraries, rooms_of_common, for_programs))
     rules.append((re.escape(SHARED_OBJECTS), re.compile(rf"^/(?!({inside}))(common|producer|consumer|tests)/"),
                   "libofframp.so is made of libraries alone"))
     rules.append((re.escape(SHARED_OBJECTS), GPU_TOOLKIT, "libofframp.so sees no CUDA and no LibTorch"))
@@ -94,20 +99,23 @@ def place_of(path, source, build):
     return absolute.lstrip("/")
 
 
-def check_archives(build, ninja, consumer, producer):
-    """Which archives of the tree each program is linked from."""
-    return [*not_linked(build, ninja, consumer, ("producer/", "tests/"), "the consumer is linked from nothing of the producer"),
-            *not_linked(build, ninja, producer, ("consumer/", "producer/ladder/", "tests/"), "the producer is linked from nothing of consumers and of the ladder")]
+def check_archives(build, ninja, consumer, producer, library, rooms):
+    """Which archives and objects of the tree the programs and the library are linked from; the library from none but those of these rooms."""
+    return [*not_linked(build, ninja, consumer, lambda archive: archive.startswith(("producer/", "tests/")),
+                        "the consumer is linked from nothing of the producer"),
+            *not_linked(build, ninja, producer, lambda archive: archive.startswith(("consumer/", "producer/ladder/", "tests/")),
+                        "the producer is linked from nothing of consumers and of the ladder"),
+            *not_linked(build, ninja, library, lambda archive: not archive.startswith((*rooms, SHARED_OBJECTS)), "libofframp.so is made of libraries alone")]
 
 
-def not_linked(build, ninja, program, forbidden, why):
-    target = place_of(str(program), build, build)
+def not_linked(build, ninja, linked, forbidden, why):
+    target = place_of(str(linked), build, build)
     done = subprocess.run([ninja, "-C", str(build), "-n", "-t", "query", target], capture_output=True, text=True)
     inputs = [line.strip().lstrip("| ") for line in done.stdout.partition("outputs:")[0].splitlines()]
     archives = [place_of(name, build, build) for name in inputs if name.endswith((".a", ".o"))]
     if done.returncode != 0 or not archives:
-        return [f"{program}: ninja knows nothing that it is linked from: {done.stderr.strip() or 'no archives'}"]
-    return [f"{program}: is linked from {archive}: {why}" for archive in dict.fromkeys(archives) if archive.startswith(forbidden)]
+        return [f"{linked}: ninja knows nothing that it is linked from: {done.stderr.strip() or 'no archives'}"]
+    return [f"{linked}: is linked from {archive}: {why}" for archive in dict.fromkeys(archives) if forbidden(archive)]
 
 
 def check_needed(consumer, producer, library):

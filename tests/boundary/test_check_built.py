@@ -8,7 +8,7 @@ import unittest
 from boundary_project import CXX, NINJA, ROOT, Project
 
 CUDA_INCLUDE = os.environ.get("OFFRAMP_TEST_CUDA_INCLUDE", "")
-SHARED = "CMakeFiles/offramp_shared.dir/Unity/unity_device"
+SHARED = "CMakeFiles/offramp_shared.dir/common/abi/log_inside"
 
 
 class Objects(Project):
@@ -98,19 +98,25 @@ class Objects(Project):
 
 
 class Archives(Project):
-    def arguments(self, consumer="common/base/libbase.a", producer="common/base/libbase.a"):
-        """Two programs that are linked from these archives."""
-        lines = ["rule link\n  command = touch $out\n"]
-        for number, (program, archive) in enumerate((("consumer", consumer), ("producer", producer))):
-            lines.append(f"build bin/{program}: link main-{number}.o | {archive}\n")
-            self.write(f"build/{archive}")
-            self.write(f"build/main-{number}.o")
-        self.write("build/build.ninja", "".join(lines))
-        programs = [self.folder / "build/bin" / name for name in ("consumer", "producer")]
-        return ["--build", self.folder / "build", "--ninja", NINJA, "--consumer", programs[0], "--producer", programs[1], "archives"]
+    LINKED = {"consumer": "bin/consumer", "producer": "bin/producer", "library": "lib/libofframp.so.0.1.0"}
 
-    def test_programs_of_their_own_side_pass(self):
-        self.assert_clean(*self.arguments("consumer/sinks/libsinks.a", "producer/runner/run/librun.a"))
+    def arguments(self, **archives):
+        """What is linked, each from this archive: one of common/base/ unless it is named."""
+        lines = ["rule link\n  command = touch $out\n"]
+        for role, linked in self.LINKED.items():
+            archive = archives.get(role, "common/base/libbase.a")
+            first = f"CMakeFiles/{'offramp_shared' if role == 'library' else role}.dir/main.o"
+            lines.append(f"build {linked}: link {first} | {archive}\n")
+            self.write(f"build/{archive}")
+            self.write(f"build/{first}")
+        self.write("build/build.ninja", "".join(lines))
+        roles = [word for role, linked in self.LINKED.items() for word in (f"--{role}", self.folder / "build" / linked)]
+        return ["--build", self.folder / "build", "--ninja", NINJA, *roles, "archives"]
+
+    def test_what_is_linked_from_its_own_side_passes(self):
+        self.assert_clean(*self.arguments(consumer="consumer/sinks/libsinks.a", producer="producer/runner/run/librun.a"))
+        for archive in ("producer/egress/libegress.a", "consumer/session/libsession.a", "common/abi/CMakeFiles/abi.dir/guarded.cpp.o"):
+            self.assert_clean(*self.arguments(library=archive))
 
     def test_what_belongs_to_another_program_is_found(self):
         for archive in ("producer/egress/libegress.a", "tests/support/libsupport.a"):
@@ -118,10 +124,16 @@ class Archives(Project):
         for archive in ("consumer/session/libsession.a", "consumer/processors/libprocessors.a", "producer/ladder/libladder.a", "tests/support/libsupport.a"):
             self.assert_crossed(self.arguments(producer=archive), f"bin/producer: is linked from {archive}")
 
-    def test_programs_that_ninja_does_not_know_are_no_success(self):
-        arguments = self.arguments()
-        arguments[arguments.index("--producer") + 1] = self.folder / "build/bin/absent"
-        self.assert_crossed(arguments, "bin/absent: ninja knows nothing that it is linked from")
+    def test_what_is_no_librarys_is_found_in_the_library(self):
+        for archive in ("common/settings/libsettings.a", "common/images/libimages.a", "common/program/libprogram.a", "consumer/sinks/libsinks.a",
+                        "consumer/worker/libworker.a", "producer/runner/kernels/libkernels.a", "producer/ladder/libladder.a", "tests/support/libsupport.a"):
+            self.assert_crossed(self.arguments(library=archive), f"libofframp.so.0.1.0: is linked from {archive}", "is made of libraries alone")
+
+    def test_what_ninja_does_not_know_is_no_success(self):
+        for role in self.LINKED:
+            arguments = self.arguments()
+            arguments[arguments.index(f"--{role}") + 1] = self.folder / "build/bin/absent"
+            self.assert_crossed(arguments, "bin/absent: ninja knows nothing that it is linked from")
 
 
 class Needed(Project):
