@@ -13,7 +13,7 @@ import numpy
 from PIL import Image
 
 from tests.support.device import DEVICE, ON_GPU, setUpModule  # noqa: F401
-from tests.support.exported_model import export, networks_in
+from tests.support.exported_model import PLAIN, export, networks_in
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import left_behind, shared_memory
 
@@ -311,7 +311,7 @@ class Export(unittest.TestCase):
         self.folder = pathlib.Path(kept.name)
         (self.folder / "networks.py").write_text(NETWORKS)
 
-    def refused(self, code, *words, of, flags=(), environment=None):
+    def refused(self, code, *words, of, flags=(), environment=PLAIN):
         done = export(self.folder, of, "--device", "cpu", *flags, environment=environment)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         for word in words:
@@ -415,7 +415,7 @@ def later(): return Later()
         compiler.write_text(STATIC_COMPILER)
         compiler.chmod(0o755)
         done = export(self.folder, "networks.py:vector", "--device", "cpu", "--argument", "width=4", "--weights", "w.pth", "--precision", "bf16", "--batch", "2",
-                      "--image-size", "16", environment={"CXX": str(compiler)})
+                      "--image-size", "16", environment={**PLAIN, "CXX": str(compiler)})
         self.assertEqual(done.returncode, 0, done.stderr)
         with zipfile.ZipFile(self.folder / "vector.pt2") as package:
             libraries = [package.read(path) for path in package.namelist() if path.endswith(".so")]

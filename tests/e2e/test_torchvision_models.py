@@ -73,7 +73,7 @@ class Torchvision:
             torch.save(cls.network.state_dict(), weights)
         cls.file = cls.folder / "net.pt2"
         cls.said = export(cls.folder, f"torchvision:{cls.name}", "--weights", weights, "--batch", BATCH, "--image-size", SIDE, "--device", DEVICE,
-                          "--output", cls.file)
+                          "--output", cls.file, environment={})      # the CPU's vector instructions too, as a user's
         assert cls.said.returncode == 0, cls.said.stdout + cls.said.stderr
 
     def masks_of(self, images):

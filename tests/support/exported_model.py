@@ -5,10 +5,16 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 from tests.support.launched_run import ROOT
 
 EXPORT_SECONDS = 1500
+# Of all exports of a test: what the command finds out about a Python is found out once, and PyTorch is read once, later as it was compiled.
+BUILD = tempfile.TemporaryDirectory(prefix="offramp-exports-")
+# PyTorch compiles and loads a program for each set of vector instructions that a CPU may have: half of a small network's export. Without them it writes
+# plain C++, which is as right.
+PLAIN = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
 
 
 def networks_in(folder, text):
@@ -21,9 +27,10 @@ def networks_in(folder, text):
     return module
 
 
-def export(folder, *words, environment=None):
+def export(folder, *words, environment=PLAIN):
     """Runs `offramp export` in `folder`, in this very Python. Returns the finished process."""
     settings = {**os.environ, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1", "OFFRAMP_PYTHON": sys.executable,
-                "OFFRAMP_BUILD_DIR": str(pathlib.Path(folder, "build")), **(environment or {})}
+                "OFFRAMP_BUILD_DIR": BUILD.name, **environment}
+    settings.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run([str(ROOT / "launch/offramp"), "export", *map(str, words)], cwd=folder, env=settings, capture_output=True, text=True,
                           timeout=EXPORT_SECONDS, check=False)
