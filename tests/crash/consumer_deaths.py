@@ -51,7 +51,7 @@ class ConsumerDeaths:
     def __init__(self, flags, consumers, windows, seconds, settle, seed):
         if consumers <= WITNESSES:
             raise ValueError(f"{consumers} consumers: give more than {WITNESSES}, for so many are never killed")
-        self._flags = (*flags, "--batches", "1000000000", "--status-seconds", "0.1")
+        self._flags = (*flags, "--batches", "10000000", "--status-seconds", "0.1")
         self._consumers, self._wanted, self._seconds, self._settle = consumers, windows, seconds, settle
         self._random = random.Random(seed)
         self._victims, self._dead_until = [], []
