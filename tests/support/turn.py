@@ -4,6 +4,7 @@ import os
 import time
 
 TURN_FROM = "OFFRAMP_TEST_TURN"
+ONE_IN_FROM = "OFFRAMP_TEST_ONE_IN"     # how many shares there are, of the points at which turn.hpp kills
 TURN = int(os.environ.get(TURN_FROM, time.gmtime().tm_yday))
 
 

@@ -6,18 +6,36 @@ import subprocess
 import unittest
 
 from tests.support.postgres_server import PostgresServer, what_is_missing
+from tests.support.turn import ONE_IN_FROM, TURN, TURN_FROM, told
 
 
-@unittest.skipIf(what_is_missing(), what_is_missing())
-class Contract(unittest.TestCase):
-    def test_every_case_of_the_contract_holds_in_a_postgresql(self):
+# Of the points at which a consumer is killed, each of which is a connection and tables of its own, this share, each day the next.
+ONE_IN = 3
+
+
+class OverAServer:
+    def check(self, one_in):
         program = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "tests/contract_processors")
+        print(f"\nkilled: {told(TURN, one_in)}", flush=True)
         with PostgresServer() as server:
             done = subprocess.run([program, "--gtest_filter=*_postgres:*Postgres.*"], capture_output=True, text=True, check=False,
-                                  env={**os.environ, "OFFRAMP_TEST_POSTGRES": server.uri()}, stdin=subprocess.DEVNULL)
+                                  env={**os.environ, "OFFRAMP_TEST_POSTGRES": server.uri(), TURN_FROM: str(TURN), ONE_IN_FROM: str(one_in)},
+                                  stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
         self.assertNotIn("names no server", done.stdout)
         self.assertIn("[  PASSED  ]", done.stdout)
+
+
+@unittest.skipIf(what_is_missing(), what_is_missing())
+class Contract(OverAServer, unittest.TestCase):
+    def test_every_case_of_the_contract_holds_in_a_postgresql(self):
+        self.check(ONE_IN)
+
+
+@unittest.skipIf(what_is_missing(), what_is_missing())
+class ContractWhole(OverAServer, unittest.TestCase):
+    def test_every_case_with_all_of_its_kill_points_holds_in_a_postgresql(self):
+        self.check(1)
 
 
 if __name__ == "__main__":

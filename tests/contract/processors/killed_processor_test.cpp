@@ -6,6 +6,7 @@
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/turn.hpp"
 
 namespace offramp::test {
 namespace {
@@ -27,14 +28,17 @@ class KilledProcessor : public ::testing::TestWithParam<std::string> {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         return run_over(config_for(GetParam(), folder.path()), folder.path(), slabs());
     }
+
+    const Turn turn_ = turn_of_kill_points();
+    const ::testing::ScopedTrace told_{__FILE__, __LINE__, turn_.told()};
 };
 
 TEST_P(KilledProcessor, AtEveryProgress) {
     const Tree wanted = undisturbed();
     const auto given = slabs();
     Fate fate = Fate::Killed;
-    int n = 1;
-    for (; fate == Fate::Killed && n < 1000; ++n) {
+    int n = turn_.first();
+    for (; fate == Fate::Killed && n < 1000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_call(n, [&](const Progress& progress) {
@@ -54,8 +58,8 @@ TEST_P(KilledProcessor, AtEverySystemCallOfProcessingAndOfFinishing) {
     const ScratchFolder calm(ScratchFolder::On::Memory);
     const Tree wanted = run_over(config_for(GetParam(), calm.path()), calm.path(), given);
     std::optional<Fate> fate = Fate::Killed;
-    int n = 1;
-    for (; fate == Fate::Killed && n < 5000; ++n) {
+    int n = turn_.first();
+    for (; fate == Fate::Killed && n < 5000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_syscall(n, [&] { run_over(config, folder.path(), given); });
@@ -70,8 +74,8 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     const Tree wanted = undisturbed();
     const auto given = slabs();
     std::optional<Fate> fate = Fate::Killed;
-    int n = 1;
-    for (; fate == Fate::Killed && n < 5000; ++n) {
+    int n = turn_.first();
+    for (; fate == Fate::Killed && n < 5000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         process_all(config, given);
@@ -95,8 +99,8 @@ TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
     std::vector<MemorySlab> previous;
     previous.push_back(make_slab(0, 4));
     std::optional<Fate> fate = Fate::Killed;
-    int n = 1;
-    for (; fate == Fate::Killed && n < 5000; ++n) {
+    int n = turn_.first();
+    for (; fate == Fate::Killed && n < 5000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         RunConfig config = config_for(GetParam(), folder.path());
         process_all(config, previous);

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdlib>
+#include <ctime>
+#include <string>
+
+// Of many points at which a process is killed, under a sanitizer each day the next third: there every step takes
+// several times as long, and the plain build has them all. The day is that of turn.py; OFFRAMP_TEST_TURN repeats one,
+// and OFFRAMP_TEST_ONE_IN=1 asks for all.
+namespace offramp::test {
+
+struct Turn {
+    int turn = 0;
+    int one_in = 1;
+
+    // The first point, of those that are counted from 1; each further one is `one_in` behind.
+    int first() const { return 1 + turn % one_in; }
+
+    std::string told() const {
+        return "share " + std::to_string(turn % one_in + 1) + " of " + std::to_string(one_in) +
+               "; again with OFFRAMP_TEST_TURN=" + std::to_string(turn);
+    }
+};
+
+inline Turn turn_of_kill_points() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    constexpr int kOneIn = 3;
+#else
+    constexpr int kOneIn = 1;
+#endif
+    const auto number_in = [](const char* name, int otherwise) {
+        const char* text = std::getenv(name);
+        return text != nullptr ? std::stoi(text) : otherwise;
+    };
+    const std::time_t now = std::time(nullptr);
+    return {.turn = number_in("OFFRAMP_TEST_TURN", std::gmtime(&now)->tm_yday + 1),
+            .one_in = number_in("OFFRAMP_TEST_ONE_IN", kOneIn)};
+}
+
+}  // namespace offramp::test
