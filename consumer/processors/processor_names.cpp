@@ -8,8 +8,8 @@
 #include "common/base/redacted_url.hpp"
 #include "common/settings/declared_setting.hpp"
 #include "common/settings/nearest_word.hpp"
-#include "common/settings/processor_spec.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/processor_spec.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/http/http_headers.hpp"
 

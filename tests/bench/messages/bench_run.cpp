@@ -58,7 +58,7 @@ BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes)
                 options);
             return parts;
         },
-        *exchange_, {});
+        *exchange_, BrokerThread::Listener{});
     endpoint_.publish();
 }
 
