@@ -17,13 +17,15 @@ namespace offramp {
 
 ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
                            const MakeOnEntry& make, const Clock& clock, const WatchedFds& fds,
-                           const NextProducer& next_producer)
+                           const NextProducer& next_producer, LookAtRun look_at_run)
     : port_(&port),
       session_(&session),
       mappings_(&mappings),
       make_(make),
       clock_(&clock),
       fds_(fds),
+      look_at_run_(std::move(look_at_run)),
+      looked_at_run_(clock.now()),
       progress_([this] { heartbeat_->progress(); }),
       still_current_([this] {
           told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
@@ -45,6 +47,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
         look_at_fds();
         look_for_producer();
         session_->step();
+        if (auto end = end_if_run_is_closed()) return end;
         if (auto end = end_if_over()) return end;
     }
     idle_ = true;
@@ -86,6 +89,32 @@ void ConsumerLoop::look_for_producer() {
     if (!found) return;
     port_ = found->port;
     fds_.producer = found->producer;
+    looked_at_run_ = now_;
+}
+
+// A producer that is slow, or stands still, keeps its endpoint.
+std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_closed() {
+    const auto unanswered = [this] {
+        return session_->state() == ConsumerSession::State::Greeting && !loss_.producer_is_dead();
+    };
+    if (!look_at_run_ || !unanswered() || now_ - looked_at_run_ < kLookAtRunEvery) return std::nullopt;
+    looked_at_run_ = now_;
+    const RunStanding standing = look_at_run_();
+    if (standing == RunStanding::Open) return std::nullopt;
+    if (standing == RunStanding::TakenOver) {
+        fds_.producer = -1;
+        loss_.see_death();
+        return std::nullopt;
+    }
+    session_->step();  // what was said before the endpoint went still counts
+    if (!unanswered()) return std::nullopt;
+    const bool launcher_gone = launcher_gone_since_.has_value();
+    if (!session_->settled()) {
+        spdlog::error("the run is closed, and its producer does not answer");
+        return End{.error = ErrorKind::ProducerGone, .launcher_gone = launcher_gone};
+    }
+    spdlog::info("the run takes no more consumers: it was closed before it let this one in");
+    return End{.error = error_, .launcher_gone = launcher_gone};
 }
 
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {

@@ -14,6 +14,7 @@
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/heartbeat.hpp"
 #include "consumer/session/producer_loss.hpp"
+#include "consumer/session/run_standing.hpp"
 #include "consumer/session/slab_mappings.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "consumer/session/watched_fds.hpp"
@@ -39,6 +40,10 @@ class ConsumerLoop {
     // While slabs are at hand, everything else is looked at this often, and between two slabs only.
     static constexpr std::chrono::microseconds kLookEvery{100};
 
+    // While nobody answers its Hello, it looks this often whether the run is still there to be joined: one that ends in
+    // a process that lives on may leave a Hello unread.
+    static constexpr std::chrono::seconds kLookAtRunEvery{1};
+
     struct End {
         ErrorKind error = ErrorKind::None;
         bool launcher_gone = false;  // perhaps nobody else is left to clean up
@@ -50,7 +55,8 @@ class ConsumerLoop {
                  const Clock& clock, const WatchedFds& fds)
         : ConsumerLoop(port, session, mappings, make, clock, fds, NextProducer{}) {}
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
-                 const Clock& clock, const WatchedFds& fds, const NextProducer& next_producer);
+                 const Clock& clock, const WatchedFds& fds, const NextProducer& next_producer,
+                 LookAtRun look_at_run = {});
     ConsumerLoop(const ConsumerLoop&) = delete;
     ConsumerLoop& operator=(const ConsumerLoop&) = delete;
 
@@ -68,6 +74,7 @@ class ConsumerLoop {
     std::optional<End> end_with_producer();
     std::optional<End> refused_end() const;
     void look_for_producer();
+    std::optional<End> end_if_run_is_closed();
     void begin_session();
     void sink_is_away(const Error& problem);
     void work_on(const SlabTicket& ticket);
@@ -84,6 +91,8 @@ class ConsumerLoop {
     SlabTicket current_{};         // asked about by still_current_
     bool told_overtaken_ = false;  // still_current_ said no about it
     SlabContents contents_;        // of the slab at hand; its memory is used again
+    LookAtRun look_at_run_;
+    TimePoint looked_at_run_;  // or when it met its producer
     TimePoint looked_at_{};
     TimePoint now_{};  // at the last look on the clock
     Progress progress_;

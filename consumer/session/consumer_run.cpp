@@ -105,7 +105,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
         return make(consumer_index);
     };
     return ConsumerLoop(*found->port, session, mappings, make_when_in, clock, fds,
-                        next_producer_of(options, connection))
+                        next_producer_of(options, connection), [&connection] { return connection.standing(); })
         .run();
 }
 

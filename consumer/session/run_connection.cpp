@@ -1,5 +1,7 @@
 #include "consumer/session/run_connection.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include "common/base/error.hpp"
 #include "common/transport/endpoint.hpp"
 
@@ -26,6 +28,18 @@ std::optional<ProducerSearch::Found> RunConnection::look() {
     producer_ = std::move(watched);
     epoch_ = endpoint->epoch;
     return Found{port_.get(), producer_->died.get()};
+}
+
+RunStanding RunConnection::standing() const {
+    try {
+        const auto endpoint = Endpoint::read(run_dir_);
+        if (!endpoint || endpoint->names.run_id != names_.run_id || endpoint->names.nonce != names_.nonce)
+            return RunStanding::Closed;
+        return endpoint->epoch > epoch_ ? RunStanding::TakenOver : RunStanding::Open;
+    } catch (const Error& problem) {
+        spdlog::debug("the run's endpoint could not be looked at: {}", problem.what());
+        return RunStanding::Open;
+    }
 }
 
 }  // namespace offramp

@@ -8,6 +8,7 @@
 #include "common/shm/run_objects.hpp"
 #include "consumer/session/ledger_view.hpp"
 #include "consumer/session/producer_search.hpp"
+#include "consumer/session/run_standing.hpp"
 
 namespace offramp {
 
@@ -21,6 +22,8 @@ class RunConnection final : public ProducerSearch {
 
     void forget() override;
     std::optional<Found> look() override;
+    // Of the producer that was found last. What cannot be read says nothing: then the run is open.
+    RunStanding standing() const;
 
   private:
     std::string run_dir_;

@@ -108,7 +108,16 @@ class ConsumerLoopTest : public ::testing::Test {
                        clock_,
                        {.producer = producer_life_.reading.get(),
                         .lifeline = lifeline_.reading.get(),
-                        .signals = signals_.reading.get()}};
+                        .signals = signals_.reading.get()},
+                       {},
+                       [this] {
+                           ++looks_at_run_;
+                           if (on_look_) on_look_();
+                           return standing_;
+                       }};
+    RunStanding standing_ = RunStanding::Open;
+    int looks_at_run_ = 0;
+    std::function<void()> on_look_;
     std::uint64_t next_delivery_ = 1;
     std::uint64_t releases_heard_ = 0;
 };
@@ -122,6 +131,61 @@ TEST_F(ConsumerLoopTest, NothingIsMadeBeforeItIsLetInNorWhenItIsRefused) {
     producer_.say(refused);
     EXPECT_THROW(settle(), ConfigError);
     EXPECT_EQ(made_, 0);
+}
+
+TEST_F(ConsumerLoopTest, ASlowProducerIsWaitedForWhileItsRunIsOpen) {
+    greet();
+    for (int second = 1; second <= 60; ++second) {
+        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+        ASSERT_FALSE(settle());
+        ASSERT_FALSE(settle());
+        EXPECT_EQ(looks_at_run_, second);
+    }
+    run_.admit(kConsumerIndex, kSession);
+    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(made_, 1);
+}
+
+TEST_F(ConsumerLoopTest, ARunThatIsClosedBeforeItAnswersIsOverInOrder) {
+    greet();
+    standing_ = RunStanding::Closed;
+    ASSERT_FALSE(settle());
+    clock_.advance(ConsumerLoop::kLookAtRunEvery - std::chrono::nanoseconds(1));
+    ASSERT_FALSE(settle()) << "an answer may be on its way";
+    clock_.advance(std::chrono::nanoseconds(1));
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_FALSE(end->launcher_gone);
+    EXPECT_EQ(made_, 0);
+}
+
+TEST_F(ConsumerLoopTest, AnAnswerThatCameBeforeTheRunWasClosedCounts) {
+    greet();
+    standing_ = RunStanding::Closed;
+    run_.admit(kConsumerIndex, kSession);
+    on_look_ = [this] { producer_.say(Welcome{kSession, kConsumerIndex, 1}); };
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(made_, 1);
+}
+
+TEST_F(ConsumerLoopTest, WhoIsLetInLooksAtMessagesAlone) {
+    welcome();
+    standing_ = RunStanding::Closed;  // as that of a run which is abandoned: its consumers are told
+    clock_.advance(2 * ConsumerLoop::kLookAtRunEvery);
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(looks_at_run_, 0);
+}
+
+TEST_F(ConsumerLoopTest, ARunThatAnotherProducerTookOverIsLostToWhoDoesNotLookForThatOne) {
+    greet();
+    standing_ = RunStanding::TakenOver;
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone) << "as after the first one's death";
 }
 
 TEST_F(ConsumerLoopTest, WhoseSinkIsAwayWhenItIsLetInLeavesInOrder) {

@@ -152,7 +152,9 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
                        {.producer = search_.life->reading.get(),
                         .lifeline = GetParam() ? lifeline_.reading.get() : -1,
                         .signals = signals_.reading.get()},
-                       {.search = &search_, .patience = std::chrono::seconds(60)}};
+                       {.search = &search_, .patience = std::chrono::seconds(60)},
+                       [this] { return standing_; }};
+    RunStanding standing_ = RunStanding::Open;
 };
 
 TEST_P(ProducerRecoveryTest, FinishesWhatItHoldsAndComesBackWithIt) {
@@ -308,6 +310,54 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
+}
+
+TEST_P(ProducerRecoveryTest, WhomNobodyAnsweredGoesToTheProducerThatTookOver) {
+    ASSERT_FALSE(settle());
+    ASSERT_TRUE(hear_hello());
+    standing_ = RunStanding::TakenOver;
+    producer_.reset();
+    next_producer();
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    ASSERT_FALSE(settle());
+    standing_ = RunStanding::Open;
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(search_.forgotten, 1);
+    ASSERT_TRUE(hear_hello());
+    run_.admit(kConsumerIndex, kSession);
+    welcome(2);
+    ASSERT_FALSE(settle());
+    deliver(1, {run_.lease_filled(0, 10)});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(processor_.items.size(), 1U);
+}
+
+TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithNothingEndsInOrder) {
+    begin();
+    kill_producer();
+    ASSERT_FALSE(settle());
+    next_producer();
+    ASSERT_FALSE(settle());
+    standing_ = RunStanding::Closed;
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::None);
+}
+
+TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithAReleaseSaysThatItWasLost) {
+    begin();
+    deliver(1, {run_.lease_filled(0, 10)});
+    ASSERT_FALSE(settle());
+    kill_producer();
+    ASSERT_FALSE(settle());
+    next_producer();
+    ASSERT_FALSE(settle());
+    standing_ = RunStanding::Closed;
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }
 
 INSTANTIATE_TEST_SUITE_P(WithALauncher, ProducerRecoveryTest, ::testing::Values(true, false));

@@ -1,0 +1,67 @@
+// A run that is closed while a consumer joins it, in a process that lives on: the consumer ends.
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <offramp/consumer.hpp>
+#include <offramp/egress.hpp>
+#include <thread>
+
+#include "tests/contract/abi/abi_world.hpp"
+
+namespace offramp::test {
+namespace {
+
+using Closing = AbiWorld;
+using std::chrono::microseconds;
+using testing::AnyOf;
+
+EgressOptions run_of_scores(const std::string& run_dir) {
+    return {.run_dir = run_dir, .tensors = {{"scores", float32, {4, 3}}}, .device = "cpu"};
+}
+
+std::int32_t end_of_consuming(const std::string& run_dir) {
+    try {
+        return Consumer(run_dir, 0.05).for_each([](const Slab&) {}) ? OFFRAMP_OK : OFFRAMP_STOPPED;
+    } catch (const Error& problem) {
+        return problem.code();
+    }
+}
+
+// Its Hello goes to a socket that nobody serves, as that of a broker which has just ended.
+TEST_F(Closing, WhoIsNeverAnsweredEndsOnceTheEndpointIsGone) {
+    Egress egress(run_of_scores(run_dir_));
+    const std::string deaf = folder_ + "/deaf";
+    std::filesystem::create_directory(deaf);
+    std::filesystem::copy_file(run_dir_ + "/endpoint", deaf + "/endpoint");
+    auto consumer = std::async(std::launch::async, [&] { return end_of_consuming(deaf); });
+    EXPECT_EQ(consumer.wait_for(std::chrono::milliseconds(1500)), std::future_status::timeout)
+        << "a producer that is slow is waited for";
+    std::filesystem::remove(deaf + "/endpoint");
+    EXPECT_EQ(consumer.get(), OFFRAMP_OK);
+}
+
+// At each moment of a joining, as far as so many moments hit them: refused, drained, told by the endpoint, or too late
+// to find the run. Nobody waits for ever.
+TEST_F(Closing, AConsumerThatJoinsMeanwhileEnds) {
+    constexpr int kRuns = 40;
+    std::vector<std::unique_ptr<Egress>> drained;  // they are still there while their consumers end
+    std::vector<std::future<std::int32_t>> consumers;
+    for (int number = 0; number < kRuns; ++number) {
+        const std::string run_dir = run_dir_ + std::to_string(number);
+        auto egress = std::make_unique<Egress>(run_of_scores(run_dir));
+        consumers.push_back(std::async(std::launch::async, end_of_consuming, run_dir));
+        std::this_thread::sleep_for(microseconds(number / 2 * 200));
+        if (number % 2 != 0) continue;  // this one is abandoned
+        EXPECT_TRUE(egress->drain());
+        drained.push_back(std::move(egress));
+    }
+    for (auto& consumer : consumers)
+        EXPECT_THAT(consumer.get(), AnyOf(OFFRAMP_OK, OFFRAMP_NO_SUCH_RUN, OFFRAMP_PRODUCER_GONE));
+}
+
+}  // namespace
+}  // namespace offramp::test

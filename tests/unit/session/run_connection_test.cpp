@@ -1,0 +1,51 @@
+#include "consumer/session/run_connection.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "common/transport/endpoint.hpp"
+#include "tests/unit/session/fake_run.hpp"
+
+namespace offramp {
+namespace {
+
+class RunConnectionTest : public ::testing::Test {
+  protected:
+    RunConnectionTest() {
+        std::string path = (std::filesystem::temp_directory_path() / "offramp-connection-XXXXXX").string();
+        EXPECT_NE(::mkdtemp(path.data()), nullptr);
+        run_dir_ = path;
+    }
+    ~RunConnectionTest() override { std::filesystem::remove_all(run_dir_); }
+
+    void publish(const RunNames& names, std::uint32_t epoch) const {
+        Endpoint{.run_dir = run_dir_, .names = names, .producer_pid = 1, .epoch = epoch}.publish();
+    }
+
+    FakeRun run_;
+    std::string run_dir_;
+};
+
+TEST_F(RunConnectionTest, TheEndpointSaysWhetherTheRunIsStillThere) {
+    const RunConnection connection(run_dir_, run_.names(),
+                                   LedgerView::check(run_.ledger_bytes(), run_.names()));  // has met epoch 0
+    EXPECT_EQ(connection.standing(), RunStanding::Closed) << "no file";
+    publish(run_.names(), 0);
+    EXPECT_EQ(connection.standing(), RunStanding::Open);
+    publish(run_.names(), 1);
+    EXPECT_EQ(connection.standing(), RunStanding::TakenOver);
+    publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
+    EXPECT_EQ(connection.standing(), RunStanding::Closed) << "another run's";
+    std::ofstream(run_dir_ + "/endpoint") << "something else\n";
+    EXPECT_EQ(connection.standing(), RunStanding::Open) << "what cannot be read says nothing";
+    std::filesystem::remove_all(run_dir_);
+    EXPECT_EQ(connection.standing(), RunStanding::Closed) << "no folder";
+}
+
+}  // namespace
+}  // namespace offramp
