@@ -47,7 +47,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
         look_at_fds();
         look_for_producer();
         session_->step();
-        if (auto end = end_if_run_is_closed()) return end;
+        if (auto end = end_if_run_is_over()) return end;
         if (auto end = end_if_over()) return end;
     }
     idle_ = true;
@@ -92,28 +92,31 @@ void ConsumerLoop::look_for_producer() {
     looked_at_run_ = now_;
 }
 
-// A producer that is slow, or stands still, keeps its endpoint.
-std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_closed() {
-    const auto unanswered = [this] {
-        return session_->state() == ConsumerSession::State::Greeting && !loss_.producer_is_dead();
-    };
-    if (!look_at_run_ || !unanswered() || now_ - looked_at_run_ < kLookAtRunEvery) return std::nullopt;
+// A producer that is slow, or stands still, keeps endpoint and memory.
+std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
+    if (!look_at_run_ || loss_.producer_is_dead() || session_->has_pending() || now_ - looked_at_run_ < kLookAtRunEvery)
+        return std::nullopt;
     looked_at_run_ = now_;
     const RunStanding standing = look_at_run_();
     if (standing == RunStanding::Open) return std::nullopt;
-    if (standing == RunStanding::TakenOver) {
+    using State = ConsumerSession::State;
+    if (standing == RunStanding::TakenOver) {  // of whoever is let in the pidfd says it
+        if (session_->state() != State::Greeting) return std::nullopt;
         fds_.producer = -1;
         loss_.see_death();
         return std::nullopt;
     }
-    session_->step();  // what was said before the endpoint went still counts
-    if (!unanswered()) return std::nullopt;
+    session_->step();  // what was said before still counts
+    const State state = session_->state();
+    if (state == State::Ended || state == State::Refused) return std::nullopt;
+    if (standing == RunStanding::Closed && state != State::Greeting) return std::nullopt;
     const bool launcher_gone = launcher_gone_since_.has_value();
     if (!session_->settled()) {
-        spdlog::error("the run is closed, and its producer does not answer");
+        spdlog::error("the run is over, and nobody has taken what this consumer gave back");
         return End{.error = ErrorKind::ProducerGone, .launcher_gone = launcher_gone};
     }
-    spdlog::info("the run takes no more consumers: it was closed before it let this one in");
+    spdlog::info("the run is over: {}",
+                 state == State::Greeting ? "it was closed before it let this consumer in" : "nothing of it is held");
     return End{.error = error_, .launcher_gone = launcher_gone};
 }
 

@@ -39,9 +39,8 @@ class ConsumerLoop {
     static constexpr std::chrono::seconds kOrphanPatience{5};
     // While slabs are at hand, everything else is looked at this often, and between two slabs only.
     static constexpr std::chrono::microseconds kLookEvery{100};
-
-    // While nobody answers its Hello, it looks this often whether the run is still there to be joined: one that ends in
-    // a process that lives on may leave a Hello unread.
+    // A run may end in a process that lives on, with a Hello or a release that nobody read: while no slab is at hand,
+    // the consumer looks this often whether the run is still there.
     static constexpr std::chrono::seconds kLookAtRunEvery{1};
 
     struct End {
@@ -74,7 +73,7 @@ class ConsumerLoop {
     std::optional<End> end_with_producer();
     std::optional<End> refused_end() const;
     void look_for_producer();
-    std::optional<End> end_if_run_is_closed();
+    std::optional<End> end_if_run_is_over();
     void begin_session();
     void sink_is_away(const Error& problem);
     void work_on(const SlabTicket& ticket);

@@ -3,7 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include "common/base/error.hpp"
+#include "common/shm/shared_region.hpp"
 #include "common/transport/endpoint.hpp"
+#include "common/wire/ledger_layout.hpp"
 
 namespace offramp {
 
@@ -34,11 +36,20 @@ RunStanding RunConnection::standing() const {
     try {
         const auto endpoint = Endpoint::read(run_dir_);
         if (!endpoint || endpoint->names.run_id != names_.run_id || endpoint->names.nonce != names_.nonce)
-            return RunStanding::Closed;
+            return has_memory() ? RunStanding::Closed : RunStanding::Over;
         return endpoint->epoch > epoch_ ? RunStanding::TakenOver : RunStanding::Open;
     } catch (const Error& problem) {
         spdlog::debug("the run's endpoint could not be looked at: {}", problem.what());
         return RunStanding::Open;
+    }
+}
+
+bool RunConnection::has_memory() const {
+    try {
+        SharedRegionView::attach(names_.ledger(), SharedRegionView::Access::ReadOnly, sizeof(LedgerHeader));
+        return true;
+    } catch (const Error& problem) {
+        return problem.kind() != ErrorKind::NoSuchRun;
     }
 }
 

@@ -26,6 +26,8 @@ class RunConnection final : public ProducerSearch {
     RunStanding standing() const;
 
   private:
+    bool has_memory() const;
+
     std::string run_dir_;
     RunNames names_;
     LedgerView ledger_;

@@ -8,7 +8,8 @@ namespace offramp {
 enum class RunStanding {
     Open,       // the producer that was met takes consumers, as far as anybody can tell
     TakenOver,  // a producer of a later epoch has published its endpoint
-    Closed,     // there is no endpoint, or another run's
+    Closed,     // there is no endpoint, or another run's: whoever was let in is still served
+    Over,       // closed, and its memory is removed: nobody serves it
 };
 
 using LookAtRun = std::function<RunStanding()>;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <offramp/consumer.hpp>
@@ -23,9 +24,10 @@ EgressOptions run_of_scores(const std::string& run_dir) {
     return {.run_dir = run_dir, .tensors = {{"scores", float32, {4, 3}}}, .device = "cpu"};
 }
 
-std::int32_t end_of_consuming(const std::string& run_dir) {
+std::int32_t end_of_consuming(
+    const std::string& run_dir, const std::function<void(const Slab&)>& work = [](const Slab&) {}) {
     try {
-        return Consumer(run_dir, 0.05).for_each([](const Slab&) {}) ? OFFRAMP_OK : OFFRAMP_STOPPED;
+        return Consumer(run_dir, 0.05).for_each(work) ? OFFRAMP_OK : OFFRAMP_STOPPED;
     } catch (const Error& problem) {
         return problem.code();
     }
@@ -53,7 +55,7 @@ TEST_F(Closing, AConsumerThatJoinsMeanwhileEnds) {
     for (int number = 0; number < kRuns; ++number) {
         const std::string run_dir = run_dir_ + std::to_string(number);
         auto egress = std::make_unique<Egress>(run_of_scores(run_dir));
-        consumers.push_back(std::async(std::launch::async, end_of_consuming, run_dir));
+        consumers.push_back(std::async(std::launch::async, [run_dir] { return end_of_consuming(run_dir); }));
         std::this_thread::sleep_for(microseconds(number / 2 * 200));
         if (number % 2 != 0) continue;  // this one is abandoned
         EXPECT_TRUE(egress->drain());
@@ -61,6 +63,24 @@ TEST_F(Closing, AConsumerThatJoinsMeanwhileEnds) {
     }
     for (auto& consumer : consumers)
         EXPECT_THAT(consumer.get(), AnyOf(OFFRAMP_OK, OFFRAMP_NO_SUCH_RUN, OFFRAMP_PRODUCER_GONE));
+}
+
+// Abandoning waits some seconds for it, and then for nobody.
+TEST_F(Closing, AConsumerThatIsAtWorkForLongWhenTheRunIsAbandonedEnds) {
+    auto egress = std::make_unique<Egress>(run_of_scores(run_dir_));
+    const Batch made = batch(0);
+    egress->submit({made.scores.data()}, kRows);
+    std::promise<void> begun, closed;
+    auto consumer = std::async(std::launch::async, [&] {
+        return end_of_consuming(run_dir_, [&](const Slab&) {
+            begun.set_value();
+            closed.get_future().wait();
+        });
+    });
+    begun.get_future().wait();
+    egress.reset();
+    closed.set_value();
+    EXPECT_EQ(consumer.get(), OFFRAMP_PRODUCER_GONE) << "nobody has taken its release";
 }
 
 }  // namespace

@@ -171,12 +171,51 @@ TEST_F(ConsumerLoopTest, AnAnswerThatCameBeforeTheRunWasClosedCounts) {
     EXPECT_EQ(made_, 1);
 }
 
-TEST_F(ConsumerLoopTest, WhoIsLetInLooksAtMessagesAlone) {
+TEST_F(ConsumerLoopTest, WhoIsLetInStaysInAClosedRunUntilItIsTold) {
     welcome();
-    standing_ = RunStanding::Closed;  // as that of a run which is abandoned: its consumers are told
-    clock_.advance(2 * ConsumerLoop::kLookAtRunEvery);
+    standing_ = RunStanding::Closed;
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
     ASSERT_FALSE(settle());
-    EXPECT_EQ(looks_at_run_, 0);
+    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_TRUE(producer_.hear<Disconnect>());
+}
+
+TEST_F(ConsumerLoopTest, WhoIsNotToldThatTheRunIsOverEndsInOrderWhenItHoldsNothing) {
+    welcome();
+    standing_ = RunStanding::Over;
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::None);
+}
+
+TEST_F(ConsumerLoopTest, AReleaseThatNobodyTookWhenTheRunEndedIsLost) {
+    welcome();
+    processor_.behaviour = [this](const Progress&, const StillCurrent&) {
+        standing_ = RunStanding::Over;
+        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    };
+    deliver({run_.lease_filled(0, 10)});
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
+    EXPECT_FALSE(hear_kinds().empty()) << "said, and not acknowledged";
+}
+
+TEST_F(ConsumerLoopTest, WhatTheProducerSaidLastCountsWhenTheRunIsOver) {
+    welcome();
+    deliver({run_.lease_filled(0, 10)});
+    ASSERT_FALSE(settle());
+    hear_kinds();
+    standing_ = RunStanding::Over;
+    on_look_ = [this] { acknowledge_all(); };
+    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_F(ConsumerLoopTest, ARunThatAnotherProducerTookOverIsLostToWhoDoesNotLookForThatOne) {

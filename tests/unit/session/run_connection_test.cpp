@@ -45,6 +45,8 @@ TEST_F(RunConnectionTest, TheEndpointSaysWhetherTheRunIsStillThere) {
     EXPECT_EQ(connection.standing(), RunStanding::Open) << "what cannot be read says nothing";
     std::filesystem::remove_all(run_dir_);
     EXPECT_EQ(connection.standing(), RunStanding::Closed) << "no folder";
+    run_.remove_ledger();
+    EXPECT_EQ(connection.standing(), RunStanding::Over);
 }
 
 }  // namespace
