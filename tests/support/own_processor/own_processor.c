@@ -1,5 +1,5 @@
-/* A processor of somebody's, as a shared object: KEY.sum and a record for each sample. Its option `die` kills the process once, before it commits
- * anything of the slab with that item: the file it names says that it has been done. */
+/* A processor of somebody's, as a shared object: KEY.sum and a record for each sample. Its option `die` kills the
+ * process once, before it commits anything of the slab with that item: the file it names says that it has been done. */
 
 #include <fcntl.h>
 #include <offramp_processor.h>
