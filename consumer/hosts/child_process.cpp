@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,21 +21,6 @@ namespace offramp {
 namespace {
 
 constexpr int kPatienceMs = 5000;  // of a program that was asked to end
-
-struct SpawnActions {
-    posix_spawn_file_actions_t actions{};
-    posix_spawnattr_t attributes{};
-    SpawnActions() {
-        ::posix_spawn_file_actions_init(&actions);
-        ::posix_spawnattr_init(&attributes);
-    }
-    SpawnActions(const SpawnActions&) = delete;
-    SpawnActions& operator=(const SpawnActions&) = delete;
-    ~SpawnActions() {
-        ::posix_spawn_file_actions_destroy(&actions);
-        ::posix_spawnattr_destroy(&attributes);
-    }
-};
 
 std::string how_it_ended(int status) {
     if (WIFSIGNALED(status)) return std::string("by SIG") + ::sigabbrev_np(WTERMSIG(status));
@@ -55,21 +40,23 @@ ChildProcess::ChildProcess(const std::string& command) : command_("exec " + comm
     output_ = UniqueFd(out[0]);
     const UniqueFd their_output(out[1]);
 
-    SpawnActions with;
-    ::posix_spawn_file_actions_adddup2(&with.actions, their_input.get(), STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&with.actions, their_output.get(), STDOUT_FILENO);
-    // Signals as a program expects them; its own group, so that Ctrl-C reaches it by its consumer's end alone.
-    sigset_t none, all;
+    const pid_t self = ::getpid();
+    pid_ = ::fork();
+    if (pid_ < 0) throw SystemError("starting " + command, errno);
+    if (pid_ > 0) return;
+    // Of a process with threads: calls that are safe behind a fork, and nothing else. It dies with its consumer,
+    // whatever that dies of; it has its own group, so that Ctrl-C reaches it by its consumer's end alone, and what it
+    // starts ends with it.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != self) ::_exit(127);
+    ::setpgid(0, 0);
+    sigset_t none;
     ::sigemptyset(&none);
-    ::sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&with.attributes, &none);
-    ::posix_spawnattr_setsigdefault(&with.attributes, &all);
-    ::posix_spawnattr_setpgroup(&with.attributes, 0);
-    ::posix_spawnattr_setflags(&with.attributes,
-                               POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    std::array<char*, 4> words{const_cast<char*>("sh"), const_cast<char*>("-c"), command_.data(), nullptr};
-    const int problem = ::posix_spawn(&pid_, "/bin/sh", &with.actions, &with.attributes, words.data(), environ);
-    if (problem != 0) throw SystemError("starting " + command, problem);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::dup2(their_input.get(), STDIN_FILENO);
+    ::dup2(their_output.get(), STDOUT_FILENO);
+    ::execle("/bin/sh", "sh", "-c", command_.c_str(), nullptr, environ);
+    ::_exit(127);
 }
 
 ChildProcess::~ChildProcess() {
@@ -110,7 +97,8 @@ std::string ChildProcess::end() {
     int status = 0;
     const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
     pollfd waited{pidfd.get(), POLLIN, 0};
-    if (!pidfd || ::poll(&waited, 1, kPatienceMs) != 1) ::kill(-pid_, SIGKILL);
+    if (pidfd) (void)::poll(&waited, 1, kPatienceMs);
+    ::kill(-pid_, SIGKILL);  // what it has started, too; before it is reaped the group's number is its own
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;

@@ -11,9 +11,9 @@ namespace offramp {
 
 // A program that is spoken with in lines, over its standard input and output; its standard error is ours.
 //
-// Owns: the process, which is killed and reaped with it: what is no child any more holds nothing of a slab. Thread:
-// one. Blocks: read_line(), until there is one. Errors: SystemError when it cannot be started; Ended when it has ended,
-// or says more in one line than kLongestLine.
+// Owns: the process and its group, which are killed and reaped with it; the process dies with this one, too, whatever
+// that dies of. Thread: one that lives as long as the process: the child's life hangs on it. Blocks: read_line(), until
+// there is one; end(), for seconds. Errors: SystemError when it cannot be started.
 class ChildProcess {
   public:
     static constexpr std::size_t kLongestLine = std::size_t{64} << 20;

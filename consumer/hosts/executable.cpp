@@ -1,5 +1,6 @@
 #include "consumer/hosts/executable.hpp"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -37,11 +38,14 @@ class Executable {
     Answered process(const offramp_host& host, const offramp_slab& slab) {
         if (!child_) start();
         files_.forget_copies();
+        ++slab_;
         if (!child_->write_line(json_text(json{{"slab", described(slab)}}))) return gone();
         for (std::string line; child_->read_line(line);)
             if (const auto answered = take(host, line)) return *answered;
         return gone();
     }
+
+    void end() { child_.reset(); }
 
   private:
     void start() {
@@ -97,7 +101,7 @@ class Executable {
                                {"key", std::string(sample.key, sample.key_bytes)},
                                {"row", sample.row}});
         }
-        return {{"name", slab.name}, {"tensors", tensors}, {"samples", samples}};
+        return {{"number", slab_}, {"name", slab.name}, {"tensors", tensors}, {"samples", samples}};
     }
 
     // What the line asks for is done; a result: it was the last one of the slab.
@@ -109,6 +113,9 @@ class Executable {
                 host.progress(&host);
                 return std::nullopt;
             }
+            // Answers that are late belong to no slab of now: the program and this side would be out of step from here
+            // on.
+            if (!said.contains("slab") || said.at("slab") != json(slab_)) return nonsense(line);
             if (said.contains("file")) return after(commit_file(host, said.at("file")));
             if (said.contains("record")) return after(commit_record(host, said.at("record")));
             if (said.contains("done")) return Answered{};
@@ -127,26 +134,40 @@ class Executable {
         return Answered{code, ""};
     }
 
+    static std::uint32_t sample_in(const json& answer) {
+        const json& sample = answer.at("sample");
+        if (!sample.is_number_unsigned() || sample.get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max())
+            throw json::type_error::create(302, "no sample", nullptr);
+        return sample.get<std::uint32_t>();
+    }
+
     static std::int32_t commit_file(const offramp_host& host, const json& file) {
-        const auto sample = file.at("sample").get<std::uint32_t>();
+        const std::uint32_t sample = sample_in(file);
         const auto ending = file.at("ending").get<std::string>();
+        if (ending.find('\0') != std::string::npos) throw json::type_error::create(302, "no ending", nullptr);
         std::string bytes;
         if (file.contains("text")) {
             bytes = file.at("text").get<std::string>();
         } else {
-            const RegularFile from(file.at("path").get<std::string>());
-            bytes.resize(from.size());
-            bytes.resize(from.read_at(0, std::as_writable_bytes(std::span(bytes))));
+            const auto path = file.at("path").get<std::string>();
+            try {
+                const RegularFile from(path);
+                bytes.resize(from.size());
+                bytes.resize(from.read_at(0, std::as_writable_bytes(std::span(bytes))));
+            } catch (const Error& problem) {
+                throw Error(problem.kind(), "the file " + path + " of the program " + problem.what());
+            }
         }
         return host.commit_file(&host, sample, ending.c_str(), bytes.data(), bytes.size());
     }
 
     static std::int32_t commit_record(const offramp_host& host, const json& record) {
         const std::string fields = json_text(record.at("fields"));
-        return host.commit_record(&host, record.at("sample").get<std::uint32_t>(), fields.data(), fields.size());
+        return host.commit_record(&host, sample_in(record), fields.data(), fields.size());
     }
 
     std::string command_, hello_;
+    std::uint64_t slab_ = 0;
     std::optional<ChildProcess> child_;
     FilesOfMemory files_;
 };
@@ -179,6 +200,7 @@ const offramp_processor& executable_processor() {
                 const Answered answered = static_cast<Executable*>(self)->process(*host, *slab);
                 return answered.code == OFFRAMP_OK ? OFFRAMP_OK : explained(host, answered.why, answered.code);
             } catch (const std::exception& problem) {
+                static_cast<Executable*>(self)->end();  // its other answers are nobody's
                 return explained(host, problem.what(), OFFRAMP_FAILED);
             }
         },

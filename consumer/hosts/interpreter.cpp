@@ -62,12 +62,13 @@ bool needs_interpreter(const RunConfig& config) {
 void become_interpreter(const RunConfig& config, int argc, const char* const* argv) {
     const std::string& chosen = config.catalogue.text("consumer-python");
     const std::string interpreter = chosen.empty() ? "python3" : chosen;
+    // By its path: behind -m the interpreter would look into the working folder first, and find a file of the user's.
+    const std::string worker = package_folder() + "/offramp/worker.py";
     put_in_front("PYTHONPATH", package_folder());
     ::setenv("OFFRAMP_WORKER_LIBRARY", worker_library().c_str(), 1);
     share_cores(config.consumers);
     if (config.lifeline_fd >= 0) (void)::fcntl(config.lifeline_fd, F_SETFD, 0);
-    std::vector<char*> words{const_cast<char*>(interpreter.c_str()), const_cast<char*>("-m"),
-                             const_cast<char*>("offramp.worker")};
+    std::vector<char*> words{const_cast<char*>(interpreter.c_str()), const_cast<char*>(worker.c_str())};
     for (int i = 1; i < argc; ++i) words.push_back(const_cast<char*>(argv[i]));
     words.push_back(nullptr);
     ::execvp(interpreter.c_str(), words.data());

@@ -128,7 +128,7 @@ class Watch:
 
     def _end_where_every_slab_fails(self):
         if not self.failure and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0):
-            why = (self._status.get("last_failure") or "its consumer gave no reason").strip().splitlines()
+            why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
             self.fail(LaunchError(f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
                                   f"The whole of it stands in the consumers' logs: {self._plan.run_dir.logs.folder}", ExitCode.SET_ASIDE))
 

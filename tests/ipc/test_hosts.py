@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import pathlib
+import signal
 import sys
 import textwrap
 import unittest
@@ -59,9 +61,9 @@ for line in sys.stdin:
                 pass
         total = sum(data[sample["row"] * row:(sample["row"] + 1) * row])
         print(json.dumps({{"progress": True}}))
-        print(json.dumps({{"file": {{"sample": sample["sample"], "ending": ".sum", "text": f"{{total}}\\n"}}}}))
-        print(json.dumps({{"record": {{"sample": sample["sample"], "fields": {{"sum": total}}}}}}))
-    print(json.dumps({{"done": True}}), flush=True)
+        print(json.dumps({{"slab": slab["number"], "file": {{"sample": sample["sample"], "ending": ".sum", "text": f"{{total}}\\n"}}}}))
+        print(json.dumps({{"slab": slab["number"], "record": {{"sample": sample["sample"], "fields": {{"sum": total}}}}}}))
+    print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)
 """
 
 
@@ -235,15 +237,73 @@ class Failures(Hosted):
 
     def test_a_program_that_dies_or_talks_nonsense_fails_its_slab_and_is_started_again(self):
         for body, reason in (("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"), ("print('hm', flush=True)", "said 'hm'"),
-                             ("print(json.dumps({'failed': 'no pixel'}), flush=True); continue", "it failed 3 times: no pixel"),
-                             ("print(json.dumps({'rejected': 'no picture'}), flush=True); continue", "a consumer rejected it: no picture"),
-                             ("print(json.dumps({'file': {'sample': 99, 'ending': '.x', 'text': ''}}), flush=True)", "no sample 99")):
+                             ("print(json.dumps({'slab': slab['number'], 'failed': 'no pixel'}), flush=True); continue", "it failed 3 times: no pixel"),
+                             ("print(json.dumps({'slab': slab['number'], 'rejected': 'no picture'}), flush=True); continue", "a consumer rejected it: no picture"),
+                             ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 99, 'ending': '.x', 'text': ''}}), flush=True)", "no sample 99"),
+                             ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 0, 'ending': '.x', 'path': '/no/file'}}))",
+                              "the file /no/file of the program cannot be opened"),
+                             ("print(json.dumps({'slab': slab['number'] - 1, 'done': True}))", "which is no answer"),
+                             ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 4294967296, 'ending': '.x', 'text': ''}}))",
+                              "which is no answer")):
             with self.subTest(reason):
                 run = self.run_of()
                 tool = self.written(run, "tool.py", AS_A_PROGRAM.replace(
                     "    [tensor] =", f"    if slab['samples'][0]['item'] == 20:\n        {body}\n    [tensor] ="))
                 run.start("--processor", f"exec:{tool}")
                 self.given_up(run, reason)
+
+
+    def test_answers_behind_the_last_one_are_never_taken_for_the_next_slabs(self):
+        run = self.run_of()
+        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace(
+            "    print(json.dumps({{\"slab\": slab[\"number\"], \"done\": True}}), flush=True)".replace("{{", "{").replace("}}", "}"),
+            "    print(json.dumps({'slab': slab['number'], 'done': True}))\n"
+            "    if slab['samples'][0]['item'] == 20:\n"
+            "        print(json.dumps({'slab': slab['number'], 'done': True}))\n"
+            "    sys.stdout.flush()"))
+        self.assertEqual(run.start("--processor", f"exec:{tool}").wait(), 0, run.said())
+        self.assertEqual(len([name for name in run.files() if name.endswith(".sum")]), SAMPLES, "the next slab failed once, and was done again")
+
+    def test_a_program_dies_with_its_consumer(self):
+        run = self.run_of("--consumers", "1")
+        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace("    [tensor] =", f"""    with open({str(run.folder / 'pid')!r}, "w") as file:
+        file.write(f"{{os.getpid()}} {{os.getppid()}}")
+    import time; time.sleep(600)
+    [tensor] ="""))
+        run.start("--processor", f"exec:{tool}")
+        program, consumer = map(int, run.until(lambda: (run.folder / "pid").exists() and (run.folder / "pid").read_text().split(), "the program at work"))
+        (run.folder / "pid").unlink()
+        os.kill(consumer, signal.SIGKILL)
+        run.until(lambda: not pathlib.Path("/proc", str(program)).exists(), "the program gone")
+
+    @in_python
+    def test_a_function_may_have_processes_of_its_own(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", """
+            import multiprocessing
+            def double(number):
+                return 2 * number
+            def save(slab):
+                with multiprocessing.get_context("fork").Pool(2) as pool:
+                    doubled = pool.map(double, [sample.item for sample, values in slab])
+                for (sample, values), number in zip(slab, doubled):
+                    yield sample, ".n", str(number).encode()
+        """)
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        self.assertEqual(run.files()["20.n"], b"40")
+
+    @in_python
+    def test_files_in_the_working_folder_are_not_taken_for_ours(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", IN_PYTHON)
+        elsewhere = run.folder / "elsewhere"
+        elsewhere.mkdir()
+        for name in ("offramp.py", "json.py"):
+            (elsewhere / name).write_text("raise SystemExit('not yours')")
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(elsewhere)
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
 
 
 class Refused(Hosted):

@@ -51,10 +51,11 @@ typedef struct offramp_processor_options {
 typedef struct offramp_processor {
     size_t size;
     /* Once a consumer, before its first slab, and once before the run (`only_check`). `*self` is handed to the others.
-     * Anything but OFFRAMP_OK ends the consumer with that code: OFFRAMP_BAD_ARGUMENT for options that make no sense,
-     * OFFRAMP_RETRY where a sink is away. */
+     * Anything but OFFRAMP_OK ends the consumer and the run, which would not get further with another one;
+     * OFFRAMP_RETRY, where a sink is away, the consumer alone: it is started again. */
     int32_t (*create)(const offramp_host* host, const offramp_processor_options* options, void** self);
-    /* One slab; its codes are those of offramp_process (offramp.h), and what a commit returned. */
+    /* One slab. OFFRAMP_OK, OFFRAMP_RETRY, OFFRAMP_FAILED, OFFRAMP_REJECTED: as of offramp_process (offramp.h), and
+     * what a commit returned. Any other code is a failure, too, and the next slab follows. */
     int32_t (*process)(void* self, const offramp_host* host, const offramp_slab* slab);
     /* At the consumer's end in order; NULL: nothing is to be done. */
     void (*destroy)(void* self);

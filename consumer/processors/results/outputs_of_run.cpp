@@ -26,10 +26,16 @@ void remove_tree(const std::string& folder) {
 
 // Where next places of this output lie, also those of runs with other processors. A folder into which another run goes
 // by itself is that one's.
-std::vector<std::string> folders_with_next_places(const std::string& output) {
+std::vector<std::string> folders_with_next_places(const RunConfig& config) {
+    const std::string& output = config.output;
     std::vector<std::string> folders{output};
-    for (const ProcessorEntry& entry : ProcessorEntry::all()) {
-        const std::string folder = output + "/" + std::string(entry.name);
+    std::vector<std::string> names;
+    for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);
+    for (const std::string& name : config.processors())
+        if (ProcessorSpec::of(name)) names.push_back(name);
+    constexpr std::size_t kSeveral = 2;
+    for (const std::string& name : names) {
+        const std::string folder = results_folder(output, name, kSeveral);
         std::error_code unknown;
         const bool has_note =
             fs::symlink_status(folder + "/" + std::string(kReservedPrefix) + "next", unknown).type() !=
@@ -85,7 +91,7 @@ void complete_previous(const RunConfig& config, const PreviousRun& previous) {
 }
 
 void remove_unreachable(const RunConfig& config, const std::string& reachable) {
-    for (const std::string& output : folders_with_next_places(config.output))
+    for (const std::string& output : folders_with_next_places(config))
         for (const std::string& name : next_places_in(output)) {
             if (name == reachable) continue;
             const std::string folder = folder_in(output, name);

@@ -51,7 +51,7 @@ class Run:
         self._calling: list[int] = []       # threads that are in the library
         self._closing = False
         self._taken, self._taken_known = 0, True    # batches
-        self._error = _abi.ErrorText()      # submit()'s
+        self._error, self._released = _abi.ErrorText(), ctypes.c_uint64()   # submit()'s
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"{len(layout)} tensors. Describe 1 to {_abi.MOST_TENSORS}")
         for each in layout:
@@ -77,12 +77,20 @@ class Run:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
         if code == _abi.OK:
             self._taken = number + 1
-            self._releases.let_go()
+            self._let_go_what_is_copied()
         else:
             self._releases.forget(number)
         self._taken_known = True
         if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
+
+    def _let_go_what_is_copied(self) -> None:
+        """A loop that submits does it itself: the thread need not ask it for the interpreter."""
+        try:
+            self._call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(self._released), None)
+        except BadArgument:
+            return      # closed by another thread, which lets all go
+        self._releases.drop(self._released.value)
 
     def drain(self, timeout: float | None) -> None:
         end = None if timeout is None else time.monotonic() + timeout
@@ -136,7 +144,6 @@ class Releases:
         self._next = self._released = 0
         self._more: queue.SimpleQueue = queue.SimpleQueue()     # something to wake the thread with
         self._idle = self._stopped = False
-        self._now = ctypes.c_uint64()       # let_go()'s
         self._thread = threading.Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
         self._thread.start()
 
@@ -146,11 +153,6 @@ class Releases:
         self._next = number + 1
         if self._idle:
             self._more.put(None)
-
-    def let_go(self) -> None:
-        """What is copied by now: a loop that submits does it itself, and the thread need not ask it for the interpreter. Thread: as of hold()."""
-        self._library.offramp_egress_wait_released(self._handle, _NEVER, 0.0, ctypes.byref(self._now), None)
-        self._drop(self._now.value)
 
     def forget(self, number: int) -> None:
         """It was not taken, and the next one has its number."""
@@ -166,7 +168,7 @@ class Releases:
     def let_all_go(self) -> None:
         self._held.clear()
 
-    def _drop(self, released: int) -> None:
+    def drop(self, released: int) -> None:
         """Of two threads: each batch is popped once, whoever comes first."""
         for number in range(self._released, released):
             self._held.pop(number, None)
@@ -184,5 +186,5 @@ class Releases:
             code = self._library.offramp_egress_wait_released(self._handle, self._released, WAIT_SECONDS, ctypes.byref(now), None)
             if code not in (_abi.OK, _abi.TIMEOUT):
                 return      # all are held until the run is closed
-            self._drop(now.value)
+            self.drop(now.value)
             time.sleep(REST_SECONDS)

@@ -5,9 +5,16 @@ library here (libofframp_worker.so), and calls the user's function with one slab
 
 from __future__ import annotations
 
+import sys
+from os.path import dirname
+
+if __name__ == "__main__":
+    sys.path[0] = dirname(dirname(__file__))    # of the package, not of what is in it
+
+import atexit
 import ctypes
 import os
-import sys
+import signal
 
 from offramp import _host
 
@@ -23,11 +30,14 @@ def main(argv: list[str]) -> int:
     worker.offramp_worker_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]
     words = [b"offramp-consumer", *map(os.fsencode, argv)]
     table = _host.table()
+    # The consumer blocks signals, and reads them. What the user's code forks takes them: multiprocessing ends its pools by SIGTERM.
+    os.register_at_fork(after_in_child=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []))
     return worker.offramp_worker_main(len(words), (ctypes.c_char_p * (len(words) + 1))(*words), ctypes.byref(table))
 
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)      # threads of the user's keep nobody waiting, and what is to be closed is closed
