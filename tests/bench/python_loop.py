@@ -107,9 +107,20 @@ def loop(options):
             for _ in range(10):
                 submit()
             delivered()
+            def flowing(seconds):
+                """Batches a second that consumers are done with, while the loop goes on: neither its beginning nor its end is in it."""
+                for _ in range(12):
+                    submit()
+                begin, before = time.perf_counter(), egress.figures().samples_completed
+                while time.perf_counter() - begin < seconds:
+                    submit()
+                after, took = egress.figures().samples_completed, time.perf_counter() - begin
+                delivered()
+                return (after - before) / len(images) / took
+
             for _ in range(options.windows):
                 rates["dropped"].append(per_second(outputs, options.seconds, lambda: settle(options.device)))
-                rates["egress"].append(per_second(submit, options.seconds, delivered))
+                rates["egress"].append(flowing(options.seconds))
                 rates["cpu"].append(per_second(lambda: outputs().cpu(), options.seconds / 2, lambda: settle(options.device)))
     size = first.numel() * first.element_size()
     of_dropped, of_cpu = ratio(rates["egress"], rates["dropped"]), ratio(rates["egress"], rates["cpu"])
