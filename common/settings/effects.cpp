@@ -4,6 +4,7 @@
 
 #include "common/settings/declared_setting.hpp"
 #include "common/settings/processor_results.hpp"
+#include "common/settings/processor_spec.hpp"
 #include "common/settings/source_of_input.hpp"
 
 namespace offramp {
@@ -16,6 +17,18 @@ bool has_one_with(const RunConfig& config, Fact fact) {
         const ProcessorResults* const known = ProcessorResults::of(name);
         return known != nullptr && fact(*known);
     });
+}
+
+auto names_it(const std::string& flag) {
+    return [flag](const ProcessorResults& known) {
+        return std::ranges::find(known.shared_settings, flag) != known.shared_settings.end();
+    };
+}
+
+// A processor that is not ours: what all of them read is declared for "hosted" (consumer/hosts/make_hosted.cpp).
+bool has_hosted(const RunConfig& config) {
+    return std::ranges::any_of(config.processors(),
+                               [](const std::string& name) { return ProcessorSpec::of(name).has_value(); });
 }
 
 }  // namespace
@@ -53,11 +66,10 @@ bool reads_cut_pictures(const RunConfig& config) { return config.resize_size > 0
 bool reads_input(const RunConfig& config) { return reads_pictures(config) || tells_of_items(config); }
 
 Effect::When has_reader_of(const DeclaredSetting& setting) {
-    return [flag = setting.flag, plug_in = setting.plug_in](const RunConfig& config) {
-        return (!plug_in.empty() && config.has_processor(plug_in)) ||
-               has_one_with(config, [&](const ProcessorResults& known) {
-                   return std::ranges::find(known.shared_settings, flag) != known.shared_settings.end();
-               });
+    const ProcessorResults* const hosted = ProcessorResults::of("hosted");
+    return [flag = setting.flag, plug_in = setting.plug_in, hosted](const RunConfig& config) {
+        return (!plug_in.empty() && config.has_processor(plug_in)) || has_one_with(config, names_it(flag)) ||
+               (hosted != nullptr && has_hosted(config) && names_it(flag)(*hosted));
     };
 }
 

@@ -27,6 +27,10 @@ value-name = "FILE"
 preset = ""
 changes = "conduct"
 help = "Interpreter that runs processors in Python; without it python3 of the PATH"
+
+[results]
+of = "hosted"
+settings = "processor-option"
 )settings";
 
 const offramp_processor& code_of(const ProcessorSpec& spec, const std::string& name, const offramp_processor* python) {

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/settings/setting.hpp"
 #include "consumer/processors/processor.hpp"
@@ -12,12 +15,26 @@ namespace {
 TEST(SettingsOfProcessors, EachThatMakesResultsOfSlabsDoesSoForAProcessorThatThereIs) {
     for (const Setting& setting : make_settings()) {
         if (setting.effect.in_processing == nullptr) continue;
-        EXPECT_TRUE(std::ranges::any_of(ProcessorEntry::all(), [&](const ProcessorEntry& entry) {
+        std::vector<std::string> names{"so:./somebody-elses.so"};
+        for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);
+        EXPECT_TRUE(std::ranges::any_of(names, [&](const std::string& name) {
             RunConfig config;
-            config.processor = entry.name;
+            config.processor = name;
             config.resize_size = 256;
             return setting.effect.makes_work(config);
         })) << setting.flag;
+    }
+}
+
+TEST(SettingsOfProcessors, OptionsOfSomebodyElsesProcessorMakeOtherResults) {
+    const auto settings = make_settings();
+    const auto option = std::ranges::find(settings, "processor-option", &Setting::flag);
+    ASSERT_NE(option, settings.end());
+    for (const auto& [processor, counts] :
+         {std::pair{"post.py:save", true}, {"npy,exec:./tool", true}, {"npy", false}}) {
+        RunConfig config;
+        config.processor = processor;
+        EXPECT_EQ(option->effect.makes_work(config), counts) << processor;
     }
 }
 

@@ -18,7 +18,7 @@ struct Form {
 };
 const std::map<std::uint16_t, Form> kForms{{1, {56, 24}}, {2, {8, 0}},   {3, {8, 0}},   {4, {16, 0}},
                                            {5, {248, 0}}, {6, {16, 0}},  {7, {16, 24}}, {8, {16, 32}},
-                                           {9, {16, 0}},  {10, {16, 0}}, {11, {8, 0}}};
+                                           {9, {16, 0}},  {10, {16, 0}}, {11, {8, 0}},  {12, {2048, 0}}};
 
 // A well-formed message of any type, with random contents.
 Bytes any_message() {
