@@ -198,6 +198,9 @@ class Processor:
 
 def check(name: str, options: dict[str, str]) -> Any:
     """The function or class of this name, which can be called as it will be. Errors: those of find()."""
+    if importlib.util.find_spec("numpy") is None:
+        raise Wrong(f"{name} would run in {sys.executable}, which has no NumPy, and slabs are seen through it. Install it there, or give another "
+                    "interpreter with --consumer-python")
     found = find(name.removeprefix("python:"))
     called = found.__call__ if inspect.isclass(found) and "__call__" in vars(found) else found
     if not callable(found) or (inspect.isclass(found) and not any("__call__" in vars(base) for base in found.__mro__[:-1])):
