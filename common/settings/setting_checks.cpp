@@ -65,7 +65,7 @@ Problem check_plugin_names(const std::string& text) {
             if (!ProcessorSpec::of(name))
                 if (auto problem = check_plugin_name(name)) return problem;
         } catch (const ConfigError& problem) {
-            return "is no processor: " + std::string(problem.what());
+            return "is not a processor: " + std::string(problem.what());
         }
         begin = end + 1;
     }

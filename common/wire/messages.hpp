@@ -110,6 +110,7 @@ enum class ReleaseKind : std::uint32_t {
     Failed = 3,     // processing it failed, and its consumer lives: charged, and given to another
     Rejected = 4,   // no consumer will do better: a dead letter at once
 };
+constexpr bool is_failure(ReleaseKind kind) { return kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected; }
 struct ReleaseRecord {
     SlabTicket ticket;
     std::uint32_t kind;  // ReleaseKind

@@ -1,26 +1,28 @@
 #include "consumer/hosts/child_process.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 
 #include "common/base/error.hpp"
+#include "common/base/process_watch.hpp"
+#include "common/base/readiness.hpp"
 
 extern char** environ;
 
 namespace offramp {
 namespace {
 
-constexpr int kPatienceMs = 5000;  // of a program that was asked to end
+constexpr std::chrono::seconds kPatience{5};  // of a program that was asked to end
 
 std::string how_it_ended(int status) {
     if (WIFSIGNALED(status)) return std::string("by SIG") + ::sigabbrev_np(WTERMSIG(status));
@@ -76,13 +78,14 @@ bool ChildProcess::write_line(std::string_view line) {
 }
 
 bool ChildProcess::read_line(std::string& line) {
-    while (true) {
-        if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
+    for (std::size_t searched = 0;;) {
+        if (const std::size_t end = buffer_.find('\n', searched); end != std::string::npos) {
             line = buffer_.substr(0, end);
             buffer_.erase(0, end + 1);
             return true;
         }
         if (buffer_.size() > kLongestLine) return false;
+        searched = buffer_.size();
         std::array<char, 65536> piece;
         const ssize_t got = ::read(output_.get(), piece.data(), piece.size());
         if (got < 0 && errno == EINTR) continue;
@@ -95,9 +98,11 @@ std::string ChildProcess::end() {
     input_ = UniqueFd();
     output_ = UniqueFd();
     int status = 0;
-    const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    pollfd waited{pidfd.get(), POLLIN, 0};
-    if (pidfd) (void)::poll(&waited, 1, kPatienceMs);
+    try {
+        if (const auto watched = watch_process(static_cast<std::uint64_t>(pid_)))
+            wait_readable(std::array{watched->died.get()}, kPatience);
+    } catch (const Error&) {  // it cannot be waited for: it is killed at once
+    }
     ::kill(-pid_, SIGKILL);  // what it has started, too; before it is reaped the group's number is its own
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }

@@ -37,7 +37,7 @@ class Executable {
 
     Answered process(const offramp_host& host, const offramp_slab& slab) {
         if (!child_) start();
-        files_.forget_copies();
+        files_.forget();
         ++slab_;
         if (!child_->write_line(json_text(json{{"slab", described(slab)}}))) return gone();
         for (std::string line; child_->read_line(line);)
@@ -74,7 +74,7 @@ class Executable {
     Answered nonsense(const std::string& line) {
         child_.reset();
         return {OFFRAMP_FAILED,
-                "the program said '" + line.substr(0, 200) + "', which is no answer: consumer/hosts/exec.md"};
+                "the program said '" + line.substr(0, 200) + "', which is not an answer: consumer/hosts/exec.md"};
     }
 
     json described(const offramp_slab& slab) {

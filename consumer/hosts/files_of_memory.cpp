@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "common/base/error.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 
@@ -51,11 +52,7 @@ void FilesOfMemory::read_regions() {
 FilesOfMemory::Place FilesOfMemory::copy(std::span<const std::byte> bytes) {
     UniqueFd memory(::memfd_create("offramp-slab", MFD_CLOEXEC));
     if (!memory) throw SystemError("making memory for a slab's copy", errno);
-    for (std::span<const std::byte> left = bytes; !left.empty();) {
-        const ssize_t written = ::write(memory.get(), left.data(), left.size());
-        if (written < 0 && errno != EINTR) throw SystemError("copying a slab", errno);
-        if (written > 0) left = left.subspan(static_cast<std::size_t>(written));
-    }
+    write_all(memory.get(), bytes, [](int problem) { return SystemError("copying a slab", problem); });
     std::string path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get());
     copies_.push_back(std::move(memory));
     return {std::move(path), 0};

@@ -11,7 +11,8 @@
 namespace offramp {
 
 // Finds the file that memory of this process is mapped from, so that another process can map it.
-// Owns: copies of what is in no file, as long as forget_copies() is not called. Thread: one. Errors: SystemError.
+// Owns: copies of what is in no file, until forget(): what is mapped where is known until then, too, and memory of the
+// next slab may be another file's at the same address. Thread: one. Errors: SystemError.
 class FilesOfMemory {
   public:
     struct Place {
@@ -19,7 +20,10 @@ class FilesOfMemory {
         std::uint64_t offset = 0;
     };
     Place find(std::span<const std::byte> bytes);
-    void forget_copies() { copies_.clear(); }
+    void forget() {
+        regions_.clear();
+        copies_.clear();
+    }
 
   private:
     struct Region {

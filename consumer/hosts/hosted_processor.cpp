@@ -149,13 +149,14 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
     if (ending.size() < 2 || ending.front() != '.' || ending.find('/') != std::string_view::npos)
         throw BadCommit("a file of sample '" + of.key + "' ends with '" + std::string(ending) + "'",
                         "Give an ending with a dot in front and no slash, as .png");
-    if (kOthersRecordsFile == sample_name(of.key, ending))
+    std::string name = sample_name(of.key, ending);
+    if (kOthersRecordsFile == name)
         throw BadCommit("a file of sample '" + of.key + "' would be " + std::string(kOthersRecordsFile),
                         "That is the records' file: give another ending");
     const std::string path = sample_path(options_.output, of.key, ending);
     (*progress_)();
     write_atomically(path, bytes, options_.durability);
-    files_[index].push_back(sample_name(of.key, ending));
+    files_[index].push_back(std::move(name));
 }
 
 void HostedProcessor::take_record(std::uint32_t index, std::string_view text) {

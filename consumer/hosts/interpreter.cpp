@@ -63,8 +63,9 @@ void become_interpreter(const RunConfig& config, int argc, const char* const* ar
     const std::string& chosen = config.catalogue.text("consumer-python");
     const std::string interpreter = chosen.empty() ? "python3" : chosen;
     // By its path: behind -m the interpreter would look into the working folder first, and find a file of the user's.
-    const std::string worker = package_folder() + "/offramp/worker.py";
-    put_in_front("PYTHONPATH", package_folder());
+    const std::string package = package_folder();
+    const std::string worker = package + "/offramp/worker.py";
+    put_in_front("PYTHONPATH", package);
     ::setenv("OFFRAMP_WORKER_LIBRARY", worker_library().c_str(), 1);
     share_cores(config.consumers);
     if (config.lifeline_fd >= 0) (void)::fcntl(config.lifeline_fd, F_SETFD, 0);

@@ -37,7 +37,7 @@ const offramp_processor& code_of(const ProcessorSpec& spec, const std::string& n
     if (spec.kind == ProcessorSpec::Kind::SharedObject) return open_processor(spec.what);
     if (spec.kind == ProcessorSpec::Kind::Executable) return executable_processor();
     if (python == nullptr)
-        throw ConfigError("--processor " + name + " runs in an interpreter, and this process is none",
+        throw ConfigError("--processor " + name + " runs in an interpreter, and this process is not one",
                           "Start offramp-consumer: it goes on in the interpreter of --consumer-python");
     return *python;
 }

@@ -218,13 +218,13 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     told_overtaken_ = false;
     ReadLoan loan = ReadLoan::open(ticket, *mappings_, *heartbeat_, *session_, contents_);
     const SlabContents& slab = loan.contents();
-    if (recording())
-        record_range("hand_over", slab.batches.empty() ? 0 : slab.batches.front().batch, slab.filled_at_ns, now_ns());
+    const std::uint64_t batch = slab.batches.empty() ? 0 : slab.batches.front().batch;
+    if (recording()) record_range("hand_over", batch, slab.filled_at_ns, now_ns());
     try {
-        const TraceRange range(TraceName::ProcessOutput, slab.batches.empty() ? 0 : slab.batches.front().batch);
+        const TraceRange range(TraceName::ProcessOutput, batch);
         processor_->process(slab, progress_, still_current_);
     } catch (const SlabFailed& problem) {
-        spdlog::error("batch {} failed: {}", slab.batches.empty() ? 0 : slab.batches.front().batch, problem.what());
+        spdlog::error("batch {} failed: {}", batch, problem.what());
         std::move(loan).fail(problem.release(), problem.what());
         if (!problem.ends_consumer()) return;
         error_ = problem.kind();

@@ -80,6 +80,11 @@ void require_same_work(const RunConfig& config, const RunConfig& run) {
         "Leave these out: it takes the run's own settings, which stand in " + kept_settings_path(config.run_dir));
 }
 
+// Goes on as the interpreter that the processors need, unless this is it.
+void go_on_in_interpreter(const RunConfig& config, CommandLine whole, const ProcessorMaking& making) {
+    if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, whole.argc, whole.argv);
+}
+
 // As a run's endpoint has it. Errors: ConfigError.
 std::uint64_t nonce_of(std::string_view text) {
     const auto nonce = RunNames::nonce_in(text);
@@ -99,7 +104,7 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::opti
     const RunConfig config =
         has_settings ? parse_consumer_config(flags.argc, flags.argv, kProgram, told.run_dir).value() : told;
     require_processors(config, making.besides);
-    if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, whole.argc, whole.argv);
+    go_on_in_interpreter(config, whole, making);  // where the run's settings name it, and not this consumer's
     RunConfig as_told = config;
     if (!making.stands_for.empty()) as_told.processor = making.stands_for;
     if (has_settings) require_same_work(as_told, kept_settings(told.run_dir));
@@ -119,7 +124,7 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
     // Words of the launcher's, no settings: before a run, and behind one. Its flags follow.
     const std::string_view word = argc > 1 ? argv[1] : "";
     const auto check = [&](const RunConfig& config) {
-        if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, argc, argv);
+        go_on_in_interpreter(config, whole, making);
         check_hosted(config, making.python);
     };
     if (word == "--prepare")
@@ -147,8 +152,8 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
         finish_run(*told);
         return to_int(ExitCode::Ok);
     }
+    go_on_in_interpreter(*told, whole, making);  // it starts while the run does
     if (told->retry.empty()) return serve({argc, argv}, whole, *told, nonce, signals, making);
-    if (making.python == nullptr && needs_interpreter(*told)) become_interpreter(*told, argc, argv);
     const auto processor = making.make(*told);
     return retry_payload(told->retry, *processor);
 }

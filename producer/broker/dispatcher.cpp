@@ -109,8 +109,7 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
         return;
     --peer.held;
     const std::uint32_t slab = record.ticket.slab;
-    if (kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected)
-        return on_failed(peer, record, outcome == ReleaseOutcome::Failed);
+    if (is_failure(kind)) return on_failed(peer, record, outcome == ReleaseOutcome::Failed);
     if (kind == ReleaseKind::Returned)
         state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {

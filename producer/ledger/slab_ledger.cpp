@@ -202,8 +202,7 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
         if (!has_holders(ticket.slab)) free_slab(ticket.slab);
         return ReleaseOutcome::Completed;
     }
-    const bool failed = kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected;
-    if (failed) {
+    if (is_failure(kind)) {
         store_word(memory_.entries[ticket.slab].charges, charges(ticket.slab) + 1);
         failpoint("ledger.fail.charged");
     }
@@ -212,7 +211,7 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     normalise_after_holder_left(ticket.slab, ticket.attempt);
     const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
     if (kind == ReleaseKind::Completed || !ready_again) return ReleaseOutcome::HolderRemoved;
-    return failed ? ReleaseOutcome::Failed : ReleaseOutcome::Returned;
+    return is_failure(kind) ? ReleaseOutcome::Failed : ReleaseOutcome::Returned;
 }
 
 std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::uint64_t work_word) {

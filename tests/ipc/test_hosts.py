@@ -242,9 +242,9 @@ class Failures(Hosted):
                              ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 99, 'ending': '.x', 'text': ''}}), flush=True)", "no sample 99"),
                              ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 0, 'ending': '.x', 'path': '/no/file'}}))",
                               "the file /no/file of the program cannot be opened"),
-                             ("print(json.dumps({'slab': slab['number'] - 1, 'done': True}))", "which is no answer"),
+                             ("print(json.dumps({'slab': slab['number'] - 1, 'done': True}))", "which is not an answer"),
                              ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 4294967296, 'ending': '.x', 'text': ''}}))",
-                              "which is no answer")):
+                              "which is not an answer")):
             with self.subTest(reason):
                 run = self.run_of()
                 tool = self.written(run, "tool.py", AS_A_PROGRAM.replace(
@@ -345,7 +345,7 @@ class Refused(Hosted):
             import nothing_of_this_name
         """)
         for name, words in ((f"{post}:three", "has no 'three'. It has two, later, NoCall, Needs"), (f"{post}:two", "missing a required argument: 'other'"),
-                            (f"{post}:later", "is asynchronous"), (f"{post}:NoCall", "no class with __call__"), (f"{post}:number", "is no function"),
+                            (f"{post}:later", "is asynchronous"), (f"{post}:NoCall", "nor a class with __call__"), (f"{post}:number", "is not a function"),
                             (f"{post}:Needs", "missing a required argument: 'path'"), (f"{broken}:save", "No module named 'nothing_of_this_name'"),
                             (f"{post}x.py:save", "there is no file"), ("python:no.such.module:save", "No module named 'no'"),
                             (f"{post}", "names no function")):

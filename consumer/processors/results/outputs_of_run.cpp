@@ -45,19 +45,20 @@ std::vector<std::string> folders_with_next_places(const RunConfig& config) {
     return folders;
 }
 
+// Null: it appends to nothing.
+std::unique_ptr<RunOutput> output_of(const std::string& processor, const CatalogueValues& settings) {
+    if (ProcessorSpec::of(processor)) return records_of_others();
+    const auto entries = ProcessorEntry::all();
+    const auto entry = std::ranges::find(entries, processor, &ProcessorEntry::name);
+    return entry == entries.end() ? nullptr : entry->run_output(settings);
+}
+
 }  // namespace
 
 void for_each_output(const RunConfig& config,
                      const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
-    for (const ResultSettings& own : own_results(config)) {
-        if (ProcessorSpec::of(own.processor)) {
-            work(*records_of_others(), own);
-            continue;
-        }
-        for (const ProcessorEntry& entry : ProcessorEntry::all())
-            if (entry.name == own.processor)
-                if (const auto output = entry.run_output(config.catalogue)) work(*output, own);
-    }
+    for (const ResultSettings& own : own_results(config))
+        if (const auto output = output_of(own.processor, config.catalogue)) work(*output, own);
 }
 
 void finish_outputs(const RunConfig& config, const std::string& next_place) {

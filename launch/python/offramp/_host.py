@@ -77,8 +77,8 @@ def _create(host: Any, options: Any, made: Any) -> int:
         return _explained(host, str(problem), _abi.BAD_ARGUMENT)
     except Retry as problem:
         return _explained(host, str(problem), _abi.RETRY)
-    except BaseException as problem:
-        return _explained(host, _last_lines(problem), _abi.BAD_ARGUMENT)
+    except BaseException:
+        return _explained(host, _of_the_users(traceback.format_exc()), _abi.BAD_ARGUMENT)
 
 
 def _process(number: int, host: Any, slab: Any) -> int:
@@ -204,7 +204,7 @@ def check(name: str, options: dict[str, str]) -> Any:
     found = find(name.removeprefix("python:"))
     called = found.__call__ if inspect.isclass(found) and "__call__" in vars(found) else found
     if not callable(found) or (inspect.isclass(found) and not any("__call__" in vars(base) for base in found.__mro__[:-1])):
-        raise Wrong(f"{name} is no function, and no class with __call__(self, slab)")
+        raise Wrong(f"{name} is not a function, nor a class with __call__(self, slab)")
     if any(test(part) for part in (called, getattr(found, "__call__", None)) for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
         raise Wrong(f"{name} is asynchronous. Give a plain function: its work is done when it returns")
     if inspect.isclass(found):
@@ -293,7 +293,3 @@ def _of_the_users(text: str) -> str:
         if not ours:
             kept.append(line)
     return "\n".join(kept)
-
-
-def _last_lines(problem: BaseException) -> str:
-    return _of_the_users("".join(traceback.format_exception(type(problem), problem, problem.__traceback__))).strip()
