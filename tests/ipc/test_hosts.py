@@ -11,6 +11,7 @@ import unittest
 
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import BIN, SANITIZER
+from tests.support.waiting import wait_for
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches", "12", "--slabs", "4", "--consumers", "2")
 SAMPLES = 48
@@ -65,6 +66,14 @@ for line in sys.stdin:
         print(json.dumps({{"slab": slab["number"], "record": {{"sample": sample["sample"], "fields": {{"sum": total}}}}}}))
     print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)
 """
+
+
+def is_dead(pid):
+    """A zombie is, that waits for whoever reaps it."""
+    try:
+        return pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def has_numpy():
@@ -266,15 +275,18 @@ class Failures(Hosted):
 
     def test_a_program_dies_with_its_consumer(self):
         run = self.run_of("--consumers", "1")
-        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace("    [tensor] =", f"""    with open({str(run.folder / 'pid')!r}, "w") as file:
-        file.write(f"{{os.getpid()}} {{os.getppid()}}")
-    import time; time.sleep(600)
+        told = run.folder / "pid"
+        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace("    [tensor] =", f"""    if not os.path.exists({str(told)!r}):     # the first of them
+        with open({str(told)!r}, "w") as file:
+            file.write(f"{{os.getpid()}} {{os.getppid()}} ")
+        import time; time.sleep(600)
     [tensor] ="""))
         run.start("--processor", f"exec:{tool}")
-        program, consumer = map(int, run.until(lambda: (run.folder / "pid").exists() and (run.folder / "pid").read_text().split(), "the program at work"))
-        (run.folder / "pid").unlink()
+        program, consumer = map(int, run.until(lambda: told.exists() and told.read_text().endswith(" ") and told.read_text().split(),
+                                               "the program at work"))
         os.kill(consumer, signal.SIGKILL)
-        run.until(lambda: not pathlib.Path("/proc", str(program)).exists(), "the program gone")
+        wait_for(lambda: is_dead(program), "the program's death")
+        self.assertEqual(run.wait(), 0, run.said())
 
     @in_python
     def test_a_function_may_have_processes_of_its_own(self):

@@ -72,6 +72,12 @@ class ConsumerLoopTest : public ::testing::Test {
         ADD_FAILURE() << "the loop does not come to rest";
         return std::nullopt;
     }
+    // The run directory says so from now on, and the loop has looked.
+    std::optional<ConsumerLoop::End> settle_once_seen(RunStanding standing) {
+        standing_ = standing;
+        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+        return settle();
+    }
     std::vector<ReleaseKind> hear_kinds() {
         std::vector<ReleaseKind> kinds;
         while (const auto heard = producer_.hear_releases())
@@ -173,9 +179,7 @@ TEST_F(ConsumerLoopTest, AnAnswerThatCameBeforeTheRunWasClosedCounts) {
 
 TEST_F(ConsumerLoopTest, WhoIsLetInStaysInAClosedRunUntilItIsTold) {
     welcome();
-    standing_ = RunStanding::Closed;
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
-    ASSERT_FALSE(settle());
+    ASSERT_FALSE(settle_once_seen(RunStanding::Closed));
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     const auto end = settle();
     ASSERT_TRUE(end);
@@ -185,9 +189,7 @@ TEST_F(ConsumerLoopTest, WhoIsLetInStaysInAClosedRunUntilItIsTold) {
 
 TEST_F(ConsumerLoopTest, WhoIsNotToldThatTheRunIsOverEndsInOrderWhenItHoldsNothing) {
     welcome();
-    standing_ = RunStanding::Over;
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
-    const auto end = settle();
+    const auto end = settle_once_seen(RunStanding::Over);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
@@ -220,9 +222,7 @@ TEST_F(ConsumerLoopTest, WhatTheProducerSaidLastCountsWhenTheRunIsOver) {
 
 TEST_F(ConsumerLoopTest, ARunThatAnotherProducerTookOverIsLostToWhoDoesNotLookForThatOne) {
     greet();
-    standing_ = RunStanding::TakenOver;
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
-    const auto end = settle();
+    const auto end = settle_once_seen(RunStanding::TakenOver);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone) << "as after the first one's death";
 }

@@ -122,6 +122,12 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
         ADD_FAILURE() << "the loop does not come to rest";
         return std::nullopt;
     }
+    // The run directory says so from now on, and the loop has looked.
+    std::optional<ConsumerLoop::End> settle_once_seen(RunStanding standing) {
+        standing_ = standing;
+        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+        return settle();
+    }
     void kill_producer() {
         search_.life->ring();
         producer_.reset();
@@ -338,9 +344,7 @@ TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithNothingEndsInOrder) {
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
-    standing_ = RunStanding::Closed;
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
-    const auto end = settle();
+    const auto end = settle_once_seen(RunStanding::Closed);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
@@ -353,9 +357,7 @@ TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithAReleaseSaysThatItWasLo
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
-    standing_ = RunStanding::Closed;
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
-    const auto end = settle();
+    const auto end = settle_once_seen(RunStanding::Closed);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }
