@@ -9,6 +9,7 @@ from offramp_launch import interrupts, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_values
 from offramp_launch.attendance import Attendance
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
+from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run
 from offramp_launch.output_folder import OutputLock, lies_beside, prepare, removed_after_a_failure
@@ -158,8 +159,7 @@ def failure_of(code, attendance, finishing):
     elif attendance.end == "failed":
         what = f"the run failed in its program: {status.get('message') or 'it said no reason'}"
     elif code == ExitCode.SET_ASIDE:
-        what = (f"{status.get('quarantined_samples')} samples were given up, since consumers died of their batches or failed at them: "
-                f"./launch/offramp quarantine list --run-dir {run_dir.path}")
+        what = given_up(status.get("quarantined_samples"), run_dir)
     elif finishing:
         what = f"{finishing}\nIts log: {run_dir.log('finish')}"
     elif attendance.end == "abandoned":

@@ -23,10 +23,14 @@ def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
         return finishing or "the run was stopped before its input was used up"
     if code == ExitCode.SET_ASIDE:
         samples = (account.get("samples") or {}).get("quarantined", "some")
-        return (f"{samples} samples were given up, since consumers died of their batches or failed at them: "
-                f"./launch/offramp quarantine list --run-dir {run_dir.path}")
+        return given_up(samples, run_dir)
     if producers_end:
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:
         return f"{finishing}\n    Its log: {run_dir.log('finish')}"
     return f"the run ended with exit code {code}, and no program said why\n    Logs: {run_dir.logs.folder}"
+
+
+def given_up(samples, run_dir):
+    return (f"{samples} samples were given up, since consumers died of their batches or failed at them: "
+            f"./launch/offramp quarantine list --run-dir {run_dir.path}")

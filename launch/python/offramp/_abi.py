@@ -86,6 +86,11 @@ CALLS = {
 }
 
 
+def reason_of(why: str) -> bytes:
+    """Why a slab failed, as C takes it."""
+    return why.encode(errors="replace").replace(b"\0", b"?")
+
+
 def declare(library: ctypes.CDLL) -> None:
     """Tells ctypes what each call takes. AttributeError: the library lacks one."""
     for name, (result, *arguments) in CALLS.items():

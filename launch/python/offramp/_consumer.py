@@ -181,7 +181,7 @@ class _Loop:
                 raise given
 
     def answer_with_reason(self, code: int, why: str) -> None:
-        self._library.offramp_consumer_explain(self._handle, why.encode(errors="replace").replace(b"\0", b"?"))
+        self._library.offramp_consumer_explain(self._handle, _abi.reason_of(why))
         self.answer(code)
 
     def answer(self, code: int) -> None:

@@ -109,7 +109,7 @@ def _destroy(number: int) -> None:
 
 
 def _explained(host: Any, why: str, code: int) -> int:
-    host.contents.explain(ctypes.addressof(host.contents), why.encode(errors="replace").replace(b"\0", b"?"))
+    host.contents.explain(ctypes.addressof(host.contents), _abi.reason_of(why))
     return code
 
 
