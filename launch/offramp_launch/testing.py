@@ -14,6 +14,8 @@ SANITIZED = {
 }
 # Minutes of a compiler for what smaller ones show too: run when they are asked for.
 UNLESS_ASKED = ["-LE", "^slow$"]
+# On two cores: tests that start runs wait for a third of their time.
+AT_ONCE = 3
 SANITIZER_OPTIONS = {
     # The CUDA driver wants the addresses that AddressSanitizer would forbid.
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:protect_shadow_gap=0",
@@ -44,7 +46,7 @@ def run_ctest(places, preset, arguments):
 
 
 def ctest_command(places, preset, arguments):
-    return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j2",
+    return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j", str(AT_ONCE),
             *SANITIZED.get(preset, [] if arguments else UNLESS_ASKED), *arguments]
 
 

@@ -41,11 +41,14 @@ class Flags:
         for argument in left:
             if argument in ("-I", "-isystem", "-D"):
                 argument += next(left)
+            elif argument == "-include":    # a precompiled header, which only GCC can read: the sources include what it holds
+                next(left)
+                continue
             if argument.startswith("-D"):
                 macros.append(argument)
             elif argument.startswith(("-I", "-isystem")):
                 headers.append(argument)
-            elif not argument.startswith(("-O", "-g", "-f", "-W")):
+            elif not argument.startswith(("-O", "-g", "-f", "-W", "--param")):
                 rest.append(argument)
         return Flags(tuple(macros), tuple(headers), tuple(rest))
 

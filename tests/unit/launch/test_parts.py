@@ -670,7 +670,7 @@ class BuildTest(unittest.TestCase):
 
     def test_sanitized_runs_leave_out_what_cannot_be_judged(self):
         places = Places(root="/r", build="/b")
-        self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j2", "-R", "x"],
+        self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j", "3", "-R", "x"],
                          testing.ctest_command(places, "release", ["-R", "x"]))
         self.assertIn("threads", testing.ctest_command(places, "tsan", []))
         self.assertEqual(["-LE", "^slow$"], testing.ctest_command(places, "release", [])[-2:])
