@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 
 from offramp_launch import shared_folder
@@ -188,10 +189,13 @@ def retry(places, run_dir, rest):
     or into one that --sink-table names.
     """
     every, rest = take_switch(rest, "--all")
+    debugged, rest = take_switch(rest, "--pdb")
     names = [name for name, incident in incidents_of(run_dir).items() if incident.get("payload")] if every else [one_name(rest[:1], "retry")]
     given, rest = take_values(rest if every else rest[1:], ["--output"])
     rest = hide_query(hide_password(rest, os.environ), os.environ)
     output = os.path.abspath(given.get("--output") or run_dir / FOLDER / "output")
+    if debugged:
+        require_python(take_values(rest, ["--processor"])[0].get("--processor") or run_config(run_dir).get("processor") or "")
     command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
     try:
         pathlib.Path(output).mkdir(parents=True, exist_ok=True)
@@ -201,18 +205,25 @@ def retry(places, run_dir, rest):
     lock = OutputLock(output, f"{run_dir.name}, tried again,")
     try:
         command += flags_for_tables(run_dir, output, rest)
-        return retry_all(run_dir, names, command, output, (lock.fd,))
+        return retry_all(run_dir, names, command, output, (lock.fd,), run_in_debugger if debugged else run_program)
     finally:
         lock.close()
 
 
-def retry_all(run_dir, names, command, output, kept_open):
+def require_python(processor):
+    if not re.search(r"(^|,)(?!so:|exec:)(python:|[^,]*\.py:)", processor):
+        raise LaunchError(f"--pdb debugs processors in Python, and --processor is '{processor}'",
+                          "Leave it out; `show` has the last lines of each log", ExitCode.USAGE)
+
+
+def retry_all(run_dir, names, command, output, kept_open, run):
+    """`run`: run_program() or run_in_debugger()."""
     code = ExitCode.OK
     for name in names:
         incident = incident_named(run_dir, name)
         if not incident.get("payload"):
             raise LaunchError(f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT)
-        ended = run_program([*command, "--retry", str(run_dir / FOLDER / incident["payload"])], kept_open)
+        ended = run([*command, "--retry", str(run_dir / FOLDER / incident["payload"])], kept_open)
         incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
@@ -284,11 +295,20 @@ def mark_of_run(config, processor, mark):
                       "Repeat the run with --resume, which makes what was set aside; or give --sink-table NAME, another table for what is tried again", ExitCode.USAGE)
 
 
-def run_program(command, kept_open):
+def run_program(command, kept_open, stdin=subprocess.DEVNULL, **environment):
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, check=False, pass_fds=kept_open).returncode
+        return subprocess.run(command, stdin=stdin, check=False, pass_fds=kept_open, env={**os.environ, **environment}).returncode
     except OSError as problem:
         raise cannot_be_started(command[0], problem) from problem
+
+
+def run_in_debugger(command, kept_open):
+    """It has this terminal, and Ctrl-C is its own meanwhile."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)      # not ignored: the program would ignore it, too
+    try:
+        return run_program(command, kept_open, stdin=None, OFFRAMP_PDB="1")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def end_of(status):

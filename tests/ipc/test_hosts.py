@@ -219,6 +219,26 @@ class Failures(Hosted):
         self.assertEqual(sorted(path.name for path in (run.folder / "mended").glob("*.n")), ["20.n", "21.n", "22.n", "23.n"])
 
     @in_python
+    def test_a_dead_letter_is_looked_into_in_the_debugger(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", """
+            def save(slab):
+                for sample, values in slab:
+                    double = sample.item * 2
+                    if sample.item == 21:
+                        raise ValueError("not yet")
+        """)
+        run.start("--processor", f"{post}:save")
+        self.given_up(run, "ValueError: not yet")
+        looked = run.command("quarantine", "retry", "--all", "--pdb", stdin="where\np double + 1000\nq\n")
+        self.assertEqual(looked.returncode, run.command("quarantine", "retry", "--all").returncode, "the debugger changes nothing of the end")
+        self.assertIn(f"{post}(6)save()", looked.stdout, looked.stderr)
+        self.assertIn("1042", looked.stdout)
+        self.assertIn("ValueError: not yet", looked.stderr)
+        without = run.command("quarantine", "retry", "--all", "--pdb", "--processor", "mask-png,exec:./post.py:save")
+        self.assertEqual((64, True), (without.returncode, "--pdb debugs processors in Python" in without.stderr), without.stderr)
+
+    @in_python
     def test_retry_gives_the_slab_back_until_the_sink_is_there(self):
         run = self.run_of()
         post = self.written(run, "post.py", f"""

@@ -115,9 +115,9 @@ class LaunchedRun(Launched):
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
         return self
 
-    def command(self, *words):
+    def command(self, *words, stdin=""):
         return subprocess.run([str(ROOT / "launch/offramp"), *words, "--run-dir", str(self.run_dir)], capture_output=True, text=True,
-                              timeout=60, env=self.environment)
+                              timeout=60, env=self.environment, input=stdin)
 
     def wait(self):
         return self.launcher.wait(timeout=max(1, self.deadline - time.monotonic()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import io
@@ -12,6 +13,7 @@ import itertools
 import json
 import os
 import pathlib
+import signal
 import sys
 import traceback
 from typing import Any, Callable, Iterator
@@ -49,6 +51,9 @@ class ProcessorTable(ctypes.Structure):
 
 STRUCTS = {"offramp_host": Host, "offramp_processor_options": Options, "offramp_processor": ProcessorTable}
 
+DEBUGGER = "OFFRAMP_PDB"     # `quarantine retry --pdb`: standard input is somebody's
+_debugs = bool(os.environ.pop(DEBUGGER, ""))
+
 _processors: dict[int, Processor] = {}     # by the number that C has for each
 _numbers = itertools.count(1)
 
@@ -78,6 +83,7 @@ def _create(host: Any, options: Any, made: Any) -> int:
     except Retry as problem:
         return _explained(host, str(problem), _abi.RETRY)
     except BaseException:
+        _debug()
         return _explained(host, _of_the_users(traceback.format_exc()), _abi.BAD_ARGUMENT)
 
 
@@ -96,8 +102,10 @@ def _process(number: int, host: Any, slab: Any) -> int:
     except MemoryError:
         return _explained(host, "MemoryError: this process has no memory left", _abi.FAILED)
     except SystemExit as problem:
+        _debug()
         return _explained(host, f"SystemExit: the processor called sys.exit({problem.code!r}). Return, or raise what is wrong", _abi.FAILED)
     except BaseException:
+        _debug()
         return _explained(host, _of_the_users(traceback.format_exc()), _abi.FAILED)
 
 
@@ -106,6 +114,20 @@ def _destroy(number: int) -> None:
         _processors.pop(number).close()
     except BaseException:
         traceback.print_exc()
+
+
+def _debug() -> None:
+    """Where the exception at hand was raised, in the debugger, if that was asked for: until it is left."""
+    if not _debugs:
+        return
+    import pdb
+
+    traceback.print_exc()
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])    # the consumer reads it elsewhere
+    try:
+        pdb.post_mortem(sys.exc_info()[2])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _explained(host: Any, why: str, code: int) -> int:
@@ -132,7 +154,7 @@ class _Calls:
         return _abi.OK
 
     def offramp_consumer_still_current(self, _: Any) -> int:
-        return self._host.still_current(self._address)
+        return int(self._host.still_current(self._address))
 
 
 class Processor:
@@ -215,6 +237,14 @@ def check(name: str, options: dict[str, str]) -> Any:
     return found
 
 
+class _AsItIsNow(importlib.machinery.SourceFileLoader):
+    """Compiles the file that is there: what was kept of it before may be taken for it, where both were written within a second."""
+
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def find(place: str) -> Any:
     """What FILE.py:NAME or PACKAGE.MODULE:NAME is. Errors: Wrong; what the file itself raises."""
     where, _, name = place.rpartition(":")
@@ -223,7 +253,9 @@ def find(place: str) -> Any:
         if not path.is_file():
             raise Wrong(f"there is no file {path}")
         sys.path.insert(0, str(path.parent))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        spec = importlib.util.spec_from_file_location(path.stem, path, loader=_AsItIsNow(path.stem, str(path)))
+        if spec is None or spec.loader is None:
+            raise Wrong(f"{path} cannot be imported")
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module     # as import does: pickle and dataclasses look there
         spec.loader.exec_module(module)
@@ -239,7 +271,7 @@ def find(place: str) -> Any:
     return found
 
 
-def _require_fit(function: Any, arguments: tuple, keywords: dict[str, str], what: str) -> None:
+def _require_fit(function: Any, arguments: tuple[Any, ...], keywords: dict[str, str], what: str) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
