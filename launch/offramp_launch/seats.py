@@ -21,6 +21,7 @@ class Seat:
     number: int
     child: Child = None
     leaving: bool = False
+    on_trial: bool = False      # nobody follows it, and its end is no failure of the run's
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
     relay: LogRelay = None
 
@@ -44,11 +45,30 @@ class Seats:
         self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
 
     def add(self):
+        seat = self._new_seat()
+        self._fill(seat)
+
+    def add_on_trial(self):
+        """Whose end is left to whoever asked for it, until keep(). Errors: LaunchError where it cannot be started."""
+        seat = self._new_seat()
+        seat.on_trial = True
+        try:
+            self._begin(seat)
+        except LaunchError:
+            seat.leaving = True
+            raise
+        return seat
+
+    @staticmethod
+    def keep(seat):
+        seat.on_trial = False
+
+    def _new_seat(self):
         seat = Seat(self._next_number)
         self._next_number += 1
         seat.relay = LogRelay(seat.name, self._log_of(seat.name), self._display)
         self._seats.append(seat)
-        self._fill(seat)
+        return seat
 
     def send_away(self, seats):
         """They finish the slab at hand, give back the others, and are not replaced."""
@@ -58,7 +78,7 @@ class Seats:
                 seat.child.signal(signal.SIGTERM)
 
     def staying(self):
-        return [seat for seat in self._seats if not seat.leaving]
+        return [seat for seat in self._seats if not seat.leaving and not seat.on_trial]
 
     def children(self):
         return [seat.child for seat in self._seats if seat.child]
@@ -67,13 +87,15 @@ class Seats:
         for seat in self._seats:
             seat.relay.relay()
 
+    def _begin(self, seat):
+        seat.child = self._start(seat.name)
+        self._selector.register(seat.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(seat))
+
     def _fill(self, seat):
         try:
-            seat.child = self._start(seat.name)
+            self._begin(seat)
         except LaunchError as problem:
             self._run.fail(problem)
-            return
-        self._selector.register(seat.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(seat))
 
     def _fill_again(self, seat):
         if not seat.leaving and self._run.wants_consumers():
@@ -111,6 +133,7 @@ class Seats:
             self._stories.note_death(child, child.last_words())
         self.records.append({"pid": child.pid, "number": seat.number, "exit": child.status,
                              "cpu_seconds": round(child.cpu_seconds, 3)})
+        seat.leaving = seat.leaving or seat.on_trial
         if seat.leaving or not self._run.wants_consumers():
             return
         if child.status == ExitCode.OK:

@@ -11,6 +11,7 @@ from offramp_launch.children import Child
 from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.quarantine import IncidentReporter
+from offramp_launch.reload import Reload
 from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.seats import Seats, is_work_left
 from offramp_launch.signal_inbox import SignalInbox
@@ -64,6 +65,7 @@ class Watch:
         identity = plan.account.of_consumers() if plan.account else {}
         self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
                             self._timers, display, self._stories)
+        self._reload = None     # the latest
         self.failure = None     # LaunchError: why the launcher itself ended it
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
@@ -115,6 +117,8 @@ class Watch:
 
     def _tick(self):
         self._look()
+        if self._reload:
+            self._go_on_with_reload()
         if self._goes_on():
             self._timers.after(TICK_SECONDS, self._tick)
 
@@ -198,20 +202,21 @@ class Watch:
             return self._describe()
         if what == "scale":
             return self._scale(count(str(request.get("consumers")), "scale"))
+        if what == "reload":
+            return self._begin_reload()
         if what == "stop":
             if request.get("now"):
                 self._abandon()
             else:
                 self._drain("asked by stop")
             return self._describe()
-        raise LaunchError(f"the run knows no '{what}'", "Known: scale, status, stop", ExitCode.USAGE)
+        raise LaunchError(f"the run knows no '{what}'", "Known: reload, scale, status, stop", ExitCode.USAGE)
 
     def _scale(self, wanted):
         if not 1 <= wanted <= MOST_CONSUMERS:
             raise LaunchError(f"scale {wanted} is out of bounds",
                               f"From 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
-        if self._draining or not self._takes_consumers():
-            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+        self._require_that_it_takes_consumers()
         before = self._seats.staying()
         for _ in range(wanted - len(before)):
             self._seats.add()
@@ -219,10 +224,35 @@ class Watch:
         self._display.note(f"scale: {len(before)} -> {wanted} consumers")
         return {"before": len(before), "consumers": wanted, **self._describe()}
 
+    def _require_that_it_takes_consumers(self):
+        if self._draining or not self._takes_consumers():
+            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+
+    def _begin_reload(self):
+        """One that is under way ends with it: its newcomers may have begun before the latest change."""
+        self._require_that_it_takes_consumers()
+        if not self._seats.staying():
+            raise LaunchError("the run has no consumers that could be replaced", "Only its producer works: --rung sequential and compute-alone", ExitCode.USAGE)
+        if len(self._seats.children()) >= MOST_CONSUMERS:
+            raise LaunchError(f"the run has {MOST_CONSUMERS} consumers, as many as it can hold, and a reload starts a new one before an old one ends",
+                              f"./launch/offramp scale {MOST_CONSUMERS - 1}, then reload", ExitCode.USAGE)
+        number = 1
+        if self._reload:
+            self._reload.give_up("another reload has taken its place", ExitCode.INTERRUPTED)
+            number = self._reload.number + 1
+        self._reload = Reload(number, self._seats, self._timers, self._display.note)
+        self._go_on_with_reload()
+        return self._describe()
+
+    def _go_on_with_reload(self):
+        if self._draining or not self.wants_consumers():
+            self._reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
+        self._reload.look({consumer.get("pid") for consumer in self._status.get("consumers") or [] if consumer.get("ready")})
+
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
                 "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(), **self._facts(),
-                "ending": self._draining, "status": self._status}
+                "ending": self._draining, "reload": self._reload.describe() if self._reload else None, "status": self._status}
 
     def _facts(self):
         """What else it tells of the run."""

@@ -29,6 +29,7 @@ struct ConsumerReport {
     SlabTotals completed;
     double busy_seconds = 0;         // as it says itself
     std::string end;                 // empty while it lives; "goodbye" or "died"
+    bool ready = false;              // it takes slabs: its processor is made, and it is not leaving
     double oldest_hold_seconds = 0;  // how long it has held the slab that it has held longest
     bool stalled = false;            // no progress for longer than a visibility timeout: its slabs go to others as well
 };

@@ -67,7 +67,8 @@ std::vector<ConsumerReport> PeerTable::reports() const {
                            .consumer_index = peer->ref.consumer_index,
                            .holding = peer->held,
                            .completed = peer->completed,
-                           .busy_seconds = busy_seconds(*peer)});
+                           .busy_seconds = busy_seconds(*peer),
+                           .ready = peer->window > 0 && !peer->draining});
     }
     return reports;
 }

@@ -56,6 +56,7 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
                         {"holding", consumer.holding},
                         {"oldest_hold_seconds", consumer.oldest_hold_seconds},
                         {"overdue", consumer.stalled},
+                        {"ready", consumer.ready},
                         {"end", consumer.end}});
     }
     return list;

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pathlib
+import select
 import selectors
 import shlex
 import shutil
@@ -35,6 +36,10 @@ class Puppet:
         """The next thing it says; nothing once it is gone."""
         line = self._file.readline()
         return json.loads(line) if line else None
+
+    def has_said_something(self):
+        """That was not heard yet."""
+        return bool(select.select([self._connection], [], [], 0)[0])
 
     def order(self, **what):
         self._connection.sendall(json.dumps(what).encode() + b"\n")

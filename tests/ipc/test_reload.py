@@ -1,0 +1,110 @@
+"""A processor's file changes while a run is at work: `reload` brings what is new to all consumers, one after another, and nothing is lost."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import unittest
+
+from test_hosts import Hosted, in_python
+
+from tests.support.launched_run import ROOT
+from tests.support.real_run import BIN
+from tests.support.waiting import WATCHDOG_SECONDS, put_away
+
+BATCHES, ROWS, HELD = 60, 4, 40
+# From an item on it waits until its consumer is sent away, and then finishes the slab at hand.
+OLD = f"""
+    import signal, time
+
+    def save(slab):
+        while slab.samples[0].item >= {HELD} and signal.SIGTERM not in signal.sigpending():
+            slab.progress()
+            time.sleep(0.01)
+        for sample, values in slab:
+            yield sample, ".code", b"old"
+            yield sample, {{"code": "old"}}
+"""
+# It keeps the run from its end until all is seen.
+NEW = """
+    import pathlib, time
+
+    def save(slab):
+        while slab.samples[0].item >= 100 and not pathlib.Path(__file__).with_name("go").exists():
+            slab.progress()
+            time.sleep(0.01)
+        for sample, values in slab:
+            yield sample, ".code", b"new"
+            yield sample, {"code": "new"}
+"""
+LOOP = f"""
+    import sys, numpy, offramp
+
+    with offramp.Egress(sys.argv[1], slabs=4) as egress:
+        for number in range({BATCHES}):
+            rows = range(number * {ROWS}, (number + 1) * {ROWS})
+            egress.submit({{"values": numpy.full(({ROWS}, 100), number, "float32")}}, [str(row) for row in rows])
+        egress.drain()
+"""
+
+
+class Reload(Hosted):
+    def change(self, path, text):
+        """At once, as an editor does: whoever reads it has one or the other."""
+        new = path.with_suffix(".new")
+        new.write_text(textwrap.dedent(text))
+        os.replace(new, path)
+
+    def reload(self, run, code=0):
+        done = run.command("reload")
+        self.assertEqual(code, done.returncode, done.stdout + done.stderr + run.said())
+        return done.stdout + done.stderr
+
+    def assert_the_new_code_follows_the_old(self, run, post):
+        run.until(lambda: run.status().get("released_samples") == HELD, "that both consumers wait")
+        before = {consumer["pid"] for consumer in run.status()["consumers"]}
+        self.change(post, "import nothing_of_this_name")
+        said = self.reload(run, 64)
+        self.assertIn("2 of 2 consumers stay as they were", said)
+        self.assertIn("No module named 'nothing_of_this_name'", said)
+        self.assertEqual(before, {consumer["pid"] for consumer in run.status()["consumers"]})
+        self.change(post, NEW)
+        self.assertIn("2 of 2 consumers replaced", self.reload(run))
+        post.with_name("go").touch()
+        self.assertEqual(0, run.wait(), run.said())
+        codes = {name: data for name, data in run.files().items() if name.endswith(".code")}
+        self.assertEqual({f"{item}.code" for item in range(BATCHES * ROWS)}, set(codes))
+        self.assertEqual({b"old"}, {codes[f"{item}.code"] for item in range(HELD)})
+        old = list(codes.values()).count(b"old")
+        self.assertIn(old, range(HELD, HELD + 2 * ROWS + 1), "each of the old ones finished at most the slab at hand")
+        self.assertEqual(BATCHES * ROWS - old, list(codes.values()).count(b"new"))
+        records = run.files()["records.jsonl"].decode()
+        self.assertEqual((old, BATCHES * ROWS - old), (records.count('"old"'), records.count('"new"')))
+        self.assertEqual([0, 0, 0, 0, 64], sorted(consumer["exit"] for consumer in run.summary()["consumers"]))
+        self.assertEqual(BATCHES * ROWS, run.summary()["samples"]["released"])
+
+    @in_python
+    def test_in_a_run(self):
+        run = self.run_of("--batches", str(BATCHES))
+        post = self.written(run, "post.py", OLD)
+        run.start("--processor", f"{post}:save")
+        self.assert_the_new_code_follows_the_old(run, post)
+        self.assertTrue(run.summary()["conserved"])
+
+    @in_python
+    def test_in_a_run_of_a_loop_of_ones_own(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", OLD)
+        library = {"OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python")}
+        loop = subprocess.Popen([sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library})
+        self.addCleanup(put_away, loop)
+        with open(run.folder / "launcher.log", "wb") as log:
+            run.launcher = subprocess.Popen(
+                [str(ROOT / "launch" / "offramp"), "consume", "--run-dir", str(run.run_dir), "--processor", f"{post}:save", "--consumers", "2",
+                 "--consumer-python", sys.executable, "--output", str(run.output)], stdout=log, stderr=log, env=run.environment)
+        self.assert_the_new_code_follows_the_old(run, post)
+        self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))
+
+
+if __name__ == "__main__":
+    unittest.main()

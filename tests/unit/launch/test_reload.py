@@ -1,0 +1,123 @@
+"""The command `reload`: a new consumer is started and takes slabs before an old one is sent away, and one that cannot begin changes nothing."""
+
+import signal
+import unittest
+
+from stage import WATCHDOG_SECONDS, Stage, kill, until
+
+
+class ReloadTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def start(self, consumers):
+        self.launcher, self.producer, self.consumers = self.stage.start_run(consumers)
+        self.command = self.stage.launch("reload")
+
+    def enter(self):
+        puppet = self.stage.enter()
+        self.assertEqual("consumer", puppet.role)
+        return puppet
+
+    def take_slabs(self, *puppets):
+        self.producer.order(status={"state": "running", "done_samples": 0, "total_samples": 8,
+                                    "consumers": [{"pid": puppet.pid, "ready": True, "holding": 1} for puppet in puppets]})
+
+    def leave(self, *candidates):
+        """The one of these that is sent away, and goes."""
+        until(lambda: any(puppet.has_said_something() for puppet in candidates))
+        leaver = next(puppet for puppet in candidates if puppet.has_said_something())
+        self.assertEqual({"signal": "SIGTERM"}, leaver.hear())
+        leaver.order(exit=0)
+        return leaver
+
+    def assert_nobody_was_sent_away(self):
+        self.assertFalse(any(puppet.has_said_something() for puppet in self.consumers))
+
+    def end_of_command(self, code):
+        said, _ = self.command.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(code, self.command.returncode, said)
+        return said
+
+    def end(self, *consumers):
+        self.stage.end(self.launcher, self.producer, consumers)
+        self.assertEqual(0, self.launcher.returncode)
+        self.assertTrue(self.stage.nobody_enters_before(self.launcher))
+        return self.stage.summary()
+
+    def test_each_is_replaced_by_one_that_takes_slabs_before(self):
+        self.start(2)
+        old, new = list(self.consumers), []
+        for number in range(2):
+            new.append(self.enter())
+            self.assert_nobody_was_sent_away()
+            self.take_slabs(*old, *new)
+            gone = self.leave(*old)
+            old.remove(gone)
+            self.consumers.remove(gone)
+        said = self.end_of_command(0)
+        self.assertEqual(["0 of 2", "2 of 2"], [said.splitlines()[line].split(": ")[1].removesuffix(" consumers replaced") for line in (0, -1)])
+        self.assertEqual(4, len(self.end(*new)["consumers"]))
+
+    def test_a_newcomer_that_cannot_begin_changes_nothing_and_its_reason_is_told(self):
+        self.start(2)
+        self.enter().order(log="12:00:00.000 error   offramp-consumer[1] ModuleNotFoundError: No module named 'nothing'", exit=64)
+        said = self.end_of_command(64)
+        self.assertRegex(said, r"2 of 2 consumers stay as they were: consumer-3.* ended with exit code 64: ModuleNotFoundError: No module named 'nothing'")
+        self.assert_nobody_was_sent_away()
+        summary = self.end(*self.consumers)
+        self.assertEqual((0, 3), (summary["exit"], len(summary["consumers"])), "the run did not fail of it")
+
+    def test_one_that_dies_meanwhile_is_followed_by_a_new_one_that_need_not_be_replaced(self):
+        self.start(1)
+        newcomer = self.enter()
+        kill(self.consumers.pop())
+        follower = self.enter()
+        self.take_slabs(newcomer, follower)
+        self.consumers = [newcomer]
+        self.assertIs(newcomer, self.leave(newcomer), "one too many")
+        self.end_of_command(0)
+        self.end(follower)
+
+    def test_a_second_reload_takes_the_place_of_one_whose_newcomer_hangs(self):
+        self.start(1)
+        hanging = self.enter()
+        first, self.command = self.command, self.stage.launch("reload")
+        self.assertEqual({"signal": "SIGTERM"}, hanging.hear())
+        newcomer = self.enter()
+        said, _ = first.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(130, first.returncode, said)
+        self.assertIn("another reload has taken its place", said)
+        self.take_slabs(*self.consumers, newcomer)
+        self.leave(*self.consumers)
+        self.end_of_command(0)
+        self.assertIsNone(hanging.hear(), "who does not go is killed")
+        self.assertEqual(-signal.SIGKILL, next(each["exit"] for each in self.end(newcomer)["consumers"] if each["pid"] == hanging.pid))
+
+    def test_a_run_that_ends_ends_the_reload(self):
+        self.start(1)
+        newcomer = self.enter()
+        self.launcher.send_signal(signal.SIGINT)
+        self.assertEqual({"signal": "SIGTERM"}, self.producer.hear())
+        self.assertIn("the run is ending", self.end_of_command(69))
+        self.assertEqual({"signal": "SIGTERM"}, newcomer.hear())
+        newcomer.order(exit=0)
+        code, said = self.stage.call("reload")
+        self.assertEqual((69, True), (code, "takes no consumers any more" in said), said)
+        self.end(*self.consumers)
+
+    def test_there_must_be_room_for_one_more(self):
+        self.launcher, self.producer, self.consumers = self.stage.start_run(64)
+        code, said = self.stage.call("reload")
+        self.assertEqual(64, code, said)
+        self.assertIn("scale 63", said)
+        self.end(*self.consumers)
+
+    def test_without_a_run_there_is_nothing_to_reload(self):
+        self.assertEqual(69, self.stage.call("reload")[0])
+        self.assertEqual(64, self.stage.call("reload", "now")[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
