@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import benchmark, cleaning, consume_command, doctor, exporting, interrupts, quarantine, reload_command, run_command, testing, texts
+from offramp_launch import benchmark, cleaning, consume_command, doctor, exporting, interrupts, new_processor, quarantine, reload_command, run_command, testing, texts
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
@@ -27,11 +27,11 @@ LADDER_CONTINUED = "ladder-set-up"
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "clean", "doctor", "test", "setup", "version", "help")
+COMMANDS = ("run", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor", "test", "setup", "version", "help")
 SETTING_UP = ("run", "consume", "ladder", "bench", "test", "setup")
 WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
-END_BY_WHAT_THEY_DID = ("run", CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "reload", "clean")
+END_BY_WHAT_THEY_DID = ("run", CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "reload", "new-processor", "clean")
 
 
 def main(argv):
@@ -45,7 +45,7 @@ def main(argv):
 
 def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up, "scale": scale, "reload": reload, "status": status, "stop": stop, "doctor": examine,
-                "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "export": exporting.start, "query": texts.query, "ladder": ladder,
+                "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, NO_COMMAND: refuse_command}
     places = Places()

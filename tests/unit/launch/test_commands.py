@@ -13,7 +13,7 @@ from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
 
 from offramp_launch.places import Places
 
-COMMANDS = ("run", "ladder", "bench", "test", "setup", "scale", "reload", "status", "stop", "quarantine", "clean", "doctor", "version")
+COMMANDS = ("run", "ladder", "bench", "test", "setup", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor", "version")
 
 
 class HelpTest(unittest.TestCase):

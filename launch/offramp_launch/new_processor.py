@@ -1,0 +1,75 @@
+"""The command `new-processor`: a processor to start from, and a test beside it that runs it on a saved slab."""
+
+import keyword
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import sys
+
+from offramp_launch.arguments import take_values
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
+
+# By --lang: what the two files are made of, and the ending of the first.
+LANGUAGES = {"python": ("processor.py", "test_processor.py", ".py"), "c": ("processor.c", "test_shared_object.py", ".c"),
+             "c++": ("processor.cpp", "test_shared_object.py", ".cpp")}
+
+
+def start(places, argv):
+    flags, rest = take_values(argv, ("--lang",))
+    language = flags.get("--lang", "python")
+    if language not in LANGUAGES:
+        raise LaunchError(f"--lang is '{language}'", f"Known: {', '.join(LANGUAGES)}", ExitCode.USAGE)
+    if not rest:
+        raise LaunchError("new-processor wants a name", "./launch/offramp new-processor save", ExitCode.USAGE)
+    if len(rest) > 1:
+        raise LaunchError(f"new-processor knows no '{rest[1]}'", "See ./launch/offramp new-processor --help", ExitCode.USAGE)
+    folder, name = pathlib.Path(rest[0]).parent, pathlib.Path(rest[0]).name
+    require_usable(name, language)
+    write_all(folder, files_for(places.launch / "new_processor", name, language))
+    source = folder / (name + LANGUAGES[language][2])
+    print(f"{source}: a processor to start from; it says in its first lines how a run takes it")
+    print(f"{folder / f'test_{name}.py'}: its test\n  {command_of_test(places, folder, name)}")
+    return int(ExitCode.OK)
+
+
+def require_usable(name, language):
+    """It becomes a file's name, a module's, and in Python a function's."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or language == "python" and keyword.iskeyword(name):
+        raise LaunchError(f"'{name}' cannot be the name of a processor", "Give letters, digits and _, such as save_masks, without an ending", ExitCode.USAGE)
+    if language == "python" and name in {*getattr(sys, "stdlib_module_names", ()), "numpy", "offramp", "torch"}:
+        raise LaunchError(f"a file {name}.py would be taken for the module '{name}' of that name", f"Give another name, such as save_{name}", ExitCode.USAGE)
+
+
+def files_for(templates, name, language):
+    """{name: text}"""
+    processor, test, ending = LANGUAGES[language]
+    source = name + ending
+    return {source: (templates / processor).read_text().replace("NAME", name),
+            f"test_{name}.py": (templates / test).read_text().replace("NAME", name).replace('SOURCE"', f'{source}"').replace('"""SOURCE,', f'"""{source},')}
+
+
+def write_all(folder, files):
+    """All or none. Errors: LaunchError where one is there, or the folder is not."""
+    there = [folder / name for name in files if os.path.lexists(folder / name)]
+    if there:
+        raise LaunchError(f"'{there[0]}' is there already", "Give another name, or move it away: nothing was written", ExitCode.CANNOT_WRITE)
+    written = []
+    try:
+        for name, text in files.items():
+            with open(folder / name, "x", encoding="utf-8") as file:
+                written.append(folder / name)
+                file.write(text)
+    except OSError as problem:
+        for path in written:
+            path.unlink(missing_ok=True)
+        remedy = "Make room there" if problem.errno in NO_ROOM else "Give a name in a folder that is there, and that you may write to"
+        raise LaunchError(f"'{folder / name}' cannot be written: {problem.strerror}", remedy, ExitCode.CANNOT_WRITE) from problem
+
+
+def command_of_test(places, folder, name):
+    """As it is typed from here."""
+    python = places.venv_python if places.venv_python.exists() else shutil.which("python3") or "python3"
+    package = places.launch / "python"
+    return (f"PYTHONPATH={shlex.quote(str(package))} " if package.is_dir() else "") + f"{shlex.quote(str(python))} {shlex.quote(str(folder / f'test_{name}.py'))}"

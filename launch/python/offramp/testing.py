@@ -1,0 +1,140 @@
+"""
+For tests of processors: a slab as a file, and the consumer itself, which processes it without a run, as `offramp quarantine retry` does.
+
+    slab = save_slab(folder / "slab.safetensors", {"logits": numpy.zeros((2, 21, 8, 8), "float32")}, ["a", "b"])
+    files = process(slab, "post.py:save", folder / "results")
+    assert files["a.png"].startswith(b"\\x89PNG")
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+from typing import Iterable, Mapping
+
+from offramp._arrays import Outputs, outputs_of
+from offramp._errors import BadArgument, Error, Failed
+
+__all__ = ["build", "process", "save_slab"]
+
+PROGRAMS = "OFFRAMP_BIN_DIR"        # as the launcher has it: the folder of offramp-consumer
+_CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
+_STORED = {"int": "I", "uint": "U", "float": "F", "bfloat": "BF"}
+
+
+def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys: Iterable[str] | None = None, name: str = "test") -> pathlib.Path:
+    """
+    Writes a slab as dead letters are written, and returns its path.
+
+    `tensors`: by name, each of shape (samples, ...) and row-major, as for Egress.submit(), on the CPU. `keys`: one a sample, which names its
+    results; without them 0, 1, 2. `name`: what slab.name will be. Errors: TypeError and BadArgument, which say what to call.
+    """
+    given = {each: outputs_of(each, tensor, copy=False) for each, tensor in tensors.items()}
+    if not given:
+        raise BadArgument("a slab without tensors. Give one or more")
+    rows = next(iter(given.values())).shape[0]
+    named = [str(row) for row in range(rows)] if keys is None else list(keys)
+    for each, outputs in given.items():
+        if outputs.shape[0] != rows:
+            raise BadArgument(f"'{each}' has {outputs.shape[0]} samples, and the first tensor {rows}. Give tensors of one batch")
+        if outputs.device != "cpu":
+            raise BadArgument(f"'{each}' is on the device '{outputs.device}'. Give tensor.cpu()")
+    if len(named) != rows:
+        raise BadArgument(f"{len(named)} keys for {rows} samples. Give one a sample")
+    whole = pathlib.Path(path).absolute()
+    whole.write_bytes(_payload(given, named, name))
+    return whole
+
+
+def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathLike[str], options: Mapping[str, object] | None = None,
+            python: str = sys.executable) -> dict[str, bytes]:
+    """
+    What a consumer with this processor leaves of the slab: each file in `output`, by its name there, with its bytes.
+
+    `slab`: what save_slab() wrote, or a dead letter (RUN/quarantine/NAME.safetensors). `processor`, `options`, `python`: as --processor,
+    --processor-option and --consumer-python have them. Blocks: until the consumer has ended. Errors: Failed, with its words, where the
+    processor fails; Error where there is no consumer.
+    """
+    given = ",".join(f"{key}={value}".replace(",", r"\,") for key, value in (options or {}).items())
+    command = [str(consumer()), "--processor", processor, "--consumer-python", python, "--output", os.fspath(output),
+               *(["--processor-option", given] if given else [])]
+    folder = pathlib.Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    for last in (["--retry", os.fspath(slab)], ["--finish"]):
+        done = subprocess.run([*command, *last], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failed(f"{processor} ended with {done.returncode}:\n{(done.stdout + done.stderr).strip()}")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
+            if path.is_file() and not path.name.startswith(".offramp-")}
+
+
+def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
+    """
+    Compiles a processor in C or C++ into `folder`, and returns what --processor takes: so:FOLDER/NAME.so. The headers are those that pkg-config
+    knows, else the checkout's; the compilers those of CC and CXX. Errors: Error, with the compiler's words.
+    """
+    path, made = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
+    compiler, standard = (os.environ.get("CC", "cc"), "-std=c11") if path.suffix == ".c" else (os.environ.get("CXX", "c++"), "-std=c++20")
+    command = [compiler, standard, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", *_include(), str(path), "-o", str(made)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as problem:
+        raise Error(f"{compiler} cannot be started ({problem.strerror}). Install a compiler, or name one in CC or CXX") from None
+    if done.returncode != 0:
+        raise Error(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    return f"so:{made}"
+
+
+def consumer() -> pathlib.Path:
+    """The program offramp-consumer: of OFFRAMP_BIN_DIR, else of the checkout's build, else of the PATH. Errors: Error."""
+    named = os.environ.get(PROGRAMS)
+    found = shutil.which("offramp-consumer", path=named) if named else (
+        shutil.which("offramp-consumer", path=str(_CHECKOUT / "build" / "release" / "bin")) or shutil.which("offramp-consumer"))
+    if not found:
+        raise Error(f"there is no program offramp-consumer {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
+                    "its folder")
+    return pathlib.Path(found)
+
+
+def _include() -> list[str]:
+    if shutil.which("pkg-config"):
+        done = subprocess.run(["pkg-config", "--cflags", "offramp"], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.split()
+    headers = _CHECKOUT / "common" / "abi" / "include"
+    return [f"-I{headers}"] if headers.is_dir() else []
+
+
+def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> bytes:
+    """common/dead_letters/payload_metadata.cpp, in Python; a test reads it in C++."""
+    stored, told, pieces, begin = {}, [], [], 0
+    for each, outputs in tensors.items():
+        piece = ctypes.string_at(outputs.address, _elements(outputs.shape) * (outputs.dtype.bits // 8))
+        stored[each] = {"dtype": _stored_type(outputs.dtype.name, outputs.dtype.bits), "shape": outputs.shape, "data_offsets": [begin, begin + len(piece)]}
+        told.append({"name": each, "stored_as": each, "dtype": [outputs.dtype.code, outputs.dtype.bits], "shape": outputs.shape,
+                     "strides": [_elements(outputs.shape[dim + 1:]) for dim in range(len(outputs.shape))]})
+        pieces.append(piece)
+        begin += len(piece)
+    slab = {"format": 1, "epoch": 1, "slab": 0, "generation": 1, "payload_bytes": begin, "transform": 0, "expansion": 1, "model": name,
+            "precision": "", "memory_format": "", "batches": [[0, 0, len(keys)]], "samples": [[row, key, False] for row, key in enumerate(keys)],
+            "tensors": told}
+    header = json.dumps({"__metadata__": {"offramp": json.dumps(slab)}, **stored}).encode()
+    header += b" " * (-len(header) % 8)
+    return b"".join([struct.pack("<Q", len(header)), header, *pieces])
+
+
+def _stored_type(name: str, bits: int) -> str:
+    return "BOOL" if name == "bool" else f"{_STORED[name.rstrip('0123456789')]}{bits}"
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    number = 1
+    for extent in shape:
+        number *= extent
+    return number
