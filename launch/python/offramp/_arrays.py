@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 from offramp._dtypes import ALL, DType, array_type, dtype_of
 from offramp._errors import BadArgument
@@ -15,7 +15,7 @@ _OF_NUMPY = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat1
 class Outputs(NamedTuple):
     """One tensor as the library wants it: row-major, its first sample at `address` on `device`."""
 
-    owner: object       # keeps the memory
+    owner: Any          # keeps the memory
     address: int
     dtype: DType
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ def outputs_of(name: str, given: object, copy: bool) -> Outputs:
     raise TypeError(f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor")
 
 
-def _of_numpy(name: str, array, copy: bool) -> Outputs:
+def _of_numpy(name: str, array: Any, copy: bool) -> Outputs:
     dtype = _OF_NUMPY.get(array.dtype.str)
     if dtype is None:       # ml_dtypes' bfloat16, or none of ours
         if array.dtype.str.startswith(">"):
@@ -48,7 +48,7 @@ def _of_numpy(name: str, array, copy: bool) -> Outputs:
     return Outputs(array, array.__array_interface__["data"][0], dtype, tuple(array.shape), "cpu")
 
 
-def _of_torch(name: str, tensor, copy: bool) -> Outputs:
+def _of_torch(name: str, tensor: Any, copy: bool) -> Outputs:
     if str(tensor.layout) != "torch.strided" or getattr(tensor, "is_nested", False):
         raise TypeError(f"'{name}' is sparse or nested. Submit tensor.to_dense(), or one of padded rows")
     if getattr(tensor, "is_quantized", False):
@@ -78,7 +78,7 @@ def _dtype(name: str, given: object) -> DType:
         raise TypeError(f"'{name}': {problem}") from None
 
 
-def _require_rows(name: str, shape) -> None:
+def _require_rows(name: str, shape: Sequence[int]) -> None:
     if len(shape) == 0:
         raise BadArgument(f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit one of shape (1,)")
     if 0 in shape:
@@ -103,6 +103,6 @@ def stream_of(given: object, outputs: list[Outputs]) -> int | None:
     return given or None
 
 
-def _torch():
+def _torch() -> Any:
     """The caller's: it has made the tensor that was given."""
     return sys.modules["torch"]

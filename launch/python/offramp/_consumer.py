@@ -10,7 +10,8 @@ import threading
 import traceback
 import warnings
 import weakref
-from typing import Callable, Iterator
+from types import TracebackType
+from typing import Any, Callable, Iterator
 
 from offramp import _abi
 from offramp._errors import BadArgument, Error, Failed, KeptViewWarning, Reject, Retry, ViewKept, WrongProcess, error_of
@@ -114,7 +115,7 @@ class Consumer:
             raise BadArgument("this consumer runs already. Make one for each loop")
         return _Loop(self)
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self._handle and self._pid == os.getpid():
             self._library.offramp_consumer_close(self._handle, None)
 
@@ -129,8 +130,8 @@ class _Loop:
     def __init__(self, consumer: Consumer):
         self._consumer = consumer
         self._library, self._handle = consumer._library, consumer._handle
-        self._handed: queue.SimpleQueue = queue.SimpleQueue()       # slabs, exceptions, at last the code that it ended with
-        self._answers: queue.SimpleQueue = queue.SimpleQueue()
+        self._handed: queue.SimpleQueue[Slab | BaseException | int] = queue.SimpleQueue()       # slabs, exceptions, at last the code that it ended with
+        self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._mappings = Mappings()
         self._owner = threading.current_thread()
         self._pid = os.getpid()
@@ -149,7 +150,7 @@ class _Loop:
             raise
         return self
 
-    def __exit__(self, kind, problem, traceback) -> None:
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
         """Whatever way the loop was left: what was not accepted goes back."""
         if self._pid != os.getpid():
             return
@@ -219,7 +220,7 @@ class _Loop:
         except BaseException as problem:
             self._handed.put(error_of(1, f"the consumer's thread failed: {problem!r}"))
 
-    def _hand_over(self, user, given) -> int:
+    def _hand_over(self, user: Any, given: Any) -> int:
         """On the library's thread. An exception that left it would accept the slab."""
         try:
             self._asked += 1

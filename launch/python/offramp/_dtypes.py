@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DType(NamedTuple):
@@ -46,10 +46,10 @@ def array_type(dtype: DType) -> str:
     return "<V2" if dtype.name == "bfloat16" else f"{'<' if dtype.bits > 8 else '|'}{_LETTERS[dtype.code]}{dtype.bits // 8}"
 
 
-def bfloat16_of_numpy():
+def bfloat16_of_numpy() -> Any:
     """ml_dtypes' type. TypeError without that package."""
     try:
-        import ml_dtypes
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise TypeError("NumPy has no bfloat16. Install the package ml_dtypes (pip install ml_dtypes)") from None
     return ml_dtypes.bfloat16

@@ -6,6 +6,7 @@ import ctypes
 import os
 import pathlib
 import threading
+from typing import Any, Callable
 
 from offramp import _abi
 from offramp._errors import BadArgument, LibraryNotFound, error_of
@@ -39,7 +40,7 @@ def library() -> ctypes.CDLL:
 
 def library_version() -> str:
     """The version of the library that is used, as "0.1.0"."""
-    return library().offramp_version().decode()
+    return str(library().offramp_version().decode())
 
 
 def _open() -> ctypes.CDLL:
@@ -75,10 +76,10 @@ def path_of(run_dir: str | os.PathLike[str]) -> bytes:
     return os.fsencode(os.path.abspath(run_dir))
 
 
-def checked(call, *arguments, besides: tuple[int, ...] = ()) -> int:
+def checked(call: Callable[..., Any], *arguments: Any, besides: tuple[int, ...] = ()) -> int:
     """Calls, with a place for an error behind the arguments, and raises what it says. Returns the codes that are not failures."""
     error = _abi.ErrorText()
-    code = call(*arguments, ctypes.byref(error))
+    code = int(call(*arguments, ctypes.byref(error)))
     if code != _abi.OK and code not in besides:
         raise error_of(code, error.text.decode(errors="replace"))
     return code

@@ -26,7 +26,7 @@ class Mapping:
             raise OSError(code, f"mapping a slab a second time: {os.strerror(code)}")
         _libc.madvise(self.address, end - begin, _MADV_DONTFORK)    # as the first: a child must not hold a dead process's slabs
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self.address is not None:
             self._unmap(self.address, self.end - self.begin)
 
@@ -34,8 +34,8 @@ class Mapping:
 class Mappings:
     """Those of one run, one a region of slabs. Thread: one at a time."""
 
-    def __init__(self):
-        self._all = []
+    def __init__(self) -> None:
+        self._all: list[Mapping] = []
 
     def find(self, address: int, size: int) -> tuple[Mapping | None, int]:
         """The mapping of these bytes, and where they are in it."""

@@ -6,15 +6,19 @@ import ctypes
 import gc
 import threading
 import weakref
-from typing import TYPE_CHECKING, Iterator, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple
 
 from offramp import _abi
 from offramp._dtypes import DType, array_type, bfloat16_of_numpy, dtype_of_codes
 from offramp._errors import TurnOver
+from offramp._memory import Mapping as _Mapping
 from offramp._memory import Mappings
 
 if TYPE_CHECKING:
     import numpy
+
+
+_OVER = "the slab's turn is over, and its memory holds something else by now. Use it before the next one is asked for, and copy what is to be kept"
 
 
 class Sample(NamedTuple):
@@ -38,7 +42,7 @@ class TensorInfo(NamedTuple):
 class _Bytes:
     """What each view of a tensor holds in the end, so that a weak reference tells whether there is one. Keeps the mapping."""
 
-    def __init__(self, mapping, address: int, info: TensorInfo):
+    def __init__(self, mapping: _Mapping | None, address: int, info: TensorInfo):
         self._mapping = mapping
         size = info.dtype.bits // 8
         self.__array_interface__ = {"version": 3, "data": (address, True), "typestr": array_type(info.dtype), "shape": info.shape,
@@ -55,8 +59,8 @@ class Slab:
     Borrows: the slab's memory. Thread: any, one at a time. Errors: TurnOver for every use after the turn.
     """
 
-    def __init__(self, library: ctypes.CDLL, consumer: ctypes.c_void_p, given: _abi.Slab, mappings: Mappings):
-        """For Consumer alone."""
+    def __init__(self, library: Any, consumer: ctypes.c_void_p | None, given: _abi.Slab, mappings: Mappings):
+        """For Consumer and processors alone. `library`: what has the calls of a consumer that a slab makes."""
         self._library, self._consumer, self._given = library, consumer, given
         self._mappings: Mappings | None = mappings
         self._turn = threading.Lock()
@@ -64,7 +68,7 @@ class Slab:
         self._infos: tuple[TensorInfo, ...] | None = None
         self._samples: tuple[Sample, ...] | None = None
         self._arrays: dict[str, numpy.ndarray] = {}
-        self._views: list[tuple[str, weakref.ref]] = []
+        self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
         self.name = given.name.decode(errors="replace")     # of what fills the slabs: Egress(name=)
 
     def __repr__(self) -> str:
@@ -126,12 +130,11 @@ class Slab:
         """
         with self._turn:
             self._require_turn()
-            return self._library.offramp_consumer_still_current(self._consumer) == 1
+            return int(self._library.offramp_consumer_still_current(self._consumer)) == 1
 
     def _require_turn(self) -> None:
         if self._over:
-            raise TurnOver("the slab's turn is over, and its memory holds something else by now. Use it before the next one is asked for, "
-                           "and copy what is to be kept")
+            raise TurnOver(_OVER)
 
     def _tensor(self, index: int) -> _abi.Tensor:
         return _abi.Tensor.from_address(self._given.tensors + index * self._given.tensor_size)
@@ -152,7 +155,10 @@ class Slab:
             array = numpy.empty(info.shape, array_type(info.dtype))
             array.flags.writeable = False
         else:
-            data = _Bytes(*self._mappings.find(self._tensor(index).data, size), info)
+            mappings = self._mappings
+            if mappings is None:        # another thread has ended the turn meanwhile
+                raise TurnOver(_OVER)
+            data = _Bytes(*mappings.find(self._tensor(index).data, size), info=info)
             array = numpy.asarray(data)
             self._views.append((info.name, weakref.ref(data)))
         return array if wider is None else array.view(wider)

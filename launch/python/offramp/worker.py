@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     table = _host.table()
     # The consumer blocks signals, and reads them. What the user's code forks takes them: multiprocessing ends its pools by SIGTERM.
     os.register_at_fork(after_in_child=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []))
-    return worker.offramp_worker_main(len(words), (ctypes.c_char_p * (len(words) + 1))(*words), ctypes.byref(table))
+    return int(worker.offramp_worker_main(len(words), (ctypes.c_char_p * (len(words) + 1))(*words), ctypes.byref(table)))
 
 
 if __name__ == "__main__":
