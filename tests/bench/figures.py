@@ -142,6 +142,7 @@ def documents(measured, read):
                      (*ladder_sources(ladder), *bench_sources(bench), *other_sources(bench, cited))),
             Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
             Document("tests/bench/beside.md", ("What the two libraries cost",), beside_build_sources(Bench(measured["beside-h200"]))),
+            Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured["python-h200"], ladder, bench)),
             Document("tests/bench/results.md", ("Measured", "Beside the rates", "Two cores, no GPU"),
                      (*bench_figures.sources(bench, cores), *beside_sources(bench, cores))))
 
@@ -205,6 +206,19 @@ def article_sources(ladder, again):
             Figure("344,000", ladder.bytes / PAGE, 1000), *given("4"), Figure("138", gone),
             Figure("32", ladder.rest("sequential", "compute", "d2h", "h2d", "process")),
             Figure("146", ladder.rest("workers", "compute", "d2h", "h2d")))))
+
+
+def queue_sources(python, ladder, bench):
+    loop, slabs = python["loop"], sorted(python["processor"]["slabs_per_second"]["python"])
+    return (
+        Source("On one NVIDIA H200", (
+            *given("64", "512", "512"), Figure("1.41", loop["bytes"] / 1e9), Figure("8", loop["consumers"]), Figure("0.77", loop["batches_per_second"]["cpu"]),
+            Figure("7.43", loop["batches_per_second"]["egress"]), Figure("7.40", loop["batches_per_second"]["dropped"]),
+            *(Figure(text, loop["of_cpu"][part]) for text, part in (("9.68", "median"), ("9.10", "low"), ("9.97", "high"))))),
+        Source("A new segment", (
+            Figure("0.95", ladder.rate("workers")), Figure("7.49", ladder.rate("streams")), Figure("4", bench.readers("W8-4-readers")),
+            Figure("1.18", bench.rate("W8-4-readers") / 1e6), Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))),
+        Source("What it costs", (Figure("94", python["submit"]["no keys"]["p50_us"]), *given("5"), Figure("33", 1e6 / slabs[len(slabs) // 2]))))
 
 
 def bench_driver(machine):
