@@ -8,7 +8,7 @@ import signal
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.seats import words_of
 
-NEWCOMER_ENDS_SECONDS = 10      # from SIGTERM to SIGKILL, for one that takes no slabs yet
+NEWCOMER_ENDS_SECONDS = 2       # from SIGTERM to SIGKILL, for one that takes no slabs yet
 
 
 class Reload:

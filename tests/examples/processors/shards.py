@@ -1,0 +1,15 @@
+"""A WebDataset shard a slab, named after its first sample: KEY.tar has KEY.npy and KEY.json of each. Whole, or not there at all."""
+
+import io
+
+import numpy
+import webdataset
+
+
+def save(slab):
+    file = io.BytesIO()
+    with webdataset.TarWriter(file) as shard:
+        for sample, values in slab:
+            shard.write({"__key__": sample.key, "npy": numpy.array(values), "json": {"item": sample.item, "mean": float(values.mean())}})
+    if slab.samples:
+        yield slab.samples[0], ".tar", file.getvalue()

@@ -1,0 +1,183 @@
+"""The examples with other people's libraries: loops that feed the egress, and processors that a consumer runs, each with the library itself."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+from tests.support.launched_run import ROOT
+from tests.support.waiting import WATCHDOG_SECONDS, put_away
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
+MOST_LINES = 40
+BATCHES, ROWS = 6, 4
+KEYS = [f"{batch}-{row}" for batch in range(BATCHES) for row in range(ROWS)]
+# Outputs whose values are known: of `shape` and `dtype`, each sample filled with its number.
+LOOP = f"""
+    import sys, numpy, offramp
+
+    shape, dtype = tuple(map(int, sys.argv[2].split("x"))), sys.argv[3]
+    with offramp.Egress(sys.argv[1]) as egress:
+        for batch in range({BATCHES}):
+            outputs = numpy.stack([numpy.full(shape, {ROWS} * batch + row, dtype) for row in range({ROWS})])
+            outputs[..., 0] = 0
+            egress.submit(outputs, [f"{{batch}}-{{row}}" for row in range({ROWS})])
+"""
+
+
+def needs(*modules):
+    missing = [name for name in modules if importlib.util.find_spec(name.partition(".")[0]) is None]
+    return unittest.skipIf(missing, f"skipped: no {', '.join(missing)} (launch/requirements-examples.txt)")
+
+
+class Delivered(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="offramp-libraries-")))
+        self.output = self.folder / "results"
+        self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
+                            "OFFRAMP_BIN_DIR": str(BUILD / "bin"), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
+                            "OFFRAMP_LIBRARY": str(BUILD / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python"),
+                            "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiled"),
+                            "TORCHINDUCTOR_COMPILE_THREADS": "1"}     # a pool of them starts for longer than it works here
+
+    def delivered(self, loop, processor, *options, consumers=2):
+        """Runs the loop, and consumers with this processor beside it, until both are done; returns the results' folder."""
+        run_dir = self.folder / "run"
+        producing = subprocess.Popen([sys.executable, *loop[:2], str(run_dir), *loop[2:]], env=self.environment, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(put_away, producing)
+        options = ["--processor-option", ",".join(options)] if options else []
+        done = subprocess.run([str(ROOT / "launch" / "offramp"), "consume", "--run-dir", str(run_dir), "--processor", processor, *options,
+                               "--consumers", str(consumers), "--consumer-python", sys.executable, "--output", str(self.output)],
+                              env=self.environment, capture_output=True, text=True, timeout=2 * WATCHDOG_SECONDS)
+        _, problems = producing.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((0, 0), (done.returncode, producing.returncode), done.stdout + done.stderr + problems)
+        return self.output
+
+    def of_the_processor(self, name, shape, dtype, *options, **how):
+        return self.delivered(("-c", textwrap.dedent(LOOP), shape, dtype), f"{HERE / 'processors' / name}", *options, **how)
+
+    def of_the_loop(self, name, processor="npy"):
+        return self.delivered((str(HERE / "loops" / name),), processor)
+
+
+class Libraries(Delivered):
+    @needs("numpy", "PIL")
+    def test_pictures_as_webp_by_pillow(self):
+        from PIL import Image
+
+        made = self.of_the_processor("webp.py:save", "3x16x16", "uint8", "quality=100")
+        self.assertEqual({f"{key}.webp" for key in KEYS}, {path.name for path in made.glob("*.webp")})
+        for number, key in enumerate(KEYS):
+            with Image.open(made / f"{key}.webp") as picture:
+                self.assertEqual(("WEBP", (16, 16)), (picture.format, picture.size))
+                self.assertLess(abs(picture.getpixel((12, 8))[0] - number), 6)
+
+    @needs("numpy", "zarr")
+    def test_an_array_of_zarr(self):
+        import zarr
+
+        self.of_the_processor("to_zarr.py:Writer", "3x5", "float32", f"path={self.folder / 'all.zarr'}", f"items={len(KEYS)}")
+        array = zarr.open_array(self.folder / "all.zarr", mode="r")
+        self.assertEqual(((len(KEYS), 3, 5), "float32"), (array.shape, array.dtype))
+        self.assertEqual([float(number) for number in range(len(KEYS))], array[:, 2, 4].tolist())
+        self.assertEqual(0, array[:, :, 0].max())
+
+    @needs("numpy", "webdataset")
+    def test_shards_of_webdataset(self):
+        import webdataset
+
+        made = self.of_the_processor("shards.py:save", "3x5", "float32")
+        samples = {sample["__key__"]: sample for sample in webdataset.WebDataset([str(path) for path in made.glob("*.tar")], shardshuffle=False).decode()}
+        self.assertEqual(set(KEYS), set(samples))
+        for number, key in enumerate(KEYS):
+            self.assertEqual((number, (3, 5)), (samples[key]["json"]["item"], samples[key]["npy"].shape))
+            self.assertEqual(number, samples[key]["npy"][1, 1])
+
+    @needs("numpy", "fsspec", "s3fs", "moto", "flask", "boto3")
+    def test_objects_of_s3(self):
+        import logging
+
+        import boto3
+        import numpy
+        from moto.server import ThreadedMotoServer
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        self.addCleanup(server.stop)
+        endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+        keys = {"AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_DEFAULT_REGION": "us-east-1"}
+        self.environment |= keys
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="anybody", aws_secret_access_key="nothing")
+        client.create_bucket(Bucket="results")
+        self.of_the_processor("to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}")
+        self.assertEqual({f"{key}.npy" for key in KEYS}, {each["Key"] for each in client.list_objects_v2(Bucket="results")["Contents"]})
+        for number, key in enumerate(KEYS):
+            array = numpy.load(io.BytesIO(client.get_object(Bucket="results", Key=f"{key}.npy")["Body"].read()))
+            self.assertEqual(((3, 5), number), (array.shape, array[2, 2]))
+
+    @needs("numpy", "qdrant_client")
+    def test_vectors_in_qdrant(self):
+        from qdrant_client import QdrantClient
+
+        self.of_the_processor("to_qdrant.py:Collector", "8", "float32", "collection=outputs", f"path={self.folder / 'vectors'}", consumers=1)
+        with contextlib.closing(QdrantClient(path=str(self.folder / "vectors"))) as client:
+            points, _ = client.scroll("outputs", limit=100)
+            self.assertEqual(sorted(KEYS), sorted(point.payload["key"] for point in points))
+
+    @needs("numpy", "torch", "transformers", "tokenizers")
+    def test_a_pipeline_of_hugging_face(self):
+        import numpy
+
+        made = self.of_the_loop("pipeline.py")
+        vectors = {path.name: numpy.load(path) for path in made.glob("*.npy")}
+        self.assertEqual({f"text-{number}.vectors.npy" for number in range(48)}, set(vectors))
+        self.assertEqual({((32,), "float32")}, {(vector.shape, str(vector.dtype)) for vector in vectors.values()})
+        same, other = vectors["text-3.vectors.npy"], vectors["text-1.vectors.npy"]
+        numpy.testing.assert_allclose(vectors["text-0.vectors.npy"], same, rtol=1e-4, err_msg="the same words")
+        self.assertGreater(float(abs(same - other).max()), 1e-3, "other words")
+
+    @needs("numpy", "torch", "PIL")
+    def test_a_loop_like_those_of_diffusers_saves_pictures(self):
+        from PIL import Image
+
+        made = self.of_the_loop("pictures.py", f"{HERE / 'processors' / 'webp.py'}:save")
+        self.assertEqual({f"prompt-{prompt}-{variant}.webp" for prompt in range(5) for variant in range(4)}, {path.name for path in made.glob("*.webp")})
+        colours = set()
+        for path in made.glob("*.webp"):
+            with Image.open(path) as picture:
+                self.assertEqual((64, 64), picture.size)
+                colours.add(picture.resize((1, 1)).getpixel((0, 0)))
+        self.assertGreater(len(colours), 10, "no two pictures are alike")
+
+    def test_the_examples_are_short(self):
+        programs = [path for folder in ("processors", "loops") for path in (HERE / folder).glob("*.py")]
+        self.assertEqual(8, len(programs))
+        self.assertEqual([], [path.name for path in programs if len(path.read_text().splitlines()) > MOST_LINES])
+
+
+class Compiled(Delivered):
+    @needs("numpy", "torch")
+    def test_a_compiled_network(self):
+        import numpy
+        import torch
+
+        made = self.of_the_loop("compiled.py")
+        torch.manual_seed(0)
+        network = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).eval()
+        for number in range(8):
+            with torch.inference_mode():
+                expected = network(torch.full((16,), float(number))).numpy()
+            for row in range(4):
+                numpy.testing.assert_allclose(numpy.load(made / f"{number}-{row}.outputs.npy"), expected, rtol=1e-4, atol=1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()
