@@ -5,6 +5,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,8 +16,10 @@ from tests.support.launched_run import ROOT
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
 HERE = pathlib.Path(__file__).resolve().parent
+PROCESSORS = HERE / "processors"
 BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
 MOST_LINES = 40
+RUST = shutil.which("rustc")
 BATCHES, ROWS = 6, 4
 KEYS = [f"{batch}-{row}" for batch in range(BATCHES) for row in range(ROWS)]
 # Outputs whose values are known: of `shape` and `dtype`, each sample filled with its number.
@@ -60,8 +63,8 @@ class Delivered(unittest.TestCase):
         self.assertEqual((0, 0), (done.returncode, producing.returncode), done.stdout + done.stderr + problems)
         return self.output
 
-    def of_the_processor(self, name, shape, dtype, *options, **how):
-        return self.delivered(("-c", textwrap.dedent(LOOP), shape, dtype), f"{HERE / 'processors' / name}", *options, **how)
+    def of_the_processor(self, processor, shape, dtype, *options, **how):
+        return self.delivered(("-c", textwrap.dedent(LOOP), shape, dtype), processor, *options, **how)
 
     def of_the_loop(self, name, processor="npy"):
         return self.delivered((str(HERE / "loops" / name),), processor)
@@ -72,7 +75,7 @@ class Libraries(Delivered):
     def test_pictures_as_webp_by_pillow(self):
         from PIL import Image
 
-        made = self.of_the_processor("webp.py:save", "3x16x16", "uint8", "quality=100")
+        made = self.of_the_processor(f"{PROCESSORS}/webp.py:save", "3x16x16", "uint8", "quality=100")
         self.assertEqual({f"{key}.webp" for key in KEYS}, {path.name for path in made.glob("*.webp")})
         for number, key in enumerate(KEYS):
             with Image.open(made / f"{key}.webp") as picture:
@@ -83,7 +86,7 @@ class Libraries(Delivered):
     def test_an_array_of_zarr(self):
         import zarr
 
-        self.of_the_processor("to_zarr.py:Writer", "3x5", "float32", f"path={self.folder / 'all.zarr'}", f"items={len(KEYS)}")
+        self.of_the_processor(f"{PROCESSORS}/to_zarr.py:Writer", "3x5", "float32", f"path={self.folder / 'all.zarr'}", f"items={len(KEYS)}")
         array = zarr.open_array(self.folder / "all.zarr", mode="r")
         self.assertEqual(((len(KEYS), 3, 5), "float32"), (array.shape, array.dtype))
         self.assertEqual([float(number) for number in range(len(KEYS))], array[:, 2, 4].tolist())
@@ -93,7 +96,7 @@ class Libraries(Delivered):
     def test_shards_of_webdataset(self):
         import webdataset
 
-        made = self.of_the_processor("shards.py:save", "3x5", "float32")
+        made = self.of_the_processor(f"{PROCESSORS}/shards.py:save", "3x5", "float32")
         samples = {sample["__key__"]: sample for sample in webdataset.WebDataset([str(path) for path in made.glob("*.tar")], shardshuffle=False).decode()}
         self.assertEqual(set(KEYS), set(samples))
         for number, key in enumerate(KEYS):
@@ -117,7 +120,7 @@ class Libraries(Delivered):
         self.environment |= keys
         client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="anybody", aws_secret_access_key="nothing")
         client.create_bucket(Bucket="results")
-        self.of_the_processor("to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}")
+        self.of_the_processor(f"{PROCESSORS}/to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}")
         self.assertEqual({f"{key}.npy" for key in KEYS}, {each["Key"] for each in client.list_objects_v2(Bucket="results")["Contents"]})
         for number, key in enumerate(KEYS):
             array = numpy.load(io.BytesIO(client.get_object(Bucket="results", Key=f"{key}.npy")["Body"].read()))
@@ -127,10 +130,18 @@ class Libraries(Delivered):
     def test_vectors_in_qdrant(self):
         from qdrant_client import QdrantClient
 
-        self.of_the_processor("to_qdrant.py:Collector", "8", "float32", "collection=outputs", f"path={self.folder / 'vectors'}", consumers=1)
+        self.of_the_processor(f"{PROCESSORS}/to_qdrant.py:Collector", "8", "float32", "collection=outputs", f"path={self.folder / 'vectors'}", consumers=1)
         with contextlib.closing(QdrantClient(path=str(self.folder / "vectors"))) as client:
             points, _ = client.scroll("outputs", limit=100)
             self.assertEqual(sorted(KEYS), sorted(point.payload["key"] for point in points))
+
+    @needs("numpy")
+    @unittest.skipUnless(RUST, "skipped: no rustc (apt-get install rustc)")
+    def test_sums_in_rust(self):
+        library = self.folder / "libsums.so"
+        subprocess.run([RUST, "--crate-type", "cdylib", "-O", str(PROCESSORS / "sums.rs"), "-o", str(library)], check=True, timeout=WATCHDOG_SECONDS)
+        made = self.of_the_processor(f"so:{library}", "3x5", "float32")
+        self.assertEqual({f"{key}.sum": f"{3 * 4 * number}\n" for number, key in enumerate(KEYS)}, {path.name: path.read_text() for path in made.glob("*.sum")})
 
     @needs("numpy", "torch", "transformers", "tokenizers")
     def test_a_pipeline_of_hugging_face(self):
@@ -148,7 +159,7 @@ class Libraries(Delivered):
     def test_a_loop_like_those_of_diffusers_saves_pictures(self):
         from PIL import Image
 
-        made = self.of_the_loop("pictures.py", f"{HERE / 'processors' / 'webp.py'}:save")
+        made = self.of_the_loop("pictures.py", f"{PROCESSORS}/webp.py:save")
         self.assertEqual({f"prompt-{prompt}-{variant}.webp" for prompt in range(5) for variant in range(4)}, {path.name for path in made.glob("*.webp")})
         colours = set()
         for path in made.glob("*.webp"):
@@ -158,8 +169,8 @@ class Libraries(Delivered):
         self.assertGreater(len(colours), 10, "no two pictures are alike")
 
     def test_the_examples_are_short(self):
-        programs = [path for folder in ("processors", "loops") for path in (HERE / folder).glob("*.py")]
-        self.assertEqual(8, len(programs))
+        programs = [path for folder in ("processors", "loops") for path in (HERE / folder).glob("*.*")]
+        self.assertEqual(9, len(programs))
         self.assertEqual([], [path.name for path in programs if len(path.read_text().splitlines()) > MOST_LINES])
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import textwrap
 import unittest
@@ -359,6 +360,13 @@ class Refused(Hosted):
     def test_a_program_that_does_not_speak(self):
         self.assertIn("ended with exit code 127", self.refusal("--processor", "exec:/nowhere/tool"))
         self.assertIn("it answered 'hello'", self.refusal("--processor", "exec:echo hello; cat > /dev/null"))
+
+    def test_the_programs_name_all_kinds_in_their_help(self):
+        for program in ("offramp-producer", "offramp-consumer"):
+            said = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True, check=True).stdout
+            words = " ".join(said.partition("--processor ")[2].partition("--output ")[0].split())
+            for kind in ("FILE.py:FUNCTION", "python:PACKAGE.MODULE:FUNCTION", "so:FILE.so", "exec:COMMAND"):
+                self.assertIn(kind, words)
 
     @in_python
     def test_a_file_or_function_that_cannot_be_used(self):

@@ -67,7 +67,7 @@ class Reload(Hosted):
         said = self.reload(run, 64)
         self.assertIn("2 of 2 consumers stay as they were", said)
         self.assertIn("No module named 'nothing_of_this_name'", said)
-        self.assertEqual(before, {consumer["pid"] for consumer in run.status()["consumers"]})
+        run.until(lambda: before == {consumer["pid"] for consumer in run.status()["consumers"]}, "that the old ones are there, and nobody else")
         self.change(post, NEW)
         self.assertIn("2 of 2 consumers replaced", self.reload(run))
         post.with_name("go").touch()

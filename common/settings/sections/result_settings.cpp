@@ -43,7 +43,8 @@ bool ResultSettings::has_database() const {
 
 void describe_results(SettingGroup& group) {
     group.text("processor", &ResultSettings::processor, of_processing(always), "NAME[,NAME]",
-               std::string(kPluginName) + "; several with commas",
+               "a name that --list prints; or one's own: FILE.py:FUNCTION, python:PACKAGE.MODULE:FUNCTION, so:FILE.so, "
+               "exec:COMMAND; several with commas",
                "What is done with each slab; several: each with a folder of its own, OUTPUT/NAME", check_plugin_names);
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
     group.text("sink", &ResultSettings::sink, kPlace, "URI",

@@ -31,6 +31,12 @@ class HelpTest(unittest.TestCase):
             seen.add(said)
         self.assertEqual(len(COMMANDS), len(seen))
 
+    def test_processors_of_ones_own_are_named_by_kind(self):
+        for command in ("run", "consume"):
+            said = self.stage.call(command, "--help")[1]
+            for kind in ("post.py:save (Python)", "so:./mine.so", "exec:./tool"):
+                self.assertIn(kind, said)
+
     def test_those_that_run_in_a_python_with_pytorch_have_it_where_there_is_none(self):
         for command, own, others in (("export", "--input-shape", "--database"), ("query", "--database", "--input-shape")):
             for flag in ("--help", "-h"):
