@@ -181,6 +181,7 @@ class Failures(Hosted):
             "yields": ("return iter([(slab.samples[0], 'text')])", "TypeError: {name} yielded a str"),
             "escapes": ("return iter([(slab.samples[0], '/../x', b'')])", "ends with '/../x'"),
             "takes": ("return iter([(slab.samples[0], {'item': 1})])", "has a field 'item'"),
+            "exhausts": ("bytearray(1 << 62)", "MemoryError: this process has no memory left"),
             "infinite": ("return iter([(slab.samples[0], {'x': float('inf')})])", "ValueError"),
         }
         for name, (body, reason) in cases.items():
@@ -326,6 +327,66 @@ class Failures(Hosted):
         self.assertEqual(run.files()["20.n"], b"40")
 
     @in_python
+    def test_a_function_may_print_and_leave_threads_behind(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", """
+            import threading, time, offramp
+            late = []
+            def look(slab, over):
+                over.wait()
+                try:
+                    slab.samples
+                except offramp.TurnOver:
+                    late.append("too late")
+                time.sleep(1e6)
+            def save(slab):
+                over = threading.Event()
+                threading.Thread(target=look, args=(slab, over), daemon=False).start()
+                print("printed of", slab.samples[0].key)
+                for sample, values in slab:
+                    yield sample, ".n", str(len(late)).encode()
+                threading.Timer(0.01, over.set).start()
+        """)
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        self.assertEqual(len(run.files()), SAMPLES)
+        logs = "".join(path.read_text() for path in (run.run_dir / "logs").glob("consumer-*.log"))
+        self.assertEqual(sorted(f"printed of {item}" for item in range(0, SAMPLES, 4)), sorted(line for line in logs.splitlines() if "printed" in line))
+
+    @in_python
+    def test_a_forked_child_that_returns_is_no_second_consumer(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", """
+            import os
+            def save(slab):
+                if os.fork() == 0 and slab.samples[0].item % 8 == 0:
+                    raise ValueError("in the child")
+                for sample, values in slab:
+                    yield sample, ".n", str(os.getpid()).encode()
+                    yield sample, {"pid": os.getpid()}
+        """)
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        files = run.files()
+        pids = {json.loads(line)["pid"] for line in files.pop("records.jsonl").splitlines()}
+        self.assertEqual((SAMPLES, pids), (len(files), {int(data) for data in files.values()}))
+        summary = run.summary()
+        self.assertLessEqual(pids, {consumer["pid"] for consumer in summary["consumers"]}, "those that the run has let in, and no child")
+        self.assertEqual((SAMPLES, 2, True), (summary["samples"]["released"], len(summary["consumers"]), summary["conserved"]))
+        self.assertIn("a child that the processor forked came back", run.said())
+
+    @in_python
+    def test_a_function_that_never_returns_loses_its_slab_and_its_process(self):
+        run = self.run_of("--lease-seconds", "1", "--kill-overdue")
+        post = self.written(run, "post.py", """
+            def save(slab):
+                while slab.samples[0].item == 20:
+                    pass
+                for sample, values in slab:
+                    yield sample, ".n", b"done"
+        """)
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.said())
+        self.assertEqual((4, SAMPLES - 4), (run.summary()["samples"]["quarantined"], len(run.files())))
+
+    @in_python
     def test_files_in_the_working_folder_are_not_taken_for_ours(self):
         run = self.run_of()
         post = self.written(run, "post.py", IN_PYTHON)
@@ -392,6 +453,16 @@ class Refused(Hosted):
             with self.subTest(name):
                 self.assertIn(words, self.refusal("--processor", name))
         self.assertIn("cannot be started", self.refusal("--processor", f"{post}:Needs", "--consumer-python", "/nowhere/python"))
+
+    @in_python
+    def test_an_interpreter_that_is_too_old(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", IN_PYTHON)
+        old = self.written(run, "old-python", f"""\
+            #!/bin/sh
+            exec {sys.executable} -c 'import sys, runpy; sys.version_info = (3, 8, 1); sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
+        """)
+        self.assertIn("is Python 3.8. Give one of 3.9 or later with --consumer-python", self.refusal("--processor", f"{post}:save", "--consumer-python", str(old)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -88,6 +89,23 @@ def _create(host: Any, options: Any, made: Any) -> int:
 
 
 def _process(number: int, host: Any, slab: Any) -> int:
+    pid = os.getpid()
+    try:
+        return _verdict(number, host, slab)
+    finally:
+        if os.getpid() != pid:
+            _end_of_a_child()
+
+
+def _end_of_a_child() -> None:
+    """Connection and slab are its parent's, which goes on: whatever it did here would be done twice."""
+    with contextlib.suppress(BaseException):
+        sys.stdout.flush()
+        print("offramp: a child that the processor forked came back out of it, and is ended. End it there, by os._exit()", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def _verdict(number: int, host: Any, slab: Any) -> int:
     try:
         _processors[number].process(host, slab.contents)
         return _abi.OK
@@ -190,8 +208,10 @@ class Processor:
         if not isinstance(results, Iterator):
             raise TypeError(f"{self._name} returned {type(results).__name__}. Return nothing, or yield (sample, '.png', bytes), (sample, array) "
                             "or (sample, {'field': value})")
-        index = _indices(given)
+        index, pid = _indices(given), os.getpid()
         for result in results:
+            if os.getpid() != pid:
+                _end_of_a_child()
             sample, ending, what = self._parts(result)
             if sample.row not in index:
                 raise ValueError(f"{self._name} yielded a sample of another slab: row {sample.row}")

@@ -11,8 +11,13 @@ from os.path import dirname
 if __name__ == "__main__":
     sys.path[0] = dirname(dirname(__file__))    # of the package, not of what is in it
 
+if sys.version_info < (3, 9):
+    print(f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}. Give one of 3.9 or later with --consumer-python", file=sys.stderr)
+    sys.exit(64)
+
 import atexit
 import ctypes
+import io
 import os
 import signal
 
@@ -26,6 +31,8 @@ def main(argv: list[str]) -> int:
     if not path:
         print(f"offramp.worker: {LIBRARY} is not set. Start offramp-consumer --processor FILE.py:FUNCTION: it starts this", file=sys.stderr)
         return 64
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)     # what is printed stands in the log, also of one that is killed
     worker = ctypes.CDLL(path)
     worker.offramp_worker_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]
     words = [b"offramp-consumer", *map(os.fsencode, argv)]
