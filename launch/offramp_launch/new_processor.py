@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import shlex
-import shutil
 import sys
 
 from offramp_launch.arguments import take_values
@@ -70,6 +69,6 @@ def write_all(folder, files):
 
 def command_of_test(places, folder, name):
     """As it is typed from here."""
-    python = places.venv_python if places.venv_python.exists() else shutil.which("python3") or "python3"
+    python = places.venv_python if places.venv_python.exists() else sys.executable
     package = places.launch / "python"
     return (f"PYTHONPATH={shlex.quote(str(package))} " if package.is_dir() else "") + f"{shlex.quote(str(python))} {shlex.quote(str(folder / f'test_{name}.py'))}"

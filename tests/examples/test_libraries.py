@@ -5,6 +5,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,16 @@ LOOP = f"""
             outputs = numpy.stack([numpy.full(shape, {ROWS} * batch + row, dtype) for row in range({ROWS})])
             outputs[..., 0] = 0
             egress.submit(outputs, [f"{{batch}}-{{row}}" for row in range({ROWS})])
+"""
+
+
+# Before the page's code: what it leaves to its reader, on a machine without a GPU.
+ON_THE_CPU = f"""
+import sys, torch
+torch.Tensor.cuda = lambda tensor, **_: tensor
+torch.manual_seed(0)
+model = torch.nn.Conv2d(3, 5, 3)
+loader = [([f"{{batch}}-{{row}}" for row in range({ROWS})], torch.rand({ROWS}, 3, 16, 16)) for batch in range({BATCHES})]
 """
 
 
@@ -167,6 +178,18 @@ class Libraries(Delivered):
                 self.assertEqual((64, 64), picture.size)
                 colours.add(picture.resize((1, 1)).getpixel((0, 0)))
         self.assertGreater(len(colours), 10, "no two pictures are alike")
+
+    @needs("numpy", "torch")
+    def test_the_page_on_queues_shows_the_same_before_and_after(self):
+        before, loop, post = re.findall(r"```python\n(.*?)```", (ROOT / "launch" / "python" / "from_queues.md").read_text(), re.DOTALL)
+        for name, text in (("before.py", ON_THE_CPU + before), ("loop.py", ON_THE_CPU + loop.replace('"run"', "sys.argv[1]")), ("post.py", post)):
+            (self.folder / name).write_text(text)
+        (self.folder / "RESULTS").mkdir()
+        subprocess.run([sys.executable, "before.py"], cwd=self.folder, check=True, timeout=WATCHDOG_SECONDS)
+        self.delivered((str(self.folder / "loop.py"),), f"{self.folder / 'post.py'}:post")
+        files = {path.name: path.read_bytes() for path in (self.folder / "RESULTS").iterdir()}
+        self.assertEqual({f"{key}.npy" for key in KEYS}, set(files))
+        self.assertEqual(files, {path.name: path.read_bytes() for path in self.output.glob("*.npy")})
 
     def test_the_examples_are_short(self):
         programs = [path for folder in ("processors", "loops") for path in (HERE / folder).glob("*.*")]

@@ -24,7 +24,8 @@ from offramp._errors import BadArgument, Error, Failed
 __all__ = ["build", "process", "save_slab"]
 
 PROGRAMS = "OFFRAMP_BIN_DIR"        # as the launcher has it: the folder of offramp-consumer
-_CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+_CHECKOUT = _PACKAGE.parents[2]
 _STORED = {"int": "I", "uint": "U", "float": "F", "bfloat": "BF"}
 
 
@@ -92,10 +93,10 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
 
 
 def consumer() -> pathlib.Path:
-    """The program offramp-consumer: of OFFRAMP_BIN_DIR, else of the checkout's build, else of the PATH. Errors: Error."""
+    """The program offramp-consumer: of OFFRAMP_BIN_DIR, else of the package, else of the checkout's build, else of the PATH. Errors: Error."""
     named = os.environ.get(PROGRAMS)
-    found = shutil.which("offramp-consumer", path=named) if named else (
-        shutil.which("offramp-consumer", path=str(_CHECKOUT / "build" / "release" / "bin")) or shutil.which("offramp-consumer"))
+    places = [named] if named else [str(_PACKAGE / "programs" / "bin"), str(_CHECKOUT / "build" / "release" / "bin"), os.environ.get("PATH", "")]
+    found = shutil.which("offramp-consumer", path=os.pathsep.join(places))
     if not found:
         raise Error(f"there is no program offramp-consumer {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
                     "its folder")
