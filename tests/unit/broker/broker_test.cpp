@@ -175,6 +175,19 @@ TEST(Broker, CreditZeroStopsDelivery) {
     EXPECT_TRUE(consumer.tickets.empty());
 }
 
+TEST(Broker, TellsWhoTakesSlabs) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11, 0);  // its processor is not made yet
+    consumer.join();
+    EXPECT_FALSE(f.report().consumers.at(0).ready);
+    consumer.port->send_work(encode(Credit{consumer.welcome->session, 2, 0}));
+    f.broker->step();
+    EXPECT_TRUE(f.report().consumers.at(0).ready);
+    consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+    f.broker->step();
+    EXPECT_FALSE(f.report().consumers.at(0).ready) << "it leaves";
+}
+
 // --- releases ---
 
 TEST(Broker, ACompletedSlabIsFilledAgainUnderTheNextGeneration) {
