@@ -52,6 +52,21 @@ class Testing(World):
         files = process(save_slab(self.slab, {"x": numpy.full((2, 4), 2.0)}, name="mine"), f"{post}:see", self.folder / "results", {"words": "a,b"})
         self.assertEqual({"0.txt": b"0 0 8", "1.txt": b"1 1 8"}, files)
 
+    def test_a_file_that_was_changed_within_the_second_counts_as_it_is(self):
+        import numpy
+        from offramp.testing import process, save_slab
+
+        save_slab(self.slab, {"x": numpy.zeros((1, 2))})
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)     # until the test's end
+        for word in ("old", "new"):
+            post = self.written(f'''
+                def save(slab):
+                    yield slab.samples[0], ".txt", b"{word}"
+            ''')
+            os.utime(post, (1_000_000_000, 1_000_000_000))
+            self.assertEqual({"0.txt": word.encode()}, process(self.slab, f"{post}:save", self.folder / word))
+        self.assertEqual({"post.py"}, {path.name for path in self.folder.iterdir() if "py" in path.name}, "nothing is kept beside it")
+
     def test_what_is_wrong_is_said(self):
         import numpy
         import offramp

@@ -1,5 +1,6 @@
 """The command `reload`: a new consumer is started and takes slabs before an old one is sent away, and one that cannot begin changes nothing."""
 
+import json
 import signal
 import unittest
 
@@ -20,9 +21,15 @@ class ReloadTest(unittest.TestCase):
         self.assertEqual("consumer", puppet.role)
         return puppet
 
-    def take_slabs(self, *puppets):
-        self.producer.order(status={"state": "running", "done_samples": 0, "total_samples": 8,
-                                    "consumers": [{"pid": puppet.pid, "ready": True, "holding": 1} for puppet in puppets]})
+    def take_slabs(self, *puppets, but=()):
+        """The run says so of these, and of others that they do not."""
+        told = [*((puppet.pid, True) for puppet in puppets), *((puppet.pid, False) for puppet in but)]
+        self.producer.order(status={"state": "running", "done_samples": len(told), "total_samples": 8,
+                                    "consumers": [{"pid": pid, "ready": ready, "holding": 0} for pid, ready in told]})
+        return len(told)
+
+    def wait_until_that_is_seen(self, done):
+        until(lambda: json.loads(self.stage.call("status", "--json")[1])["status"].get("done_samples") == done)
 
     def leave(self, *candidates):
         """The one of these that is sent away, and goes."""
@@ -51,7 +58,8 @@ class ReloadTest(unittest.TestCase):
         old, new = list(self.consumers), []
         for number in range(2):
             new.append(self.enter())
-            self.assert_nobody_was_sent_away()
+            self.wait_until_that_is_seen(self.take_slabs(*old, *new[:-1], but=new[-1:]))
+            self.assert_nobody_was_sent_away()      # since the newcomer takes no slabs yet
             self.take_slabs(*old, *new)
             gone = self.leave(*old)
             old.remove(gone)
