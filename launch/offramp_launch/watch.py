@@ -232,7 +232,7 @@ class Watch:
         """One that is under way ends with it: its newcomers may have begun before the latest change."""
         self._require_that_it_takes_consumers()
         if not self._seats.staying():
-            raise LaunchError("the run has no consumers that could be replaced", "Only its producer works: --rung sequential and compute-alone", ExitCode.USAGE)
+            raise LaunchError("the run has no consumers that could be replaced", "Only its producer works", ExitCode.USAGE)
         if len(self._seats.children()) >= MOST_CONSUMERS:
             raise LaunchError(f"the run has {MOST_CONSUMERS} consumers, as many as it can hold, and a reload starts a new one before an old one ends",
                               f"./launch/offramp scale {MOST_CONSUMERS - 1}, then reload", ExitCode.USAGE)
