@@ -149,7 +149,10 @@ EgressRunOptions EgressDoor::Parts::run_options() const {
 }
 
 EgressRunHooks EgressDoor::Parts::run_hooks() {
-    return {.on_pool_failure =
+    std::function<void(const PublishedSlab&)> on_completed;
+    if (options.on_completed) on_completed = [this](const PublishedSlab& slab) { options.on_completed(slab.items); };
+    return {.on_completed = std::move(on_completed),
+            .on_pool_failure =
                 [this](std::exception_ptr error) {
                     life.note(std::move(error));
                     life.stop(StopMode::Halt, "the pool failed");

@@ -3,12 +3,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/base/item_ranges.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 namespace offramp {
@@ -30,6 +32,8 @@ struct EgressDoorOptions {
     // without progress, before another consumer gets the slab too
     std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
     std::uint32_t max_charges = 3;  // deaths that a slab may cause before it is a dead letter
+    // Of a slab that consumers are done with: its items. On the broker's thread; may be empty.
+    std::function<void(std::span<const ItemRange>)> on_completed{};
 };
 
 struct EgressDoorFigures {

@@ -110,6 +110,8 @@ typedef struct offramp_egress_options {
     uint32_t max_charges;              /* 3: deaths and failures that a slab may cause before it is set aside */
     double max_delay_seconds;          /* 0.002: of a small batch that waits for others to share its slab */
     double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
+    uint32_t tell_completed;           /* 1: offramp_egress_take_completed() tells which items are done */
+    uint32_t reserved;
 } offramp_egress_options;
 
 /* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. While it makes its
@@ -238,6 +240,21 @@ OFFRAMP_API int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_e
  * waits beside other calls on the handle. */
 OFFRAMP_API int32_t offramp_egress_wait_released(offramp_egress* egress, uint64_t seen, double timeout_seconds,
                                                  uint64_t* released, offramp_error* error);
+
+/* ---- producer, for who notes what is done, to go on from there another time ----------------------------------------
+ */
+
+/* The items from `begin` to before `end`. Never grows. */
+typedef struct offramp_items {
+    uint64_t begin, end;
+} offramp_items;
+
+/* Which items are done that no earlier call told of: a consumer committed their results, and said so. What was dropped
+ * or set aside is not among them. At most `capacity` ranges, in order; `*count` is how many. OFFRAMP_TIMEOUT, and 0 of
+ * them, when there are none within `timeout_seconds` (negative: never). Only with the option `tell_completed`. Takes no
+ * turn; after offramp_egress_drain() it tells the rest. */
+OFFRAMP_API int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
+                                                  double timeout_seconds, uint32_t* count, offramp_error* error);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,7 @@ class EgressOptions(ctypes.Structure):
                 ("device", ctypes.c_char_p), ("run_id", ctypes.c_char_p), ("name", ctypes.c_char_p), ("slabs", ctypes.c_uint32),
                 ("samples_per_slab", ctypes.c_uint32), ("max_key_bytes", ctypes.c_uint32), ("max_consumers", ctypes.c_uint32),
                 ("drop_when_full", ctypes.c_uint32), ("max_charges", ctypes.c_uint32), ("max_delay_seconds", ctypes.c_double),
-                ("visibility_timeout_seconds", ctypes.c_double)]
+                ("visibility_timeout_seconds", ctypes.c_double), ("tell_completed", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
 
 
 class Batch(ctypes.Structure):
@@ -41,6 +41,10 @@ class EgressFigures(ctypes.Structure):
                 ("samples_published", ctypes.c_uint64), ("samples_completed", ctypes.c_uint64), ("samples_dropped", ctypes.c_uint64),
                 ("samples_set_aside", ctypes.c_uint64), ("bytes_copied", ctypes.c_uint64), ("copy_seconds", ctypes.c_double),
                 ("slab_wait_seconds", ctypes.c_double), ("consumers", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+
+
+class Items(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_uint64), ("end", ctypes.c_uint64)]
 
 
 class ConsumerOptions(ctypes.Structure):
@@ -61,7 +65,7 @@ class Slab(ctypes.Structure):
 # The C name of each, for the comparison.
 STRUCTS = {"offramp_error": ErrorText, "offramp_dtype": DTypeCode, "offramp_tensor": Tensor, "offramp_egress_options": EgressOptions,
            "offramp_batch": Batch, "offramp_egress_figures": EgressFigures, "offramp_consumer_options": ConsumerOptions, "offramp_sample": Sample,
-           "offramp_slab": Slab}
+           "offramp_slab": Slab, "offramp_items": Items}
 
 Process = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(Slab))
 
@@ -75,6 +79,8 @@ CALLS = {
     "offramp_egress_drain": (ctypes.c_int32, _HANDLE, ctypes.c_double, _ERROR),
     "offramp_egress_get_figures": (ctypes.c_int32, _HANDLE, ctypes.POINTER(EgressFigures), _ERROR),
     "offramp_egress_wait_released": (ctypes.c_int32, _HANDLE, ctypes.c_uint64, ctypes.c_double, ctypes.POINTER(ctypes.c_uint64), _ERROR),
+    "offramp_egress_take_completed": (ctypes.c_int32, _HANDLE, ctypes.POINTER(Items), ctypes.c_uint32, ctypes.c_double,
+                                      ctypes.POINTER(ctypes.c_uint32), _ERROR),
     "offramp_egress_close": (ctypes.c_int32, _HANDLE, _ERROR),
     "offramp_consumer_open": (ctypes.c_int32, ctypes.POINTER(ConsumerOptions), ctypes.POINTER(_HANDLE), _ERROR),
     "offramp_consumer_run": (ctypes.c_int32, _HANDLE, Process, ctypes.c_void_p, _ERROR),

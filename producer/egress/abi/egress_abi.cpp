@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,12 +23,14 @@
 #include "common/abi/quiet_log.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
+#include "producer/egress/completed_items.hpp"
 #include "producer/egress/egress_door.hpp"
 #include "producer/egress/released_batches.hpp"
 
 struct offramp_egress {
     std::unique_ptr<offramp::EgressDoor> run;
     std::shared_ptr<offramp::ReleasedBatches> released = std::make_shared<offramp::ReleasedBatches>();
+    std::shared_ptr<offramp::CompletedItems> completed;  // null: nobody wants to know
     std::uint32_t tensors = 0;
     pid_t process_id = ::getpid();
 };
@@ -193,6 +196,12 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
         EgressDoorOptions wanted = options_of(options);
         const SignalsBlocked blocked;
         auto opened = std::make_unique<offramp_egress>();
+        if (known_part(options, kLeastOptions, "offramp_egress_options").tell_completed != 0) {
+            opened->completed = std::make_shared<CompletedItems>();
+            wanted.on_completed = [completed = opened->completed](std::span<const ItemRange> items) {
+                completed->note(items);
+            };
+        }
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
         opened->run = std::make_unique<EgressDoor>(std::move(wanted));
         open_egresses.add(opened.get());
@@ -258,6 +267,23 @@ std::int32_t offramp_egress_wait_released(offramp_egress* egress, std::uint64_t 
         *released = egress->released->wait(seen, timeout_of(timeout_seconds));
         if (*released > seen) return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "no more batches are released yet. Call it again");
+    });
+}
+
+std::int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
+                                           double timeout_seconds, std::uint32_t* count, offramp_error* error) {
+    return on(egress, error, [&] {
+        if (ranges == nullptr || capacity == 0 || count == nullptr)
+            throw ConfigError("there is nowhere to put which items are completed",
+                              "Give the address of one offramp_items or more, how many they are, and that of a count");
+        *count = 0;
+        if (egress->completed == nullptr)
+            throw ConfigError("the egress was opened without tell_completed",
+                              "Set it to 1 in offramp_egress_options, to be told which items are completed");
+        const auto taken = egress->completed->take(capacity, timeout_of(timeout_seconds));
+        for (const ItemRange& range : taken) ranges[(*count)++] = {range.begin, range.end};
+        if (!taken.empty()) return std::int32_t{OFFRAMP_OK};
+        return refused(error, OFFRAMP_TIMEOUT, "no more items are completed yet. Call it again");
     });
 }
 

@@ -217,6 +217,22 @@ TEST_F(Arguments, OfWaitingForReleases) {
     good_.timeout_seconds = -1;  // TearDown() submits it
 }
 
+TEST_F(Arguments, OfTakingWhatIsCompleted) {
+    offramp_items ranges[2] = {{7, 8}, {7, 8}};
+    std::uint32_t count = 77;
+    EXPECT_EQ(offramp_egress_take_completed(nullptr, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("the egress is null"));
+    EXPECT_EQ(offramp_egress_take_completed(egress_, nullptr, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("nowhere to put"));
+    EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 0, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 2, 0, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(count, 77U);
+    EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("without tell_completed"));
+    EXPECT_EQ(count, 0U);
+    EXPECT_EQ(ranges[0].begin, 7U);
+}
+
 TEST_F(Arguments, AfterDrainNothingIsTaken) {
     EXPECT_EQ(offramp_egress_submit(egress_, &good_, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_drain(egress_, 0, &error_), OFFRAMP_TIMEOUT);

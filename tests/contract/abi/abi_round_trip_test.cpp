@@ -105,6 +105,38 @@ TEST_F(RoundTrip, WithoutKeysTheItemsNumbersStandForThem) {
     EXPECT_THAT(keys, ElementsAre("0", "1", "70", "90", "91"));
 }
 
+// Item 70 is set aside, so that nobody takes it for done.
+TEST_F(RoundTrip, WhatIsCompletedIsToldOnce) {
+    EgressOptions options = small_run(run_dir_);
+    options.tell_completed = true;
+    options.samples_per_slab = 1;
+    Egress egress(options);
+    EXPECT_TRUE(egress.take_completed().empty());
+    std::thread consumer([&] {
+        Consumer(run_dir_).for_each([&](const Slab& slab) {
+            if (slab.sample(0).item == 70) throw Rejected("not this one");
+        });
+    });
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, 4);
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> told;
+    const auto listen = [&] {
+        const auto more = egress.take_completed(std::chrono::seconds(60));
+        EXPECT_FALSE(more.empty());
+        for (const offramp_items& range : more)
+            for (std::uint64_t item = range.begin; item < range.end; ++item) told.emplace_back(item, item + 1);
+    };
+    while (told.size() < 4) listen();
+    egress.submit({made.scores.data(), made.ids.data()}, 3, nullptr, nullptr, {}, {70, 90, 91});
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    listen();
+    std::ranges::sort(told);
+    EXPECT_THAT(told, ElementsAre(std::pair(0, 1), std::pair(1, 2), std::pair(2, 3), std::pair(3, 4), std::pair(90, 91),
+                                  std::pair(91, 92)));
+    EXPECT_TRUE(egress.take_completed().empty());
+}
+
 TEST_F(RoundTrip, KeysMayComeInOneText) {
     offramp_egress* egress = nullptr;
     const std::array<std::int64_t, 2> shape{4, 3};

@@ -31,6 +31,7 @@ struct EgressOptions {
     std::uint32_t max_charges = 0;
     double max_delay_seconds = 0;
     double visibility_timeout_seconds = 0;
+    bool tell_completed = false;
 };
 
 // Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; submit()
@@ -59,6 +60,7 @@ class Egress {
         given.max_charges = options.max_charges;
         given.max_delay_seconds = options.max_delay_seconds;
         given.visibility_timeout_seconds = options.visibility_timeout_seconds;
+        given.tell_completed = options.tell_completed ? 1 : 0;
         offramp_egress* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
         egress_.reset(opened);
@@ -100,6 +102,22 @@ class Egress {
         detail::checked(
             [&](offramp_error* error) { return offramp_egress_get_figures(egress_.get(), &figures, error); });
         return figures;
+    }
+
+    // Items that are done and were not told of before, with the option `tell_completed`; none when there are none
+    // within the time.
+    std::vector<offramp_items> take_completed(std::chrono::duration<double> timeout = {}) {
+        std::vector<offramp_items> ranges(64);
+        std::uint32_t count = 0;
+        detail::checked(
+            [&](offramp_error* error) {
+                return offramp_egress_take_completed(egress_.get(), ranges.data(),
+                                                     static_cast<std::uint32_t>(ranges.size()), timeout.count(), &count,
+                                                     error);
+            },
+            OFFRAMP_TIMEOUT);
+        ranges.resize(count);
+        return ranges;
     }
 
   private:
