@@ -132,6 +132,10 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
     if (argc > 2 && word == "--prepare-own-run")
         return prepare(argc - 2, argv + 2,
                        [&](const RunConfig& config) { check(config), prepare_own_run(config, argv[2]); });
+    if (argc > 2 && word == "--prepare-own-work")
+        return prepare(argc - 2, argv + 2, [&](const RunConfig& config) {
+            check(config), prepare_own_run(config, argv[2], ItemNumbers::GoOn);
+        });
     if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     // Whoever met the run starts this consumer for it alone, and not for the next one in the same directory.
     std::optional<std::uint64_t> nonce;

@@ -146,7 +146,7 @@ void require_nothing_finished(const ResultSettings& config, const std::optional<
 
 }  // namespace
 
-void prepare_own_run(const RunConfig& config, const std::string& run) {
+void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumbers numbers) {
     if (config.resume && config.start_over)
         throw ConfigError("--resume and --start-over contradict each other",
                           "Give --resume to add to what lies in --output, --start-over to replace it");
@@ -163,7 +163,7 @@ void prepare_own_run(const RunConfig& config, const std::string& run) {
     }
     const Found found = look_at_outputs(config);
     if (config.resume) {
-        require_by_key(found);
+        if (numbers == ItemNumbers::CountedAnew) require_by_key(found);
         const std::string left = previous && !previous->ended ? previous->next_place : "";
         require_noted_elsewhere(config, left);
         note_next_place(config.output, left);

@@ -16,10 +16,16 @@ struct RunConfig;
 // What the checkpoint's identity calls the source of such a run.
 inline constexpr std::string_view kOwnProgram = "a program of one's own";
 
+// How a program numbers the items of a run whose results are added to.
+enum class ItemNumbers {
+    CountedAnew,
+    GoOn  // it kept a checkpoint of the work, and each item has the number that it had
+};
+
 // As prepare_run(). `run`: what no other run is called. Errors: ConfigError where results of another run lie and
 // neither was asked for, they are those of a run with a checkpoint of its own, or are to be added to and are kept by
-// the items' numbers, which each program counts for itself; those of RunOutput.
-void prepare_own_run(const RunConfig& config, const std::string& run);
+// the items' numbers, which are counted anew; those of RunOutput.
+void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumbers numbers = ItemNumbers::CountedAnew);
 
 // Another run begins in this folder: what lies there is not the own run's any more that had left it to come back.
 void forget_own_run(const std::string& output);

@@ -153,6 +153,14 @@ TEST_F(OwnRun, AFinishedRunsResultsAreNotTouchedUnasked) {
     EXPECT_EQ(test::read_tree(folder_.path()), before);
 }
 
+TEST_F(OwnRun, WhereItemsAreNumberedOnResultsThatAreKeptByTheirNumbersAreAddedTo) {
+    whole_run("first", 0);
+    prepare_own_run(config("second", Wish::Resume), "second-00aa", ItemNumbers::GoOn);
+    serve("second", 6);
+    finish("second", OwnRunEnd::Ended);
+    EXPECT_EQ(results(), results_of({0, 6}));
+}
+
 TEST_F(OwnRun, ResultsThatAreKeptByKeyAreAddedToWhenThatIsAskedFor) {
     processor_ = "embeddings-sqlite";
     whole_run("first", 0);
