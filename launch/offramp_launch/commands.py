@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import benchmark, cleaning, consume_command, doctor, exporting, interrupts, new_processor, quarantine, reload_command, run_command, testing, texts
+from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, interrupts, new_processor, program_command, quarantine, reload_command,
+                            run_command, testing, texts)
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
@@ -125,7 +126,8 @@ def continue_set_up(places, command, function, argv):
 
 
 def run_set_up(places, argv):
-    return run_command.start(places, argv, ["run", *argv])
+    command = program_command if program_command.is_meant(argv) else run_command
+    return command.start(places, argv, ["run", *argv])
 
 
 def consume(places, argv):

@@ -5,19 +5,21 @@ import os
 import pathlib
 import time
 
-from offramp_launch import interrupts, sink, summary
+from offramp_launch import interrupts, own_work, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_values
 from offramp_launch.attendance import Attendance
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
-from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run
+from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import OutputLock, lies_beside, prepare, removed_after_a_failure
 from offramp_launch.progress import make_display
 from offramp_launch.run_command import (announce, default_consumers, finish, require_apart, resolve, settle_output, sweep, to_toml, version_of, written_to)
 from offramp_launch.watch import MOST_CONSUMERS, RunPlan
 
 WAIT_SECONDS = 300      # for the run: a program may load its model first
+# Words of an `offramp.Egress` that starts this command: its process, without which nobody waits for the run, and how its work is called.
+WORDS_OF_AN_EGRESS = ("--program", "--work")
 OF_THE_PROGRAM = "that is decided by the program which submits the batches"
 # Flags of `run` that say nothing to consumers, and would be passed over: (names, why, remedy).
 REFUSED = (
@@ -36,11 +38,12 @@ NEED_PICTURES = ("cut-out", "overlay")
 
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
-    flags, rest = take_values(argv, ("--run-dir", "--wait"))
+    flags, rest = take_values(argv, ("--run-dir", "--wait", *WORDS_OF_AN_EGRESS))
     if not flags.get("--run-dir"):
         raise LaunchError("consume wants the directory of a run", "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS", ExitCode.USAGE)
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
+    pid = count(flags["--program"], "--program") if "--program" in flags else None
     refuse_what_is_not_consumers(rest)
     rest, typed = hide_query(sink.hide_password(rest, os.environ), os.environ), sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
@@ -52,7 +55,7 @@ def start(places, argv, typed):
         raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
 
     interrupts.mind_all()
-    endpoint, program = wait_for_run(folder, wait, lambda text: announce(config, text))
+    endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, lambda text: announce(config, text))
     run_dir = JoinedRunDir(places, folder)
     require_apart(config.get("output") or folder / "output", config)
     output, made = settle_output(config, run_dir, None)
@@ -72,8 +75,7 @@ def start(places, argv, typed):
         lock = OutputLock(output, run_id, note)
         try:
             plan.kept_open = (lock.fd,)
-            prepare(output, plan.consumer, {}, plan.kept_open, continues=True, beyond=True, note=note,
-                    words=("--prepare-own-run", f"{run_id}-{endpoint['nonce']}"))
+            begin_results(output, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
             code, told = attend(plan, places, endpoint, program, output, about, note)
         finally:
             lock.close()
@@ -82,11 +84,21 @@ def start(places, argv, typed):
     return code
 
 
-def refuse_what_is_not_consumers(argv):
+def begin_results(output, plan, work, run, note):
+    """`work`: of an Egress that keeps a checkpoint. `run`: what no other run is called."""
+    goes_on = work and own_work.work_of(output) == work
+    prepare(output, plan.consumer, {}, plan.kept_open, continues=True, beyond=True, note=note,
+            words=("--prepare-own-work" if goes_on else "--prepare-own-run", work or run))
+    if work:
+        own_work.begin(output, work)
+
+
+def refuse_what_is_not_consumers(argv, command="consume", besides=()):
+    """`besides`: flags that the command knows all the same."""
     for name in (argument.partition("=")[0] for argument in argv):
         for names, why, remedy in REFUSED:
-            if name in names:
-                raise LaunchError(f"consume has no {name}: {why}", remedy, ExitCode.USAGE)
+            if name in names and name not in besides:
+                raise LaunchError(f"{command} has no {name}: {why}", remedy, ExitCode.USAGE)
 
 
 def refuse_what_is_missing(config):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import stat
 import time
 
@@ -68,6 +69,20 @@ def wait_for_run(folder, seconds, note):
             note(f"waiting for a run in {folder}, {seconds:g} s at most: {found}")
             told = True
         time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def wait_for_run_of(pid, folder):
+    """As wait_for_run(), for the process that started this one, as long as that lives; pidfds are this process's."""
+    program = open_process(pid)
+    ended = program is None or os.getppid() != pid
+    while not ended:
+        require_may_join(folder)
+        met = read_endpoint(folder)
+        if met.get("producer_pid") == str(pid):
+            return met, program
+        ended = bool(select.select([program], [], [], LOOK_AGAIN_SECONDS)[0])
+    raise LaunchError(f"the program (pid {pid}) whose outputs were to be consumed ended before it began a run in '{folder}'",
+                      "Its own words say why", ExitCode.NO_SUCH_RUN)
 
 
 def require_may_join(folder):

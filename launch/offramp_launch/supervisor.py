@@ -21,6 +21,8 @@ class Supervisor(Watch):
     Watches a run of the launcher's own, its producer too. Owns: the producer, and what Watch owns. Thread, Blocks: as Watch.
     """
 
+    FOLLOWS, WITH_CONSUMERS = "another producer takes over", "consumers stay"
+
     def __init__(self, plan, display):
         self._producer = None
         self._producer_pids = []
@@ -69,10 +71,13 @@ class Supervisor(Watch):
         self._seek_hold()
 
     def _start_producer(self, more):
-        identity = self._plan.account.of_the_producer() if self._plan.account else {}
-        self._producer = self._spawn("producer", [*self._plan.producer, *more], identity)
+        self._producer = self._make_producer(more)
         self._producer_pids.append(self._producer.pid)
         self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
+
+    def _make_producer(self, more):
+        identity = self._plan.account.of_the_producer() if self._plan.account else {}
+        return self._spawn("producer", [*self._plan.producer, *more], identity)
 
     def _others(self):
         return [self._producer]
@@ -119,6 +124,9 @@ class Supervisor(Watch):
         if self._told is not None:
             self._display.note("the run was over by then, and its account is whole")
             return False
+        return self._another_follows()
+
+    def _another_follows(self):
         if self._draining or self._abandoned or self.failure:
             return False
         if self._plan.not_taken_over:
@@ -130,8 +138,7 @@ class Supervisor(Watch):
                                    "--producer-restarts are used up, and the run ends")
             return False
         delay = self._recovery.next_delay(self._producer.lived_seconds())
-        self._display.note(f"another producer takes over in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); "
-                           "consumers stay")
+        self._display.note(f"{self.FOLLOWS} in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); {self.WITH_CONSUMERS}")
         self._successor_is_due = True
         self._timers.after(delay, self._start_successor)
         return True

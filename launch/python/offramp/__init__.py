@@ -8,14 +8,14 @@ Needs libofframp.so.1, and NumPy where arrays are read. Nothing but the standard
 from offramp._consumer import Consumer
 from offramp._dtypes import DType
 from offramp._egress import Egress, Figures
-from offramp._errors import (BadArgument, CallbackFailed, CannotWrite, DeviceBroken, DeviceOutOfMemory, DeviceUnsupported, Error, Failed, Internal,
-                             KeptViewWarning, LibraryNotFound, NoSuchRun, NotPermitted, ProducerGone, Protocol, Reject, Retry, RunInUse,
+from offramp._errors import (BadArgument, CallbackFailed, CannotWrite, ConsumersFailed, DeviceBroken, DeviceOutOfMemory, DeviceUnsupported, Error, Failed,
+                             Internal, KeptViewWarning, LibraryNotFound, NoSuchRun, NotPermitted, ProducerGone, Protocol, Reject, Retry, RunInUse,
                              SharedMemoryFull, Stopped, SystemFailure, Timeout, TurnOver, ViewKept, WrongProcess)
 from offramp._library import library_version
 from offramp._slab import Sample, Slab, TensorInfo
 from offramp._version import __version__
 
-__all__ = ["BadArgument", "CallbackFailed", "CannotWrite", "Consumer", "DType", "DeviceBroken", "DeviceOutOfMemory", "DeviceUnsupported", "Egress",
-           "Error", "Failed", "Figures", "Internal", "KeptViewWarning", "LibraryNotFound", "NoSuchRun", "NotPermitted", "ProducerGone", "Protocol",
+__all__ = ["BadArgument", "CallbackFailed", "CannotWrite", "Consumer", "ConsumersFailed", "DType", "DeviceBroken", "DeviceOutOfMemory", "DeviceUnsupported",
+           "Egress", "Error", "Failed", "Figures", "Internal", "KeptViewWarning", "LibraryNotFound", "NoSuchRun", "NotPermitted", "ProducerGone", "Protocol",
            "Reject", "Retry", "RunInUse", "Sample", "SharedMemoryFull", "Slab", "Stopped", "SystemFailure", "TensorInfo", "Timeout", "TurnOver",
            "ViewKept", "WrongProcess", "__version__", "library_version"]

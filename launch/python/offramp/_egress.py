@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import ctypes
+import json
 import os
+import secrets
 import threading
+import time
 import warnings
 import weakref
-from typing import Iterable, Mapping, Sequence
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from offramp import _abi
 from offramp._arrays import Outputs, outputs_of, stream_of
+from offramp._checkpoint import Checkpoint, Comparison
+from offramp._consumers import Consumers
 from offramp._dtypes import dtype_of
-from offramp._errors import BadArgument, WrongProcess
+from offramp._errors import BadArgument, CannotWrite, NotPermitted, Stopped, Timeout, WrongProcess
+from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
 from offramp._run import WAIT_SECONDS, Figures, Layout, Run
 
 ONLY = "output"         # the name of a tensor that is submitted without one
+MOST_CONSUMERS = 64     # a run's table of consumers holds so many
+_Batch = TypeVar("_Batch")
 
 
 class Egress:
     """
     Takes batches of tensors off the device, without making it wait, and hands them to consumers of other processes.
 
-        with offramp.Egress("run") as egress:
-            for keys, images in loader:
+        with offramp.Egress(output="OUT", processor="post.py:save", consumers=8) as egress:
+            for keys, images in egress.pending(loader):
                 with torch.inference_mode():
                     logits = model(images.cuda(non_blocking=True))
                 egress.submit({"logits": logits}, keys)
 
-    `run_dir`: where consumers meet the run: absent, empty, or an earlier run's. `tensors`: of one batch, as {"logits": ("float32", (64, 21,
-    512, 512))}, shape[0] being the most samples that a batch holds; without it the first batch says it. `device`: "cpu", "cuda", "cuda:1";
-    without it that of the first batch. Where both are given consumers may come at once, else from the first batch on: they wait 10 s for a
-    run that is not there, unless they are told otherwise.
+    `processor`: what consumers make of the outputs, as `offramp run --processor` has it: "npy", "post.py:save", "so:./mine.so", "exec:./tool",
+    several with commas. The Egress starts `consumers` of them (0: chosen), and more in place of those that die; `settings` are further flags of
+    theirs, as {"png-level": 3}. Results go to the folder `output`. Without a processor consumers are somebody else's to start, who meet the run
+    in the directory `run_dir`: absent, empty, or an earlier run's. In a program that `offramp run --producer` started, leave all of these out.
+
+    `resume`: go on where an earlier run into this output ended or died: pending() leaves out what is done. `identity`: whatever your results
+    depend on, as a text or a mapping, such as {"weights": "v3"}; with it, the processor and the tensors' types and shapes two runs are of the
+    same work, and only then one goes on with the other's. Without a processor or a launcher nothing is noted unless `resume` is given.
+
+    `tensors`: of one batch, as {"logits": ("float32", (64, 21, 512, 512))}, shape[0] being the most samples that a batch holds; without it the
+    first batch says it. `device`: "cpu", "cuda", "cuda:1"; without it that of the first batch. Where both are given consumers of somebody
+    else's may come at once, else from the first batch on: they wait 10 s for a run that is not there, unless they are told otherwise.
 
     `name`: of what fills the slabs, for consumers. `slabs`, `samples_per_slab`: buffers in shared memory and their size. `when_full`: "wait",
     or "drop" for batches that find no free slab. `max_charges`: deaths of consumers that a slab may cause before it is set aside.
@@ -42,17 +59,25 @@ class Egress:
 
     Leaving the context drains; leaving it by an exception abandons what consumers have not done.
 
-    Owns: the run, the library's threads, and one of its own, which lets tensors go. Thread: any; calls take turns. Blocks: submit() while all
-    slabs are full; drain(). In a forked child every call is WrongProcess: the run is the parent's. Errors: Error and its kinds.
+    Owns: the run, the library's threads, and its own, which let tensors go and note what is done; the consumers that it starts. Thread: any;
+    calls take turns. Blocks: submit() while all slabs are full; drain(). In a forked child every call is WrongProcess: the run is the parent's.
+    Errors: Error and its kinds; ConsumersFailed, with the reason, where consumers that it started gave up.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str], tensors: Mapping[str, tuple[object, Sequence[int]]] | None = None,
-                 device: str | None = None, *, name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
+    def __init__(self, run_dir: str | os.PathLike[str] | None = None, tensors: Mapping[str, tuple[object, Sequence[int]]] | None = None,
+                 device: str | None = None, *, output: str | os.PathLike[str] | None = None, processor: str | None = None, consumers: int = 0,
+                 settings: Mapping[str, object] | None = None, resume: bool = False, identity: str | Mapping[str, object] | None = None,
+                 name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
                  max_consumers: int = 0, when_full: str = "wait", max_charges: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0):
         self._pid = os.getpid()
         self._turn = threading.Lock()
         self._run: Run | None = None
-        self._closed = False
+        self._consumers: Consumers | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._closed = self._cut_short = self._is_drained = False
+        self._next_item = 0                 # of a checkpoint's batches
+        self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
+        self._given: collections.deque[_Given] = collections.deque()
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
         numbers = {"slabs": slabs, "samples_per_slab": samples_per_slab, "max_key_bytes": max_key_bytes, "max_consumers": max_consumers,
@@ -60,15 +85,35 @@ class Egress:
         for option, number in numbers.items():
             if not 0 <= number < 1 << 32:
                 raise BadArgument(f"{option} is {number}. Give a number of 32 bits, or 0 to have it chosen")
-        self._options = {"run_dir": path_of(run_dir), "run_id": run_id.encode() or None, "name": name.encode() or None, **numbers,
-                         "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout}
         self._device = None if device is None else _device(str(device))
         self._layout = None if tensors is None else [_layout(each, told) for each, told in tensors.items()]
-        if self._layout is not None and device is not None:
-            self._run = Run(self._options, self._layout, self._device)
-        else:
-            library()       # where it is not there, it is said now
+        own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers or None, "settings": settings}
+        self._launched = _taken_from_the_launcher(own)
+        place = self._launched.place if self._launched else None
+        if place is None:
+            _require_whole(own)
+            if processor is not None and run_dir is None:
+                run_dir = _new_run_dir()
+        folder = path_of(place.run_dir if place else "" if run_dir is None else run_dir)
+        library()       # where it is not there, it is said now
+        output = os.path.abspath(place.output if place else output) if place or output is not None else None
+        resume = resume or bool(place and place.resume)
+        facts = _facts(identity, place.processor if place else processor, settings or {})
+        if place or output is not None or resume:
+            work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+            self._checkpoint = Checkpoint(output or os.fsdecode(folder), facts, work, resume)
+        self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
+                         "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout}
+        if processor is not None and place is None:
+            self._consumers = Consumers(os.fsdecode(folder), output, processor, consumers, settings or {},
+                                        self._checkpoint.work if self._checkpoint else None, resume)
         _open.add(self)
+        if self._layout is not None and device is not None:
+            try:
+                self._open_run(self._layout, self._device)
+            except BaseException:
+                self.close()
+                raise
 
     def submit(self, outputs: object, keys: Iterable[str] | None = None, items: Iterable[int] | None = None, stream: object = None,
                copy: bool = False) -> None:
@@ -84,9 +129,11 @@ class Egress:
         batch; without them they are counted on. `stream`: the torch.cuda.Stream, or the number of the cudaStream_t, that the tensors are
         written on; without it the one that PyTorch uses now.
 
-        Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then.
+        Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. Stopped, in a run that the
+        launcher was asked to end: leave the context with it, which drains.
         """
         self._require_own()
+        self._require_not_asked_to_end()
         if copy and stream is not None:
             raise BadArgument("a copy is made on the stream that is current. Give no stream with copy=True, and submit under "
                               "`with torch.cuda.stream(stream):`")
@@ -99,24 +146,91 @@ class Egress:
             _require_one_batch(list(named) if self._layout is None else [layout.name for layout in self._layout], given)
             self._require_fit(given)
             rows = given[0].shape[0]
-            batch = _batch(given, _keys(keys, rows), _items(items, rows), stream_of(stream, given))
+            keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
+            key_text, numbers = _keys(keys, rows), _items(items, rows)
+            at, numbers = self._numbered(keys, rows, numbers)
+            batch = _batch(given, key_text, numbers, stream_of(stream, given))
             if self._run is None:
-                layout = self._layout or [Layout(name, each.dtype, each.shape) for name, each in zip(named, given)]
-                self._run = Run(self._options, layout, self._device or given[0].device)
-                self._layout = layout
-                if self._closed:        # meanwhile, by another thread
-                    self._run.close()
+                self._open_run(self._layout or [Layout(name, each.dtype, each.shape) for name, each in zip(named, given)],
+                               self._device or given[0].device)
+            if self._consumers is not None:
+                self._consumers.require_alive()
+            if self._checkpoint is not None:
+                self._run.require_noted()
+                if numbers[-1] - numbers[0] == rows - 1:
+                    self._checkpoint.submitted(numbers[0], rows, key_text)
             self._run.submit(batch, [each.owner for each in given])
+            if self._checkpoint is not None:
+                self._next_item = numbers[-1] + 1
+            for _ in range(at):
+                self._given.popleft()
+
+    def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
+        """
+        The batches that are not done: with resume=True without those that an earlier run came to the end with, else all of them.
+
+        `batches`: in the order, and of the size, that they had then (shuffle=False); new ones may follow behind them. `keys`: a function that says a
+        batch's keys, or where it has none how many samples it holds; without it a batch is a tuple whose first part is its keys. Each batch that
+        is given is submitted whole, with its keys, in this order; a loop may leave some out, which then are not done. In a run that the launcher
+        was asked to end there are no more.
+
+        Errors: BadArgument where batches that are done had other keys; what was submitted is not affected.
+        """
+        self._require_own()
+        keys = keys or _first_part
+        comparison = Comparison(self._checkpoint) if self._checkpoint is not None else None
+        if self._next_pending is None:
+            self._next_pending = self._next_item
+        for batch in batches:
+            self._require_own()
+            if self._launched is not None and self._launched.asked_to_end:
+                self._cut_short = True
+                return
+            said = keys(batch)
+            if isinstance(said, int):
+                told, samples, text = None, said, None
+            else:
+                told = said if isinstance(said, (list, tuple)) else list(said)
+                samples, text = len(told), _keys(told, len(told))
+            if samples < 1:
+                raise BadArgument("pending() was given a batch without samples. Leave it out")
+            first, self._next_pending = self._next_pending, self._next_pending + samples
+            if comparison is not None and comparison.leaves_out(first, samples, text):
+                continue
+            self._given.append(_Given(first, samples, told))
+            yield batch
+        if comparison is not None:
+            comparison.finish(self._next_pending)
 
     def drain(self, timeout: float | None = None) -> None:
         """
-        Takes no more, and returns when consumers are done with everything. Errors: Timeout after so many seconds; it may be called again.
+        Takes no more, and returns when consumers are done with everything, and those that this Egress started have put their results together.
+        Errors: Timeout after so many seconds; it may be called again. ConsumersFailed, where the results are not whole. In a run that the launcher
+        was asked to end before all batches were given it then is SystemExit(130), as of any such run.
         """
         self._require_own()
         if timeout is not None and not timeout >= 0:
             raise BadArgument(f"the timeout is {timeout}. Give seconds, or None to wait for ever")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
+            with self._turn:        # nothing was left to be submitted: what an earlier run left is put together
+                self._open_run([_layout(name, told) for name, *told in self._checkpoint.tensors], self._device or "cpu")
         if self._run is not None:
+            if self._consumers is not None:
+                self._wait_for_consumers(deadline)
             self._run.drain(timeout)
+            if self._consumers is not None and not self._consumers.wait(deadline):
+                raise Timeout(f"the results are not put together after {timeout} s. Call it again")
+        if self._cut_short:
+            raise SystemExit(ENDED_BY_THE_USER)
+
+    def scale(self, consumers: int) -> None:
+        """From now on there are so many consumers of those that this Egress started. Errors: BadArgument."""
+        self._require_own()
+        if self._consumers is None or self._run is None:
+            raise BadArgument("there are no consumers of this Egress to be scaled yet: it starts them with processor=, and they come with the first batch. "
+                              "Those of a launcher are scaled by `offramp scale`")
+        self._consumers.scale(consumers)
 
     def figures(self) -> Figures:
         """What went through so far."""
@@ -129,8 +243,14 @@ class Egress:
             return
         self._closed = True
         _open.discard(self)
-        if self._run is not None:
-            self._run.close()
+        try:
+            if self._run is not None:
+                self._run.close()
+        finally:
+            if self._consumers is not None:
+                self._consumers.close()
+            if self._checkpoint is not None:
+                self._checkpoint.close()
 
     def __enter__(self) -> Egress:
         return self
@@ -139,7 +259,7 @@ class Egress:
         if self._pid != os.getpid():
             return
         try:
-            if kind is None and not self._closed:
+            if (kind is None or kind is Stopped and self._cut_short) and not self._closed:
                 self.drain()
         finally:
             self.close()
@@ -152,6 +272,48 @@ class Egress:
             raise WrongProcess("the egress belongs to the process that made it, and this is a child of it. Submit there")
         if self._closed:
             raise BadArgument("the egress is closed. Make another one")
+
+    def _require_not_asked_to_end(self) -> None:
+        if self._launched is not None and self._launched.asked_to_end and not self._given:
+            self._cut_short = True
+            raise Stopped("the run was asked to end, and takes no more batches. Leave the context, which drains")
+
+    def _wait_for_consumers(self, deadline: float | None) -> None:
+        """A run in which nothing is submitted would be over before its consumers have met it."""
+        while (now := self._run.figures()).batches_submitted == 0 and now.consumers == 0 and not self._is_drained:
+            self._consumers.require_alive()
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Timeout("the consumers have not come yet. Call it again")
+            time.sleep(0.01)
+        self._is_drained = True
+
+    def _open_run(self, layout: list[Layout], device: str) -> None:
+        checkpoint, starts = self._checkpoint, self._consumers is not None
+        if checkpoint is not None:
+            checkpoint.require_same([[each.name, each.dtype.name, list(each.shape)] for each in layout])
+            if starts:
+                _make(checkpoint.folder)
+                checkpoint.begin(in_place=False)
+        if starts:
+            self._consumers.require_alive()
+        self._run = Run(self._options, layout, device, checkpoint, self._consumers.require_alive if starts else lambda: None)
+        self._layout = layout
+        if checkpoint is not None and not starts:
+            checkpoint.begin(in_place=True)
+        if self._closed:        # meanwhile, by another thread
+            self._run.close()
+
+    def _numbered(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> tuple[int, list[int] | range | None]:
+        """(how many of the batches that pending() gave are settled with this one, the items' numbers; None: the library counts on)."""
+        if self._next_pending is None:
+            return 0, items if items is not None or self._checkpoint is None else range(self._next_item, self._next_item + rows)
+        if items is not None:
+            raise BadArgument("pending() numbers the items. Submit its batches without items")
+        for at, given in enumerate(self._given, 1):
+            if given.samples == rows and (given.keys is None if keys is None else given.keys is not None and list(given.keys) == list(keys)):
+                return at, range(given.first, given.first + rows)
+        raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
+                          "its order, with the same keys")
 
     def _in_order(self, named: dict[str, object]) -> list[tuple[str, object]]:
         if self._layout is None:
@@ -185,6 +347,88 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
 
 
+class _Given(NamedTuple):
+    """A batch that pending() gave."""
+
+    first: int
+    samples: int
+    keys: Sequence[str] | None
+
+
+def _first_part(batch: object) -> Sequence[str]:
+    keys = batch[0] if isinstance(batch, (tuple, list)) and batch else None
+    if not isinstance(keys, (tuple, list)):
+        raise TypeError("pending() was given a batch that is not a tuple whose first part is a list of keys. Say where its keys are: "
+                        "pending(batches, keys=lambda batch: batch['key']); or how many samples it holds: keys=len")
+    return keys
+
+
+def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:
+    """Where the program was started by one, which decides what an Egress else is told."""
+    started_by = launched()
+    if started_by is None:
+        return None
+    for name, given in own.items():
+        if given is not None:
+            raise BadArgument(f"{name} is given, and this program was started by `offramp run --producer`, whose flags say it. Leave it out: "
+                              "offramp.Egress() finds the run")
+    if started_by.is_taken:
+        raise BadArgument("this program, started by `offramp run --producer`, has made its Egress already. Submit everything to that one")
+    started_by.is_taken = True
+    return started_by
+
+
+def _require_whole(own: Mapping[str, object]) -> None:
+    processor, settings = own["processor"], own["settings"] or {}
+    if processor is None:
+        for name in ("output", "consumers", "settings"):
+            if own[name] is not None:
+                raise BadArgument(f"{name} is given, and no processor: nothing says what consumers are to do. Give processor='npy', or leave it out, with a "
+                                  "run_dir where consumers of your own meet the run")
+        if own["run_dir"] is None:
+            raise BadArgument("neither a processor nor a run directory was given. Give processor= and output=, and consumers are started; or run_dir=, where "
+                              "consumers of your own meet the run")
+        return
+    if not isinstance(processor, str) or not processor:
+        raise TypeError(f"the processor is {processor!r}. Name it in a text, such as 'npy' or 'post.py:save'")
+    if own["output"] is None or not os.fspath(own["output"]):
+        raise BadArgument(f"processor '{processor}' has no place for its results. Give output=, a folder")
+    if not isinstance(own["consumers"] or 0, int) or not 0 <= (own["consumers"] or 0) <= MOST_CONSUMERS:
+        raise BadArgument(f"consumers is {own['consumers']}. Give 1 to {MOST_CONSUMERS}, or 0 to have it chosen")
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"settings are of type {type(settings).__qualname__}. Give a mapping, such as {{'png-level': 3}}")
+
+
+def _facts(identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]) -> dict[str, str]:
+    """What makes two runs the same work, beside their tensors."""
+    try:
+        told = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
+    except TypeError as problem:
+        raise TypeError(f"the identity cannot be written down: {problem}. Give a text, or a mapping of texts and numbers") from None
+    options = {name.lstrip("-").replace("_", "-"): given for name, given in settings.items()}.get("processor-option")
+    return {"identity": told, "processor": processor or "", **({"processor-option": json.dumps(options)} if options else {})}
+
+
+def _new_run_dir() -> str:
+    """Where the launcher, too, looks for runs, and which is short enough for a socket's address. Errors: NotPermitted, CannotWrite."""
+    folder = f"/tmp/offramp-{os.getuid()}"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        facts = os.lstat(folder)
+    except OSError as problem:
+        raise CannotWrite(f"the folder of run directories {folder} cannot be made: {problem.strerror}. Give run_dir=, a folder of your own") from problem
+    if facts.st_uid != os.getuid() or facts.st_mode & 0o170077 != 0o040000:
+        raise NotPermitted(f"{folder} is not a folder of this user's alone (mode 0700). Remove it, or give run_dir=, a folder of your own")
+    return f"{folder}/{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as problem:
+        raise CannotWrite(f"output {folder} cannot be written: {problem.strerror}. Give a folder that you may write to") from problem
+
+
 def _device(given: str) -> str:
     if given == "cuda":
         return "cuda:0"
@@ -214,7 +458,7 @@ def _keys(keys: Iterable[str] | None, rows: int) -> bytes | None:
         text = "\0".join(keys)
     except TypeError:
         text = ""
-    if text and len(keys) == rows and text.count("\0") == rows - 1:
+    if text and len(keys) == rows == len(set(keys)) and text.count("\0") == rows - 1:
         return f"{text}\0".encode("utf-8", "surrogateescape")
     for key in keys:
         if not isinstance(key, str):
@@ -223,6 +467,9 @@ def _keys(keys: Iterable[str] | None, rows: int) -> bytes | None:
             raise BadArgument(f"the key {key!r} has a NUL character in it. Give one without")
     if len(keys) != rows:
         raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one a sample, or none")
+    if len(set(keys)) != rows:
+        twice = next(key for at, key in enumerate(keys) if key in keys[:at])
+        raise BadArgument(f"the key {twice!r} names two samples of a batch, whose results would replace one another. Give each a key of its own")
     return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
@@ -250,7 +497,7 @@ _open: weakref.WeakSet[Egress] = weakref.WeakSet()
 
 
 def _close_forgotten(egress: Egress) -> None:
-    if getattr(egress, "_run", None) is not None and not egress._closed and egress._pid == os.getpid():
+    if (getattr(egress, "_run", None) or getattr(egress, "_consumers", None)) is not None and not egress._closed and egress._pid == os.getpid():
         warnings.warn("an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it as a context, or call drain() and "
                       "close()", ResourceWarning, stacklevel=3)
         egress.close()

@@ -127,6 +127,14 @@ class Stopped(Error):
     code = 130
 
 
+class ConsumersFailed(Error):
+    """The consumers that an Egress started gave up, or not all samples are done; `code` is the exit code of their command (launch/exit_codes.md)."""
+
+    def __init__(self, text: str, code: int = 1):
+        super().__init__(text)
+        self.code = code
+
+
 class TurnOver(Error, RuntimeError):
     """A slab was used after its turn: its memory holds something else by now."""
 

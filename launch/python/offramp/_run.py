@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import queue
 import threading
 import time
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from offramp import _abi
+from offramp._checkpoint import Checkpoint
 from offramp._dtypes import DType
 from offramp._errors import BadArgument, Timeout, error_of
 from offramp._library import checked, library
 
 WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
 REST_SECONDS = 0.002    # between two looks of the thread at what is copied: a loop that submits looks itself
+BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
 _NEVER = (1 << 64) - 1
 
 
@@ -44,8 +47,10 @@ class Layout(NamedTuple):
 class Run:
     """One offramp_egress. Owns it, the tensors of batches that are not copied yet, and the thread that lets them go."""
 
-    def __init__(self, options: dict, layout: list[Layout], device: str):
+    def __init__(self, options: dict, layout: list[Layout], device: str, checkpoint: Checkpoint | None = None,
+                 require_consumers: Callable[[], None] = lambda: None):
         self.device = device
+        self._require_consumers = require_consumers
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._calling: list[int] = []       # threads that are in the library
@@ -62,9 +67,11 @@ class Run:
         for tensor, each, shape in zip(tensors, layout, kept):
             tensor.size, tensor.name, tensor.dims, tensor.shape = ctypes.sizeof(tensor), each.name.encode(), len(each.shape), shape
             tensor.dtype = _abi.DTypeCode(each.dtype.code, each.dtype.bits, 1)
-        given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(), **options)
+        given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
+                                   tell_completed=int(checkpoint is not None), **options)
         checked(self._library.offramp_egress_open, ctypes.byref(given), ctypes.byref(self._handle))
         self._releases = Releases(self._library, self._handle)
+        self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
     def submit(self, batch: _abi.Batch, owners: list[object]) -> None:
         """Thread: one at a time, so that batches have their numbers in the order in which they come."""
@@ -75,14 +82,24 @@ class Run:
         self._releases.hold(number, owners)
         while code == _abi.TIMEOUT:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
+            if code == _abi.TIMEOUT:
+                try:
+                    self._require_consumers()
+                except Exception:
+                    self._not_taken(number)
+                    raise
         if code == _abi.OK:
             self._taken = number + 1
             self._let_go_what_is_copied()
+            self._taken_known = True
         else:
-            self._releases.forget(number)
-        self._taken_known = True
+            self._not_taken(number)
         if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
+
+    def _not_taken(self, number: int) -> None:
+        self._releases.forget(number)
+        self._taken_known = True
 
     def _let_go_what_is_copied(self) -> None:
         """A loop that submits does it itself: the thread need not ask it for the interpreter."""
@@ -97,9 +114,17 @@ class Run:
         while True:
             left = WAIT_SECONDS if end is None else max(0.0, min(WAIT_SECONDS, end - time.monotonic()))
             if checked(self._call, self._library.offramp_egress_drain, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
-                return
+                break
+            self._require_consumers()
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call it again, or start more of them")
+        if self._completions is not None:
+            self._completions.note_the_rest()
+
+    def require_noted(self) -> None:
+        """Errors: CannotWrite, where the checkpoint cannot be written."""
+        if self._completions is not None and self._completions.problem is not None:
+            raise self._completions.problem
 
     def figures(self) -> Figures:
         now = _abi.EgressFigures(size=ctypes.sizeof(_abi.EgressFigures))
@@ -113,6 +138,8 @@ class Run:
         while set(self._calling) - {threading.get_ident()}:     # each is back after WAIT_SECONDS
             time.sleep(0.001)
         self._releases.stop()
+        if self._completions is not None:
+            self._completions.stop()
         handle, self._handle = self._handle, None
         try:
             checked(self._library.offramp_egress_close, handle)
@@ -188,3 +215,52 @@ class Releases:
                 return      # all are held until the run is closed
             self.drop(now.value)
             time.sleep(REST_SECONDS)
+
+
+class Completions:
+    """Notes in the checkpoint what consumers are done with. Owns: a thread, asleep in the library meanwhile. Borrows: the checkpoint."""
+
+    MOST = 1024     # ranges at once
+
+    def __init__(self, library, handle, checkpoint: Checkpoint):
+        self._library, self._handle, self._checkpoint = library, handle, checkpoint
+        self._ranges, self._count = (_abi.Items * self.MOST)(), ctypes.c_uint32()
+        self._turn = threading.Lock()       # guards all but `problem`
+        self._stopped = False
+        self.problem: Exception | None = None       # with the checkpoint; it is tried again with the next completion
+        self._thread = threading.Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
+        self._thread.start()
+
+    def note_the_rest(self) -> None:
+        """Of what is completed by now. Errors: CannotWrite."""
+        with self._turn:
+            while self._take(0.0):
+                continue
+            self._checkpoint.write()
+            self.problem = None
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        with contextlib.suppress(Exception):     # then it is done again
+            self.note_the_rest()
+
+    def _take(self, seconds: float) -> bool:
+        """Whether there was something, and may be more."""
+        code = self._library.offramp_egress_take_completed(self._handle, self._ranges, self.MOST, seconds, ctypes.byref(self._count), None)
+        if code != _abi.OK:
+            return False
+        self._checkpoint.completed([(self._ranges[at].begin, self._ranges[at].end) for at in range(self._count.value)])
+        return True
+
+    def _note(self) -> None:
+        while not self._stopped:
+            with self._turn:
+                if self._take(BETWEEN_WRITES_SECONDS):
+                    try:
+                        self._checkpoint.write()
+                        self.problem = None
+                    except Exception as problem:
+                        self.problem = problem
+            time.sleep(BETWEEN_WRITES_SECONDS)

@@ -1,0 +1,146 @@
+"""The command `run --producer`: a program of one's own is started as the producer, and watched with its consumers as any run is."""
+
+import json
+import os
+import secrets
+import shlex
+import shutil
+import time
+
+from offramp_launch import interrupts, own_work, sink, summary
+from offramp_launch.arguments import hide_query, shown, take_values, without_values
+from offramp_launch.consume_command import begin_results, counts, how_it_ended, lines_of, followers_among, refuse_what_is_missing, refuse_what_is_not_consumers
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.failure import failure_of
+from offramp_launch.finishing import Finishing
+from offramp_launch.output_folder import OutputLock, lies_beside, removed_after_a_failure
+from offramp_launch.program_supervisor import ProgramSupervisor
+from offramp_launch.progress import make_display
+from offramp_launch.run_command import (SETTLED, announce, default_consumers, finish, goes_on_with, require_apart, resolve, settle_output, sweep, to_toml,
+                                        told_in_summary, version_of, written_to)
+from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
+from offramp_launch.watch import MOST_CONSUMERS, RunPlan
+
+PRODUCER = "--producer"
+KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts")
+LIBRARY = "libofframp.so.1"
+
+
+def is_meant(argv):
+    return any(argument.partition("=")[0] == PRODUCER for argument in argv)
+
+
+def start(places, argv, typed):
+    """`argv`: the flags. `typed`: the command as the user gave it."""
+    flags, rest = take_values(argv, (PRODUCER,))
+    program = words_of(flags[PRODUCER])
+    refuse_what_is_not_consumers(rest, "run --producer", KNOWN_ALL_THE_SAME)
+    rest, typed = hide_query(sink.hide_password(rest, os.environ), os.environ), sink.hide_password(typed, os.environ)
+    consumer = str(places.consumer())
+    config = resolve(consumer, rest)
+    rest = [*rest, *sink.settle(config, os.environ)]
+    refuse_what_is_missing(config)
+    consumers = config.get("consumers") or default_consumers(config)
+    if consumers > MOST_CONSUMERS:
+        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
+    if config.get("resume") and not (config.get("output") or config.get("run-dir")):
+        raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
+
+    run_id = config.get("run-id") or new_run_id()
+    run_path = choose_run_dir(places, config.get("run-dir"), run_id)
+    require_apart(config.get("output") or run_path / "output", config)
+    interrupts.mind_all()
+    run_dir = RunDir(places, run_path)
+    output, made = settle_output(config, run_dir, None)
+    settled = {**config, "producer": flags[PRODUCER], "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
+    with written_to(run_dir):
+        run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
+        run_dir.previous.put("config.toml", to_toml({**config, "consumers": consumers}))
+    served = [*without_values(rest, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
+    plan = RunPlan(run_id, run_dir, program, [consumer, *served], consumers, producer_restarts=config.get("producer-restarts", 0),
+                   log_format=config.get("log-format", "text"))
+    work = config.get("resume") and own_work.work_of(output) or f"{run_id}-{secrets.token_hex(4)}"
+    environment = environment_of(places, run_dir, run_id, output, config, work)
+    about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)
+
+    def note(text, **_):
+        announce(config, text.removeprefix("[run] "))
+
+    with removed_after_a_failure(made) as ended, told_in_summary(run_dir, about), written_to(run_dir):
+        lock = OutputLock(output, run_id, note)
+        try:
+            plan.kept_open = (lock.fd,)
+            begin_results(output, plan, work, work, note)
+            code, told = supervise(plan, places, output, environment, about, lambda: goes_on_with(places, typed, config, run_dir, replaces=False), note)
+        finally:
+            lock.close()
+        ended.well = code == 0
+    announce(config, told, "")
+    return code
+
+
+def words_of(command):
+    try:
+        words = shlex.split(command)
+    except ValueError as problem:
+        raise LaunchError(f"--producer {command} is not a command ({problem})", "Give it as a shell has it, such as --producer 'python loop.py'",
+                          ExitCode.USAGE) from problem
+    if not words:
+        raise LaunchError("--producer is empty", "Give the command that starts the program, such as --producer 'python loop.py'", ExitCode.USAGE)
+    if shutil.which(words[0]) is None:
+        raise LaunchError(f"--producer names '{words[0]}', which is not a program here", "Give the command that starts the program, such as --producer "
+                          "'python3 loop.py'", ExitCode.NO_INPUT)
+    return words
+
+
+def environment_of(places, run_dir, run_id, output, config, work):
+    """By what the program's Egress finds the run. The package and the library are those beside this launcher, unless others are named."""
+    library = places.programs().parent / "lib" / LIBRARY
+    paths = [os.environ.get("PYTHONPATH"), str(places.launch / "python")]
+    return {**({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output, "OFFRAMP_PROCESSOR": config.get("processor", ""),
+            "OFFRAMP_WORK": work, "OFFRAMP_RESUME": "true" if config.get("resume") else "false"}
+
+
+def supervise(plan, places, output, environment, about, go_on, note):
+    """(the exit code, what is told at the end)."""
+    sweep(str(places.producer()))
+    began = time.monotonic()
+    display = make_display("samples", plan.log_format)
+    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {plan.run_dir.path}")
+    display.note(f"what the program says goes to {plan.run_dir.log('producer')}")
+    supervisor = ProgramSupervisor(plan, display, environment)
+    with Finishing(note) as finishing:
+        try:
+            code = supervisor.run()
+            display.close()
+            code, whole = conclude(plan, supervisor, code, about, finishing, time.monotonic() - began)
+            display.show_end(supervisor.status)
+            if lies_beside(output):
+                note(f"the earlier results in {output} are as they were; what this run made lies beside them, and takes their place when --resume has made "
+                     "the rest")
+            lines = lines_of(whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0)
+            if supervisor.producer_restarts:
+                lines.insert(2, f"  producers  died and were followed by another {supervisor.producer_restarts} times")
+            return code, "\n".join([*lines, *([f"  go on      {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])])
+        finally:
+            display.close()
+            sweep(str(places.producer()))
+            supervisor.close()
+
+
+def conclude(plan, supervisor, code, about, finishing, seconds):
+    """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
+    program, *flags = plan.consumer
+    finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how_it_ended(supervisor), *flags, "--run-id", plan.run_id])
+    code = code if code != 0 else finished
+    status, told = supervisor.status, supervisor.counts()
+    samples = counts(told)
+    failure = failure_of(code, supervisor.failure, {"samples": samples}, supervisor.why_the_producer_ended(), why, plan.run_dir)
+    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "model": status.get("name"), "state": status.get("state"),
+             "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, "samples": samples,
+             "batches": {"released": told["released_batches"]}, "producer_exit": supervisor.producer_status,
+             "producer_restarts": supervisor.producer_restarts, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3),
+             "ended": summary.wall_clock()}
+    summary.write(plan.run_dir, whole)
+    return code, whole

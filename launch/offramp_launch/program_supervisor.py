@@ -1,0 +1,96 @@
+"""Watches a run whose producer is a program of one's own, which opens an Egress, and its consumers."""
+
+from offramp_launch.children import Child
+from offramp_launch.exit_code import ExitCode
+from offramp_launch.progress import ENDS
+from offramp_launch.supervisor import Supervisor
+
+ADDED = ("released_samples", "released_batches", "submitted_samples", "quarantined_samples", "dropped_samples", "redelivered")
+
+
+class ProgramSupervisor(Supervisor):
+    """
+    Nobody takes over what such a program held. The next one after its death begins a run anew, in the same directory, and goes on with the work:
+    what consumers were done with stands in the checkpoint that an Egress keeps. Consumers of the dead one's run leave, and others come.
+    Owns, Thread, Blocks: as Supervisor.
+    """
+
+    FOLLOWS, WITH_CONSUMERS = "the program is started again", "it goes on with what is left"
+
+    def __init__(self, plan, display, environment):
+        """`environment`: of the program."""
+        self._environment = environment
+        self._earlier = dict.fromkeys(ADDED, 0)      # of programs that died
+        self._away = 0      # consumers that the next program's run is to have
+        super().__init__(plan, display)
+
+    def _make_producer(self, _):
+        self._away, others = 0, self._away
+        for _ in range(others):
+            self._seats.add()
+        lifeline = str(self._lifeline_read)
+        return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
+                     env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
+
+    def _seek_hold(self):
+        """What a dead program's run had in memory is of no use to the next."""
+
+    # -- how it ended -----------------------------------------------------------------------------------------------
+
+    died = property(lambda self: self._producer.status is not None and (self._producer.status < 0 or self._producer.status == ExitCode.DEVICE_BROKEN),
+                    doc="The last program, whatever became of its run.")
+    end = property(lambda self: self._own_status().get("state") if self._own_status().get("state") in ENDS else None,
+                   doc="How the last program's run ended, in its own word; None where it opened none, or died in it.")
+
+    def _own_status(self):
+        """Of the last program's run, and not of one before it."""
+        return self._status if self._producer and self._status.get("pid") == self._producer.pid else {}
+
+    def has_opened_a_run(self):
+        return bool(self._own_status())
+
+    def completed(self):
+        return self.counts()["released_samples"]
+
+    def counts(self):
+        """Of all its programs together."""
+        return {name: self._earlier[name] + (self._own_status().get(name) or 0) for name in ADDED}
+
+    def _code(self):
+        code = super()._code()
+        if code != ExitCode.OK:
+            return code
+        if not self.has_opened_a_run():
+            return int(ExitCode.USAGE)
+        if self.end != "ended":
+            return int(ExitCode.PRODUCER_GONE if self.end is None else ExitCode.INTERRUPTED)
+        return int(ExitCode.SET_ASIDE if self._status.get("quarantined_samples") else ExitCode.OK)
+
+    def why_the_producer_ended(self):
+        child = self._producer
+        if child.status == ExitCode.OK and not self.has_opened_a_run():
+            return ("the program ended without having opened a run: it made no offramp.Egress(), or submitted nothing to it\n"
+                    "Make one in it, without arguments, and submit each batch to it")
+        if child.status == ExitCode.OK and self.end is None:
+            return "the program ended in the middle of its run\nLet it leave `with offramp.Egress()`, or call drain() and close()"
+        if child.status is not None and child.status > 0:
+            return f"the program {child.ending()}: {child.reason() or 'it wrote nothing'}"
+        return super().why_the_producer_ended()
+
+    # -- after its death ----------------------------------------------------------------------------------------------
+
+    def _producer_follows(self):
+        if not self.died:
+            return False
+        if self.end == "ended":
+            self._told = int(ExitCode.OK)
+            self._display.note("the run was over by then, and all of it is done")
+            return False
+        if not self._another_follows():
+            return False
+        for name in ADDED:
+            self._earlier[name] += self._own_status().get(name) or 0
+        staying = self._seats.staying()
+        self._away = len(staying)
+        self._seats.send_away(staying)
+        return True

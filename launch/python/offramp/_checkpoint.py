@@ -1,0 +1,284 @@
+"""
+FOLDER/.offramp-egress: which batches of a work are done, in a form that outlives the loop. JSON, a line each:
+
+    {"offramp_egress": 1, "work": "NAME", "identity": {"processor": "npy", ...}, "tensors": [["logits", "float32", [64, 21, 512, 512]]]}
+    {"done": [[0, 640, "HASH"], [704, 768, "HASH"]]}        any number; items 0 to 639 and 704 to 767
+
+A batch is done once a consumer has committed the results of all its samples and said so: the file may lag behind the results, and never leads.
+HASH is the sum, modulo 2**64, of a hash of each batch's keys and of the number of its first item, so that a loop which goes on with other keys, or
+in another order, is found out. A line that does not end, or is none of these, says nothing: what it stood for is made again.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from typing import NamedTuple
+
+from offramp._errors import BadArgument, CannotWrite
+
+NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
+VERSION = 1
+LEAST_TO_REWRITE = 1 << 20
+MODULUS = 1 << 64
+
+
+class Done(NamedTuple):
+    """Items from `begin` to before `end`."""
+
+    begin: int
+    end: int
+    hash: int
+
+
+class DoneBatches:
+    """What is done, as the ranges that it consists of. Thread: one."""
+
+    def __init__(self):
+        self._ranges: list[Done] = []      # in order; they neither overlap nor touch
+
+    def add(self, batch: Done) -> None:
+        """Of what is there already nothing is added."""
+        at = bisect.bisect_right(self._ranges, (batch.begin, MODULUS, MODULUS))
+        if at > 0 and self._ranges[at - 1].end > batch.begin or at < len(self._ranges) and self._ranges[at].begin < batch.end:
+            return
+        first = last = at
+        if at > 0 and self._ranges[at - 1].end == batch.begin:
+            first -= 1
+        if at < len(self._ranges) and self._ranges[at].begin == batch.end:
+            last += 1
+        together = [*self._ranges[first:at], batch, *self._ranges[at:last]]
+        self._ranges[first:last] = [Done(together[0].begin, together[-1].end, sum(each.hash for each in together) % MODULUS)]
+
+    def around(self, item: int) -> Done | None:
+        """The range that the item is in."""
+        at = bisect.bisect_right(self._ranges, (item, MODULUS, MODULUS)) - 1
+        return self._ranges[at] if at >= 0 and item < self._ranges[at].end else None
+
+    def list(self) -> list[Done]:
+        return list(self._ranges)
+
+
+class Checkpoint:
+    """
+    Owns: the file, from the first batch on. Thread: submitted() from the loop's; completed(), write() from one of its own; the rest before these two.
+    Errors: BadArgument for another work than the file's; CannotWrite.
+    """
+
+    def __init__(self, folder: str, identity: dict[str, str], work: str, resume: bool):
+        self.path = os.path.join(folder, NAME)
+        self.folder = folder
+        self._identity = identity
+        self._tensors: list[list] = []
+        self._file = None
+        self._bytes = self._anew_bytes = 0
+        self._pending: collections.deque[tuple[int, int, bytes]] = collections.deque()     # submitted: first item, samples, keys
+        self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
+        self._firsts: list[int] = []                # of these, in order
+        self._done = DoneBatches()
+        self._more: list[Done] = []                 # that the file lacks
+        self.earlier = DoneBatches()                # by runs before this one; fixed
+        self.work = work
+        self.resumes = False
+        if resume and (text := self._read()) is not None:
+            self._go_on(text)
+
+    def _read(self) -> bytes | None:
+        try:
+            with open(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise CannotWrite(f"the checkpoint {self.path} cannot be read: {problem.strerror}. Make it an ordinary file that this user may read, or remove "
+                              "it: everything is made again then") from problem
+
+    def _go_on(self, text: bytes) -> None:
+        first, *lines = text.split(b"\n")
+        lines = lines[:-1]      # what has no end says nothing
+        try:
+            header = json.loads(first)
+            told, work, tensors = header["identity"], header["work"], header["tensors"]
+            known = header["offramp_egress"] == VERSION and isinstance(told, dict) and isinstance(work, str) and isinstance(tensors, list)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            known = False
+        if not known:
+            raise BadArgument(f"{self.path} is not a checkpoint of an Egress, or one of another version. Remove it: everything is made again then")
+        self._require_same(told, self._identity)
+        self.work, self._tensors, self.resumes = work, tensors, True
+        for line in lines:
+            try:
+                for begin, end, digest in json.loads(line)["done"]:
+                    if 0 <= begin < end:
+                        self._done.add(Done(begin, end, int(digest, 16)))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+        for done in self._done.list():
+            self.earlier.add(done)
+
+    def _require_same(self, told: dict, now: dict) -> None:
+        other = [f"{name} was {told.get(name)!r} and is {now.get(name)!r}" for name in sorted({*told, *now}) if told.get(name) != now.get(name)]
+        if other:
+            raise BadArgument(f"what lies in {self.folder} is of another work: {'; '.join(other)}. Go on with what it was, or leave resume=True out and give "
+                              "another output")
+
+    @property
+    def tensors(self) -> list:
+        """As the earlier run was opened with them: name, type and shape of each."""
+        return self._tensors
+
+    def require_same(self, tensors: list[list]) -> None:
+        """Of the first batch, before the run is opened. Errors: BadArgument."""
+        if self.resumes:
+            self._require_same({name: describe(rest) for name, *rest in self._tensors}, {name: describe(rest) for name, *rest in tensors})
+        self._tensors = tensors
+
+    def begin(self, in_place: bool) -> None:
+        """`in_place`: at once; else the launcher puts it there, once it has found that results may go to this folder."""
+        if in_place or self.resumes:
+            self._write_anew()
+        else:
+            self._put(os.path.join(self.folder, NEW_NAME), self._header()).close()
+
+    def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
+        """Before the library has it."""
+        self._pending.append((first, samples, keys or b""))
+
+    def completed(self, ranges: list[tuple[int, int]]) -> None:
+        while self._pending:
+            first, samples, keys = self._pending.popleft()
+            if first not in self._open:
+                bisect.insort(self._firsts, first)
+            self._open[first] = [samples, samples, hash_of(first, keys)]
+        for begin, end in ranges:
+            self._count(begin, end)
+
+    def _count(self, begin: int, end: int) -> None:
+        at = max(bisect.bisect_right(self._firsts, begin) - 1, 0)
+        while at < len(self._firsts) and self._firsts[at] < end:
+            first = self._firsts[at]
+            batch = self._open[first]
+            batch[0] -= max(0, min(end, first + batch[1]) - max(begin, first))
+            if batch[0] > 0:
+                at += 1
+                continue
+            del self._firsts[at], self._open[first]
+            done = Done(first, first + batch[1], batch[2])
+            self._done.add(done)
+            self._more.append(done)
+
+    def write(self) -> None:
+        """What completed() told of."""
+        if not self._more:
+            return
+        if self._file is None:
+            self._write_anew()
+            return
+        added = DoneBatches()
+        for done in self._more:
+            added.add(done)
+        text = lines_of(added)
+        try:
+            self._file.write(text)
+        except OSError as problem:
+            self._file.close()
+            self._file = None
+            raise self._write_error(problem) from problem
+        self._more = []
+        self._bytes += len(text)
+        if self._bytes >= max(LEAST_TO_REWRITE, 2 * self._anew_bytes):
+            self._write_anew()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        with contextlib.suppress(OSError):      # the launcher found that results may not go there
+            os.unlink(os.path.join(self.folder, NEW_NAME))
+
+    def _header(self) -> bytes:
+        header = {"offramp_egress": VERSION, "work": self.work, "identity": self._identity, "tensors": self._tensors}
+        return json.dumps(header).encode() + b"\n"
+
+    def _write_anew(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        text = self._header() + lines_of(self._done)
+        self._file = self._put(self.path, text)
+        self._more = []
+        self._bytes = self._anew_bytes = len(text)
+
+    def _put(self, path: str, text: bytes):
+        """The whole file, in place of what is there; opened, to be added to."""
+        partial = os.path.join(self.folder, f".offramp-{secrets.token_hex(8)}.part")
+        try:
+            file = open(os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "ab", buffering=0)
+            try:
+                file.write(text)
+                os.replace(partial, path)
+                return file
+            except BaseException:
+                file.close()
+                os.unlink(partial)
+                raise
+        except OSError as problem:
+            raise self._write_error(problem) from problem
+
+    def _write_error(self, problem: OSError) -> CannotWrite:
+        return CannotWrite(f"the checkpoint {self.path} cannot be written: {problem.strerror}. Make room or the folder writable; with resume=True the loop "
+                           "then goes on from here")
+
+
+class Comparison:
+    """Whether batches that are left out, since they are done, have the keys that they had. Borrows: the checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint):
+        self._path, self._earlier = checkpoint.path, checkpoint.earlier
+        self._range: Done | None = None
+        self._hash = 0
+
+    def leaves_out(self, first: int, samples: int, keys: bytes | None) -> bool:
+        """Whether the batch is done. Batches come in order. Errors: BadArgument."""
+        around = self._earlier.around(first)
+        if around is None and self._earlier.around(first + samples - 1) is None:
+            return False
+        begins = self._range != around
+        if around is None or first + samples > around.end or begins and first != around.begin:
+            raise BadArgument(f"the batch of items {first} to {first + samples - 1} is done in part: the run before had batches of another size. "
+                              f"{self._remedy()}")
+        if begins:
+            self._range, self._hash = around, 0
+        self._hash = (self._hash + hash_of(first, keys or b"")) % MODULUS
+        if first + samples == around.end and self._hash != around.hash:
+            raise BadArgument(f"the batches of items {around.begin} to {around.end - 1} are done, and had other keys. {self._remedy()}")
+        return True
+
+    def finish(self, items: int) -> None:
+        """There are no more batches. Errors: BadArgument."""
+        earlier = self._earlier.list()
+        if earlier and earlier[-1].end > items:
+            raise BadArgument(f"{items} items were given, and the run before had done some up to item {earlier[-1].end - 1}. {self._remedy()}")
+
+    def _remedy(self) -> str:
+        return ("Give the batches of the run before, in its order (shuffle=False, the same batch size), and new ones behind them; or start over "
+                f"with another output: {self._path} says what is done")
+
+
+def describe(tensor: list) -> str:
+    """Without the samples of a batch, of which another run may have more."""
+    dtype, shape = tensor
+    return f"{dtype}{tuple(shape[1:])}"
+
+
+def hash_of(first: int, keys: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(keys, digest_size=8, salt=first.to_bytes(8, "little")).digest(), "little")
+
+
+def lines_of(done: DoneBatches) -> bytes:
+    ranges = [[each.begin, each.end, f"{each.hash:016x}"] for each in done.list()]
+    return b"".join(json.dumps({"done": ranges[at:at + 1000]}).encode() + b"\n" for at in range(0, len(ranges), 1000))

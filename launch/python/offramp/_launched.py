@@ -1,0 +1,92 @@
+"""A program that `offramp run --producer` started: where its run is, and how it is told to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import threading
+from typing import NamedTuple
+
+from offramp._errors import BadArgument
+
+LIFELINE = "OFFRAMP_LIFELINE_FD"
+ENDED_BY_THE_USER = 130
+
+
+class Place(NamedTuple):
+    """What the launcher settled, which is told by variables of its settings' names."""
+
+    run_dir: str
+    run_id: str
+    output: str
+    processor: str
+    work: str
+    resume: bool
+
+
+class Launched:
+    """
+    The launcher's SIGTERM asks the loop to come to an end: pending() gives no more batches, submit() takes no more. A second one, or the launcher's
+    death, is a KeyboardInterrupt, by which an Egress abandons what is in flight. Owns: the lifeline, a thread that waits for its end, and the
+    handler of SIGTERM, where the program has none and the Egress is made on its main thread.
+    """
+
+    def __init__(self, place: Place, lifeline: int):
+        self.place = place
+        self.is_taken = False
+        self._lifeline = lifeline
+        self._asked = 0
+        self._gone = False
+        os.set_inheritable(lifeline, False)
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_signal)
+        threading.Thread(target=self._watch, name="offramp-lifeline", daemon=True).start()
+
+    @property
+    def asked_to_end(self) -> bool:
+        return self._asked > 0
+
+    def _on_signal(self, *_) -> None:
+        self._asked += 1
+        if self._asked > 1 or self._gone:
+            raise KeyboardInterrupt
+
+    def _watch(self) -> None:
+        while os.read(self._lifeline, 1):
+            continue
+        self._gone = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+_launched: Launched | None = None
+
+
+def launched() -> Launched | None:
+    """Nothing in a program that was started in another way, or by a program that was started so."""
+    global _launched
+    if _launched is None and (number := os.environ.get(LIFELINE)):
+        del os.environ[LIFELINE]        # what this program starts is not the run's producer
+        if not number.isdecimal() or not _is_pipe(int(number)):
+            return None
+        told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields}
+        if not told["run_dir"]:
+            raise BadArgument(f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Leave both to `offramp run --producer`")
+        _launched = Launched(Place(**{**told, "resume": told["resume"] == "true"}), int(number))
+    return _launched
+
+
+def _is_pipe(number: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(number).st_mode)
+    except OSError:
+        return False
+
+
+def _forget() -> None:
+    """A forked child is not the run's producer."""
+    global _launched
+    _launched = None
+
+
+os.register_at_fork(after_in_child=_forget)

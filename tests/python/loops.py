@@ -1,0 +1,145 @@
+"""
+Loops over made batches, for tests that kill them: LOOP is the program, and POST the function that its consumers run.
+
+The loop's arguments: what an Egress is told, as Python; how many batches; where it kills itself; the folder of its notes.
+"""
+
+import os
+import pathlib
+import signal
+
+from world import World, wait_for
+
+BATCHES, ROWS = 12, 4
+# Waits for the gate of a key, where the test has made one; a file and a record of each sample.
+POST = """
+import os, time
+
+def save(slab):
+    for sample, values in slab:
+        while os.path.exists(f"{os.environ['GATES']}/{sample.key}"):
+            time.sleep(0.01)
+        yield sample, ".bin", values.tobytes()
+        yield sample, {"sum": float(values.sum())}
+"""
+LOOP = """
+import os, signal, sys, threading, time
+import numpy, offramp
+
+told, batches, dies, folder = sys.argv[1:]
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def batch(number):
+    return [f"b{number:03}-{row}" for row in range(4)], numpy.arange(24, dtype="float32").reshape(4, 6) + number
+
+def until(samples):
+    while egress.figures().samples_completed < samples:
+        time.sleep(0.001)
+
+def die_when(samples):
+    until(samples)
+    die()
+
+def note(words):
+    with open(f"{folder}/noted", "a") as file:
+        print(words, file=file)
+
+with offramp.Egress(slabs=4, samples_per_slab=4, **eval(f"dict({told})")) as egress:
+    submitted = 0
+    note("egress")
+    for keys, values in egress.pending(batch(number) for number in range(int(batches))):
+        if dies == f"before {submitted}":
+            die()
+        egress.submit({"values": values * 2}, keys)
+        submitted += 1
+        if dies == f"submitted {submitted}":
+            die()
+        if dies == f"accepted {submitted}":
+            until(4 * submitted)
+            die()
+    note(f"submitted {submitted}")
+    if dies.startswith("draining"):
+        threading.Thread(target=die_when, args=(int(dies.split()[1]),), daemon=True).start()
+    if dies == "drained":
+        egress._run.drain(None)
+        die()
+"""
+
+
+class Loops(World):
+    def setUp(self):
+        super().setUp()
+        self.post = self.folder / "post.py"
+        self.post.write_text(POST)
+        self.work = self.place("work")
+
+    def place(self, name):
+        return Place(self, self.folder / name)
+
+
+class Place:
+    """A folder of one loop after the other, into one output."""
+
+    def __init__(self, test, folder):
+        self._test = test
+        self.folder, self.output, self.run_dir = folder, folder / "out", folder / "run"
+        self.gates = folder / "gates"
+        self.gates.mkdir(parents=True)
+        self.environment = {**os.environ, "GATES": str(self.gates)}
+
+    def close_gate(self, key):
+        gate = self.gates / key
+        gate.touch()
+        return gate
+
+    def loop(self, batches=BATCHES, dies="", **more):
+        """With consumers of its own; `more`: what else its Egress is told."""
+        given = {"output": str(self.output), "processor": f"{self._test.post}:save", "consumers": 2, "run_dir": str(self.run_dir), **more}
+        return self.loop_told(given, batches, dies)
+
+    def loop_told(self, given, batches=BATCHES, dies=""):
+        told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return self._test.python(LOOP, told, batches, dies, self.folder, env=self.environment)
+
+    def run(self, batches=BATCHES, code=0, **more):
+        """To its end: what it says."""
+        return self._test.end(self.loop(batches, **more), code)
+
+    def killed(self, dies, *gates, **more):
+        """The loop kills itself there; its consumers finish what they hold."""
+        closed = [self.close_gate(key) for key in gates]
+        self._test.end(self.loop(dies=dies, **more), -signal.SIGKILL)
+        for gate in closed:
+            gate.unlink()
+        wait_for(lambda: not left_of(self.folder), "that the consumers of the dead loop are gone")
+
+    def go_on(self):
+        """How many batches it submits."""
+        self.run(resume=True)
+        return self.submitted()
+
+    def submitted(self):
+        return int((self.folder / "noted").read_text().splitlines()[-1].removeprefix("submitted "))
+
+    def results(self):
+        return results(self.output)
+
+
+def left_of(folder):
+    """Processes that were told of this folder."""
+    found = []
+    for process in pathlib.Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if process.name.isdecimal() and int(process.name) != os.getpid() and os.fsencode(folder) in words and b"offramp" in words:
+            found.append(int(process.name))
+    return found
+
+
+def results(output):
+    """Names and bytes of all that is there, but for what programs of ours keep there for themselves."""
+    return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file() and not path.name.startswith(".offramp-")}

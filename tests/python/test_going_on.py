@@ -1,0 +1,208 @@
+"""A loop that is killed, and goes on with resume=True: nothing is lost, and results are those of an undisturbed run. What is not the same work."""
+
+import concurrent.futures
+import json
+import signal
+import tempfile
+import unittest
+
+import offramp
+from loops import BATCHES, ROWS, Loops
+from offramp._checkpoint import Checkpoint, Comparison, Done, DoneBatches, hash_of
+from world import needs_numpy, wait_for
+
+
+@needs_numpy
+class Killed(Loops):
+    def undisturbed(self):
+        place = self.place("undisturbed")
+        place.run()
+        return place.results()
+
+    def test_at_each_step(self):
+        cases = ((("before 0",), BATCHES), (("submitted 1",), 0),
+                 (("submitted 6", "b000-0", "b001-0"), BATCHES - 4),     # four slabs are full, and two batches wait to be copied
+                 (("accepted 1",), 0), (("accepted 7",), 0), ((f"draining {4 * (BATCHES - 2)}", "b011-3"), 1), (("drained",), 0))
+
+        def disturbed(case):
+            (dies, *gates), least = case
+            place = self.place(dies.replace(" ", "-"))
+            place.killed(dies, *gates)
+            return dies, least, place.go_on(), place.results()
+
+        undisturbed = self.undisturbed()
+        with concurrent.futures.ThreadPoolExecutor(4) as together:
+            for dies, least, submitted, found in together.map(disturbed, cases):
+                with self.subTest(dies):
+                    self.assertTrue(least <= submitted <= BATCHES, submitted)
+                    self.assertEqual(undisturbed, found)
+
+    def test_what_was_noted_is_not_done_again(self):
+        self.work.killed(f"draining {4 * (BATCHES - 1)}", "b011-3")
+        noted = self.work.output / ".offramp-egress"
+        done = sum(end - begin for line in noted.read_text().splitlines()[1:] for begin, end, _ in json.loads(line)["done"])
+        self.assertEqual(BATCHES - done // ROWS, self.work.go_on())
+        before = self.work.results()
+        self.assertEqual(0, self.work.go_on(), "all of it is done")
+        self.assertEqual(before, self.work.results())
+
+    def test_twice_and_a_torn_checkpoint(self):
+        self.work.killed("accepted 3")
+        with open(self.work.output / ".offramp-egress", "ab") as file:
+            file.write(b'{"done": [[0, 48, "00')
+        self.work.killed("accepted 2", resume=True)
+        self.work.go_on()
+        self.assertEqual(self.undisturbed(), self.work.results())
+
+    def test_new_batches_behind_the_others_are_added(self):
+        self.work.run(batches=5)
+        self.assertEqual(BATCHES - 5, self.work.go_on())
+        self.assertEqual(self.undisturbed(), self.work.results())
+
+    def test_other_work_is_refused_and_both_are_shown(self):
+        self.work.run(batches=5, identity={"weights": "v1"})
+        before = self.work.results()
+        for told, batches, text in (
+                ({"identity": {"weights": "v2"}}, 5, r"""identity was '\{"weights": "v1"\}' and is '\{"weights": "v2"\}'"""),
+                ({"identity": {"weights": "v1"}, "processor": "npy"}, 5, "processor was '.*post.py:save' and is 'npy'"),
+                ({"identity": {"weights": "v1"}, "tensors": {"values": ("float32", (4, 7))}, "device": "cpu"}, 5,
+                 r"values was 'float32\(6,\)' and is 'float32\(7,\)'"),
+                ({"identity": {"weights": "v1"}}, 3, "12 items were given, and the run before had done some up to item 19")):
+            with self.subTest(told):
+                said = self.work.run(batches=batches, code=1, resume=True, **told)
+                self.assertRegex(said.splitlines()[-1], f"BadArgument: .*{text}")
+                self.assertEqual(before, self.work.results())
+
+    def test_consumers_of_ones_own_may_go_on_as_well(self):
+        told = {"run_dir": str(self.run_dir), "resume": True}
+        reader = """
+            import sys, offramp
+            keys = [sample.key for slab in offramp.Consumer(sys.argv[1]) for sample in slab.samples]
+            print(len(keys))
+        """
+        loop = self.work.loop_told(told, dies="accepted 5")
+        wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
+        consumer = self.python(reader, self.run_dir)
+        loop.wait(120)
+        self.assertEqual(-signal.SIGKILL, loop.returncode, loop.communicate()[1])
+        consumer.kill()      # it would wait for another producer
+        loop = self.work.loop_told(told)
+        wait_for(lambda: str(loop.pid) in (self.run_dir / "endpoint").read_text() if (self.run_dir / "endpoint").exists() else False, "the next run")
+        read = self.end(self.python(reader, self.run_dir))
+        self.end(loop)
+        self.assertEqual(int(read), ROWS * self.work.submitted())
+        self.assertLess(int(read), ROWS * BATCHES)
+
+
+class Pending(unittest.TestCase):
+    """What of a loop's batches is left out, and what is found out."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="offramp-python-", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def checkpoint(self, resume=True):
+        return Checkpoint(self.folder, {"identity": "a"}, "work", resume)
+
+    def note(self, *batches):
+        """`batches`: (first item, samples, keys), all of them completed."""
+        checkpoint = self.checkpoint(False)
+        checkpoint.require_same([["x", "float32", [4, 2]]])
+        for batch in batches:
+            checkpoint.submitted(*batch)
+        checkpoint.completed([(first, first + samples) for first, samples, _ in batches])
+        checkpoint.write()
+        checkpoint.close()
+
+    def left_out(self, *batches):
+        comparison = Comparison(self.checkpoint())
+        return [comparison.leaves_out(*batch) for batch in batches]
+
+    def test_what_is_done_is_left_out_and_nothing_else(self):
+        self.note((0, 4, b"a"), (4, 4, b"b"), (12, 2, b"d"))
+        self.assertEqual([True, True, False, True, False], self.left_out((0, 4, b"a"), (4, 4, b"b"), (8, 4, b"c"), (12, 2, b"d"), (14, 4, b"e")))
+
+    def test_other_keys_order_or_sizes_are_found_out(self):
+        self.note((0, 4, b"a"), (4, 4, b"b"))
+        for batches, text in ((((0, 4, b"a"), (4, 4, b"x")), "items 0 to 7 are done, and had other keys"), (((0, 4, b"b"), (4, 4, b"a")), "had other keys"),
+                              (((0, 8, b"ab"),), "had other keys"), (((0, 5, b"a"), (5, 5, b"b")), "items 5 to 9 is done in part")):
+            with self.subTest(batches), self.assertRaisesRegex(offramp.BadArgument, text):
+                self.left_out(*batches)
+
+    def test_a_batch_is_done_when_all_of_it_is(self):
+        checkpoint = self.checkpoint(False)
+        checkpoint.submitted(0, 4, b"a")
+        checkpoint.submitted(4, 4, b"b")
+        checkpoint.completed([(0, 3)])
+        checkpoint.completed([(5, 8)])
+        checkpoint.write()
+        self.assertEqual(self.checkpoint().earlier.list(), [])
+        checkpoint.completed([(3, 4)])
+        checkpoint.write()
+        self.assertEqual([Done(0, 4, hash_of(0, b"a"))], self.checkpoint().earlier.list())
+        checkpoint.completed([(4, 5)])
+        checkpoint.write()
+        self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
+        checkpoint.close()
+
+    def test_ranges_are_put_together_in_any_order(self):
+        for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 1, 1, 3)):
+            done = DoneBatches()
+            for number in order:
+                done.add(Done(number * 2, number * 2 + 2, number))
+            self.assertEqual([Done(0, 8, 6)], done.list())
+
+    def test_what_says_nothing_is_passed_over_and_what_is_not_ours_refused(self):
+        self.note((0, 4, b"a"))
+        path = f"{self.folder}/.offramp-egress"
+        with open(path, "ab") as file:
+            file.write(b'nonsense\n{"done": 3}\n{"done": [[9, 3, "00"]]}\n[]\n{"done": [[4, 8, "1"]]}')      # the last has no end
+        self.assertEqual([(0, 4)], [each[:2] for each in self.checkpoint().earlier.list()])
+        for text in (b"", b"my notes\n", b"[]\n", b'{"offramp_egress": 9, "work": "w", "identity": {}, "tensors": []}\n'):
+            with self.subTest(text), open(path, "wb") as file:
+                file.write(text)
+                file.flush()
+                with self.assertRaisesRegex(offramp.BadArgument, "is not a checkpoint of an Egress"):
+                    self.checkpoint()
+
+    def test_batches_come_with_their_keys_or_how_many_they_are(self):
+        egress = offramp.Egress(f"{self.folder}/run")
+        self.assertEqual([(["a"], 1), (("b", "c"), 2)], list(egress.pending([(["a"], 1), (("b", "c"), 2)])))
+        self.assertEqual([{"key": "ab"}], list(egress.pending([{"key": "ab"}], keys=lambda batch: list(batch["key"]))))
+        self.assertEqual([[1, 2]], list(egress.pending([[1, 2]], keys=len)))
+        for batch, kind, text in (({"key": "a"}, TypeError, "Say where its keys are"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples"),
+                                  ([["a", "a"], 1], offramp.BadArgument, "'a' names two samples")):
+            with self.subTest(batch), self.assertRaisesRegex(kind, text):
+                list(egress.pending([batch]))
+        egress.close()
+
+    @needs_numpy
+    def test_batches_that_were_not_given_are_refused(self):
+        import numpy
+
+        def rows(number):
+            return numpy.zeros((number, 2), "float32")
+
+        egress = offramp.Egress(f"{self.folder}/run", slabs=8, resume=True)
+        given = egress.pending([(["a", "b"], 0), (["c"], 0), (["d"], 0), (["e"], 0)])
+        next(given)
+        for keys, text in ((["a"], "Submit each of its batches once, whole"), (["b", "a"], "with the same keys"), (None, "has not given"), (["c", "d"], "has not given")):
+            with self.subTest(keys), self.assertRaisesRegex(offramp.BadArgument, text):
+                egress.submit(rows(len(keys or "ab")), keys)
+        with self.assertRaisesRegex(offramp.BadArgument, "pending.. numbers the items"):
+            egress.submit(rows(2), ["a", "b"], items=[0, 1])
+        egress.submit(rows(2), ["a", "b"])
+        with self.assertRaisesRegex(offramp.BadArgument, "was submitted before"):
+            egress.submit(rows(2), ["a", "b"])
+        next(given), next(given), next(given)
+        egress.submit(rows(1), ("d",))      # one is left out
+        with self.assertRaisesRegex(offramp.BadArgument, "in its order"):
+            egress.submit(rows(1), ["c"])
+        egress.submit(rows(1), ["e"])
+        self.assertEqual(4, egress.figures().samples_submitted)
+        egress.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,151 @@
+"""An Egress that starts its consumers itself: results, scale, what it is told when they give up, and how it ends."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+import offramp
+from loops import BATCHES, ROWS, Loops, left_of, results
+from offramp._consumers import flags_of, last_words
+from world import ROOT, needs_numpy, wait_for
+
+LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
+
+
+@needs_numpy
+class OwnConsumers(Loops):
+    def test_it_starts_them_and_returns_when_results_are_there(self):
+        import numpy
+
+        self.work.run()
+        found = self.work.results()
+        self.assertEqual(BATCHES * ROWS + 1, len(found))
+        for number in range(BATCHES):
+            for row in range(ROWS):
+                values = (numpy.arange(24, dtype="float32").reshape(4, 6) + number)[row] * 2
+                self.assertEqual(values.tobytes(), found[f"b{number:03}-{row}.bin"])
+        self.assertEqual(BATCHES * ROWS, len(found["records.jsonl"].splitlines()))
+        summary = json.loads((self.work.run_dir / "summary.json").read_text())
+        self.assertEqual((0, BATCHES * ROWS), (summary["exit"], summary["samples"]["released"]))
+        self.assertEqual([], left_of(self.folder))
+
+    def test_they_are_scaled_and_die_as_in_any_run(self):
+        import numpy
+
+        gates = [self.work.close_gate(f"k{number}") for number in range(4)]
+        os.environ["GATES"] = str(self.work.gates)
+        self.addCleanup(os.environ.pop, "GATES")
+        with offramp.Egress(self.run_dir, output=self.folder / "out", processor=f"{self.post}:save", consumers=2, slabs=4, samples_per_slab=1) as egress:
+            for number in range(4):
+                egress.submit(numpy.zeros((1, 3), "float32"), [f"k{number}"])
+            wait_for(lambda: egress.figures().consumers == 2, "two consumers")
+            egress.scale(4)
+            wait_for(lambda: egress.figures().consumers == 4, "four consumers")
+            with self.assertRaisesRegex(offramp.BadArgument, "scale 65 is out of bounds. From 1 to 64"):
+                egress.scale(65)
+            victim = next(each["pid"] for each in wait_for(lambda: self.living_consumers(), "that they are told of"))
+            os.kill(victim, signal.SIGKILL)
+            wait_for(lambda: self.living_consumers() and victim not in [each["pid"] for each in self.living_consumers()], "its death")
+            status = subprocess.run([*LAUNCHER, "status", "--json", "--run-dir", str(self.run_dir)], capture_output=True, text=True, check=True)
+            self.assertEqual((4, os.getpid()), tuple(json.loads(status.stdout)[name] for name in ("consumers_wanted", "producer_pid")))
+            for gate in gates:
+                gate.unlink()
+        self.assertEqual({f"k{number}.bin" for number in range(4)}, set(results(self.folder / "out")) - {"records.jsonl"})
+
+    def living_consumers(self):
+        return json.loads((self.run_dir / "status.json").read_text())["consumers"]
+
+    def test_consumers_that_give_up_are_told_with_their_reason(self):
+        self.post.write_text("import offramp\ndef save(slab):\n    raise ValueError('no disk of mine')\n")
+        said = self.work.run(batches=200, code=1)
+        self.assertRegex(said.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*no disk of mine")
+        self.assertEqual([], left_of(self.folder))
+
+    def test_samples_that_are_set_aside_are_told_at_the_end(self):
+        self.post.write_text("import offramp\ndef save(slab):\n    raise offramp.Reject('not this one')\n")
+        said = self.work.run(batches=3, code=1)
+        self.assertIn("ConsumersFailed: 12 samples were given up", said.splitlines()[-1])
+
+    def test_a_processor_that_is_not_there_is_told_before_anything_is_done(self):
+        for processor, text in (("nonsense", "--processor 'nonsense' is unknown"), (f"{self.folder}/nothing.py:save", "nothing.py")):
+            with self.subTest(processor):
+                said = self.work.run(batches=1, code=1, processor=processor)
+                self.assertRegex(said.splitlines()[-1], f"ConsumersFailed: .*{text}")
+        self.assertEqual({}, self.work.results())
+
+    def test_results_that_came_to_an_end_are_not_touched_unasked(self):
+        self.work.run(batches=2)
+        checkpoint = self.work.output / ".offramp-egress"
+        before = self.work.results(), checkpoint.read_text()
+        said = self.work.run(batches=5, code=1)
+        self.assertIn("which came to its end", said.splitlines()[-1])
+        self.assertEqual(before, (self.work.results(), checkpoint.read_text()))
+        self.work.run(batches=5, settings={"start-over": True})
+        self.assertEqual(5 * ROWS + 1, len(self.work.results()))
+
+    def test_an_exception_in_the_loop_ends_them(self):
+        import numpy
+
+        with self.assertRaises(ZeroDivisionError), offramp.Egress(self.run_dir, output=self.folder / "out", processor="npy", consumers=1) as egress:
+            egress.submit(numpy.zeros((1, 3), "float32"), ["a"])
+            1 / 0
+        self.assertEqual([], left_of(self.folder))
+        with offramp.Egress(output=self.folder / "out2", processor="npy", consumers=1):
+            pass        # nothing was submitted
+        self.assertEqual([], left_of(self.folder))
+
+    def test_two_in_one_process_have_a_run_each(self):
+        import numpy
+
+        with offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one, \
+                offramp.Egress(output=self.folder / "two", processor="npy", consumers=1) as two:
+            one.submit(numpy.zeros((1, 3), "float32"), ["a"])
+            two.submit(numpy.zeros((1, 3), "float32"), ["b"])
+        self.assertEqual([{"a.output.npy"}, {"b.output.npy"}], [set(results(self.folder / name)) for name in ("one", "two")])
+
+    def test_two_into_one_output_are_refused(self):
+        import numpy
+
+        with offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one:
+            one.submit(numpy.zeros((1, 3), "float32"), ["a"])
+            wait_for(lambda: one.figures().samples_completed == 1, "that its consumers are there")
+            two = offramp.Egress(self.run_dir, output=self.folder / "one", processor="npy", consumers=1)
+            with self.assertRaisesRegex(offramp.ConsumersFailed, "writes to .*Wait for its end"):
+                two.submit(numpy.zeros((1, 3), "float32"), ["b"])
+                two.drain()
+            two.close()
+        self.assertEqual({"a.output.npy"}, set(results(self.folder / "one")))
+
+
+class Refused(Loops):
+    def test_what_cannot_be_meant(self):
+        out = str(self.folder / "out")
+        for told, kind, text in (
+                ({}, offramp.BadArgument, "neither a processor nor a run directory"),
+                ({"processor": "npy"}, offramp.BadArgument, "no place for its results. Give output="),
+                ({"output": out}, offramp.BadArgument, "output is given, and no processor"),
+                ({"run_dir": self.run_dir, "consumers": 3}, offramp.BadArgument, "consumers is given, and no processor"),
+                ({"processor": "npy", "output": out, "consumers": 65}, offramp.BadArgument, "consumers is 65. Give 1 to 64"),
+                ({"processor": "npy", "output": out, "consumers": -1}, offramp.BadArgument, "consumers is -1"),
+                ({"processor": len, "output": out}, TypeError, "Name it in a text"),
+                ({"processor": "npy", "output": out, "settings": ["x"]}, TypeError, "Give a mapping"),
+                ({"processor": "npy", "output": out, "settings": {"output": "x"}}, offramp.BadArgument, "settings have 'output'"),
+                ({"processor": "npy", "output": out, "identity": {"a": object()}}, TypeError, "the identity cannot be written down"),
+                ({"processor": "npy", "output": out, "run_dir": ""}, offramp.BadArgument, "no run directory")):
+            with self.subTest(told), self.assertRaisesRegex(kind, text):
+                offramp.Egress(**told)
+        self.assertFalse(pathlib.Path(out).exists())
+
+    def test_flags_and_words(self):
+        self.assertEqual(["--png-level=3", "--durable=true", "--processor-option=a=1", "--processor-option=b=2"],
+                         flags_of({"png_level": 3, "--durable": True, "processor-option": ["a=1", "b=2"]}))
+        self.assertEqual("it is full. Make room", last_words("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
+        self.assertEqual("it said nothing", last_words("\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,158 @@
+"""`offramp run --producer 'python loop.py'`: a loop of one's own is supervised, scaled, stopped and started again as the producer of any run is."""
+
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import unittest
+
+from loops import BATCHES, LOOP, ROWS, Loops, left_of
+from offramp._library import library
+from tests.support.waiting import WATCHDOG_SECONDS, put_away
+from world import ROOT, needs_numpy, wait_for
+
+LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
+
+
+@needs_numpy
+class ProgramRuns(Loops):
+    def setUp(self):
+        super().setUp()
+        self.work.environment["OFFRAMP_BIN_DIR"] = str(pathlib.Path(library()._name).resolve().parents[1] / "bin")
+        self.work.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
+
+    def program(self, dies="", batches=BATCHES, told=""):
+        (self.folder / "loop.py").write_text(LOOP)
+        return shlex.join([sys.executable, str(self.folder / "loop.py"), told, str(batches), dies, str(self.work.folder)])
+
+    def launch(self, *flags, program=None):
+        process = subprocess.Popen([*LAUNCHER, "run-set-up", "--producer", self.program() if program is None else program, "--processor", f"{self.post}:save",
+                                    "--consumers", "2", "--output", str(self.work.output), "--run-dir", str(self.work.run_dir), "--consumer-python",
+                                    sys.executable, *flags], env=self.work.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(put_away, process)
+        return process
+
+    def ended(self, launcher, code):
+        """What it says."""
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(code, launcher.returncode, said + self.log())
+        self.assertEqual([], left_of(self.folder))
+        return said
+
+    def log(self):
+        file = self.work.run_dir / "logs" / "producer.log"
+        return file.read_text() if file.exists() else ""
+
+    def call(self, *command):
+        return subprocess.run([*LAUNCHER, *command, "--run-dir", str(self.work.run_dir)], env=self.work.environment, capture_output=True, text=True, check=True).stdout
+
+    def told(self, name):
+        return json.loads((self.work.run_dir / name).read_text())
+
+    def undisturbed(self):
+        place = self.place("undisturbed")
+        place.run()
+        return place.results()
+
+    def test_a_whole_run(self):
+        said = self.ended(self.launch("--run-id", f"egress-{os.getpid()}-a"), 0)
+        self.assertIn("48 samples", said)
+        self.assertEqual(self.undisturbed(), self.work.results())
+        summary, status = self.told("summary.json"), self.told("status.json")
+        self.assertEqual((0, None, 0, BATCHES * ROWS), (summary["exit"], summary["failure"], summary["producer_restarts"], summary["samples"]["released"]))
+        self.assertEqual(("ended", 0, f"egress-{os.getpid()}-a"), (status["state"], status["exit"], status["run_id"]))
+        self.ended(self.launch("--resume"), 0)
+        self.assertEqual(0, self.work.submitted(), "all of it is done")
+
+    def test_it_is_scaled_and_stopped(self):
+        gate = self.work.close_gate("b004-0")
+        launcher = self.launch(program=self.program(batches=100000))
+        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json")["released_samples"] > 0, "results")
+        self.assertIn("2 -> 3", self.call("scale", "3"))
+        wait_for(lambda: len(self.told("status.json")["consumers"]) == 3, "three consumers")
+        self.assertIn("3 wanted", self.call("status"))
+        stopper = subprocess.Popen([*LAUNCHER, "stop", "--run-dir", str(self.work.run_dir)], env=self.work.environment, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(put_away, stopper)
+        self.assertIn("draining", stopper.stdout.readline())
+        gate.unlink()
+        said = self.ended(launcher, 130)
+        self.assertIn("go on", said)
+        self.assertEqual("ended", self.told("status.json")["state"])
+        noted = self.work.submitted()
+        self.assertEqual(ROWS * noted + 1, len(self.work.results()), "what was submitted is done")
+        self.ended(self.launch("--resume", program=self.program(batches=noted + 2)), 0)
+        self.assertEqual(2, self.work.submitted())
+
+    def test_stopped_at_once_it_is_abandoned_and_goes_on(self):
+        gates = [self.work.close_gate(f"b{number:03}-0") for number in range(BATCHES)]
+        launcher = self.launch()
+        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json")["submitted_samples"] >= 4 * ROWS, "full slabs")
+        launcher.send_signal(signal.SIGINT)
+        wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
+        launcher.send_signal(signal.SIGINT)
+        for gate in gates:
+            gate.unlink()
+        self.ended(launcher, 130)
+        self.ended(self.launch("--resume"), 0)
+        self.assertEqual(self.undisturbed(), self.work.results())
+
+    def test_a_loop_that_is_killed_is_started_again_and_goes_on(self):
+        gate = self.work.close_gate("b009-0")
+        launcher = self.launch("--log-format", "json")
+        first = wait_for(lambda: self.loop_at_work(), "a loop with results")
+        os.kill(first, signal.SIGKILL)
+        second = wait_for(lambda: self.loop_at_work(besides=first), "the next loop")
+        self.assertNotEqual(first, second)
+        gate.unlink()
+        said = self.ended(launcher, 0)
+        self.assertIn("the program is started again", said)
+        self.assertEqual(self.undisturbed(), self.work.results())
+        summary = self.told("summary.json")
+        self.assertEqual((1, 0), (summary["producer_restarts"], summary["exit"]))
+
+    def loop_at_work(self, besides=None):
+        """Its process, once its run has results, or has nothing more to make but what waits at the gate."""
+        try:
+            status = self.told("status.json")
+        except (OSError, ValueError):
+            return None
+        return status["pid"] if status["pid"] != besides and (status["released_samples"] >= 4 or besides and status["submitted_samples"]) else None
+
+    def test_one_that_may_not_be_started_again_ends_the_run_with_its_signal_and_resume_goes_on(self):
+        said = self.ended(self.launch("--producer-restarts", "0", program=self.program(dies="accepted 5")), 128 + signal.SIGKILL)
+        self.assertRegex(said, "offramp: the producer .* was killed by SIGKILL")
+        self.assertRegex(said.splitlines()[-1], "go on .*--resume")
+        self.assertEqual("failed", self.told("status.json")["state"])
+        self.ended(self.launch("--resume"), 0)
+        self.assertEqual(self.undisturbed(), self.work.results())
+
+    def test_a_program_that_opens_no_run_or_fails_is_told(self):
+        for program, code, text in ((f"{sys.executable} -c 'print(5)'", 64, "ended without having opened a run"),
+                                    (f"{sys.executable} -c 'import offramp; offramp.Egress()'", 64, "submitted nothing to it"),
+                                    (self.program(told="processor='npy'"), 1, "processor is given, and this program was started by `offramp run"),
+                                    (f"{sys.executable} -c 'import offramp; offramp.Egress(); offramp.Egress()'", 1, "has made its Egress already"),
+                                    (f"{sys.executable} -c 'import sys; sys.exit(3)'", 3, "ended with exit code 3")):
+            with self.subTest(text):
+                self.assertIn(text, self.ended(self.launch(program=program), code))
+        for program, code, text in (("nonsense --x", 66, "'nonsense', which is not a program"), ("'", 64, "is not a command"), ("", 64, "--producer is empty")):
+            with self.subTest(text):
+                self.assertIn(text, self.ended(self.launch(program=program), code))
+        self.assertIn("run --producer has no --model", self.ended(self.launch("--model", "x"), 64))
+
+    def test_it_ends_with_its_launcher(self):
+        self.work.close_gate("b000-0")
+        launcher = self.launch()
+        wait_for(lambda: (self.work.run_dir / "status.json").exists(), "a run")
+        launcher.kill()
+        launcher.wait()
+        (self.work.gates / "b000-0").unlink()
+        wait_for(lambda: not left_of(self.folder), "that loop and consumers end")
+        self.ended(self.launch("--resume"), 0)
+        self.assertEqual(self.undisturbed(), self.work.results())
+
+
+if __name__ == "__main__":
+    unittest.main()
