@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import atexit
 import collections
 import ctypes
@@ -149,7 +150,7 @@ class Egress:
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
             key_text, numbers = _keys(keys, rows), _items(items, rows)
             at, numbers = self._numbered(keys, rows, numbers)
-            batch = _batch(given, key_text, numbers, stream_of(stream, given))
+            batch = _batch(given, key_text, None if self._is_counted_on(numbers) else numbers, stream_of(stream, given))
             if self._run is None:
                 self._open_run(self._layout or [Layout(name, each.dtype, each.shape) for name, each in zip(named, given)],
                                self._device or given[0].device)
@@ -314,6 +315,10 @@ class Egress:
                 return at, range(given.first, given.first + rows)
         raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
                           "its order, with the same keys")
+
+    def _is_counted_on(self, numbers: list[int] | range | None) -> bool:
+        """Whether the library comes to the same by itself, which takes no time."""
+        return isinstance(numbers, range) and numbers[0] == self._next_item and (self._run is None or self._run.batches_are_known)
 
     def _in_order(self, named: dict[str, object]) -> list[tuple[str, object]]:
         if self._layout is None:
@@ -485,11 +490,11 @@ def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
     return items
 
 
-def _batch(given: list[Outputs], keys: bytes | None, items: list[int] | None, stream: int | None) -> _abi.Batch:
+def _batch(given: list[Outputs], keys: bytes | None, items: Sequence[int] | None, stream: int | None) -> _abi.Batch:
     rows = given[0].shape[0]
     addresses = (ctypes.c_void_p * len(given))(*(each.address for each in given))
     return _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=addresses, tensor_count=len(given), rows=rows,
-                      items=None if items is None else (ctypes.c_uint64 * rows)(*items), stream=stream, timeout_seconds=WAIT_SECONDS,
+                      items=None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items)), stream=stream, timeout_seconds=WAIT_SECONDS,
                       key_text=keys, key_text_bytes=0 if keys is None else len(keys))
 
 

@@ -97,6 +97,8 @@ class Run:
         if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
 
+    batches_are_known = property(lambda self: self._taken_known, doc="Whether no Ctrl-C came where it may have been before or behind the library's taking one.")
+
     def _not_taken(self, number: int) -> None:
         self._releases.forget(number)
         self._taken_known = True
