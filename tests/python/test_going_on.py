@@ -14,11 +14,6 @@ from world import needs_numpy, wait_for
 
 @needs_numpy
 class Killed(Loops):
-    def undisturbed(self):
-        place = self.place("undisturbed")
-        place.run()
-        return place.results()
-
     def test_at_each_step(self):
         cases = ((("before 0",), BATCHES), (("submitted 1",), 0),
                  (("submitted 6", "b000-0", "b001-0"), BATCHES - 4),     # four slabs are full, and two batches wait to be copied

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,11 +99,53 @@ class OwnConsumers(Loops):
             pass        # nothing was submitted
         self.assertEqual([], left_of(self.folder))
 
+    def test_when_their_command_is_killed_the_loop_is_told_and_may_go_on(self):
+        gate = self.work.close_gate("b003-0")
+        loop = self.work.loop()
+        command = wait_for(lambda: self.command_of(loop), "the command")
+        wait_for(lambda: "b002-3.bin" in self.work.results(), "results")
+        os.kill(command, signal.SIGKILL)
+        gate.unlink()
+        said = self.end(loop, 1)
+        self.assertRegex(said.splitlines()[-1], "ConsumersFailed: the command that watched the consumers was killed by signal 9")
+        wait_for(lambda: not left_of(self.folder), "that its consumers are gone")
+        self.work.run(resume=True)
+        self.assertEqual(BATCHES * ROWS + 1, len(self.work.results()))
+        self.assertEqual(BATCHES * ROWS, len(self.work.results()["records.jsonl"].splitlines()))
+
+    def command_of(self, loop):
+        """The process of its consumers' command, once there are consumers."""
+        children = pathlib.Path(f"/proc/{loop.pid}/task/{loop.pid}/children").read_text().split()
+        return int(children[0]) if children and (self.work.run_dir / "control.sock").exists() else None
+
+    def test_a_forked_child_has_no_part_in_them(self):
+        program = """
+            import os, sys, numpy, offramp
+            with offramp.Egress(output=sys.argv[1], processor="npy", consumers=1, run_dir=sys.argv[2]) as egress:
+                egress.submit(numpy.zeros((1, 3), "float32"), ["a"])
+                if (child := os.fork()) == 0:
+                    for call in (egress.drain, lambda: egress.scale(2), lambda: next(egress.pending([(["b"], 0)])), lambda: egress.submit(0, ["b"])):
+                        try:
+                            call()
+                        except offramp.WrongProcess:
+                            continue
+                        os._exit(1)
+                    egress.close()
+                    sys.exit(7)
+                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+                egress.submit(numpy.zeros((1, 3), "float32"), ["b"])
+        """
+        self.assertEqual("7\n", self.end(self.python(program, self.work.output, self.run_dir)))
+        self.assertEqual({"a.output.npy", "b.output.npy"}, set(self.work.results()))
+
     def test_two_in_one_process_have_a_run_each(self):
         import numpy
 
         with offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one, \
-                offramp.Egress(output=self.folder / "two", processor="npy", consumers=1) as two:
+                offramp.Egress(self.run_dir, output=self.folder / "two", processor="npy", consumers=1) as two:
+            run_dir = os.fsdecode(one._options["run_dir"])
+            self.addCleanup(shutil.rmtree, run_dir)
+            self.assertEqual(f"/tmp/offramp-{os.getuid()}", os.path.dirname(run_dir), "where a launcher looks for runs, too")
             one.submit(numpy.zeros((1, 3), "float32"), ["a"])
             two.submit(numpy.zeros((1, 3), "float32"), ["b"])
         self.assertEqual([{"a.output.npy"}, {"b.output.npy"}], [set(results(self.folder / name)) for name in ("one", "two")])
@@ -110,7 +153,7 @@ class OwnConsumers(Loops):
     def test_two_into_one_output_are_refused(self):
         import numpy
 
-        with offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one:
+        with offramp.Egress(self.folder / "run1", output=self.folder / "one", processor="npy", consumers=1) as one:
             one.submit(numpy.zeros((1, 3), "float32"), ["a"])
             wait_for(lambda: one.figures().samples_completed == 1, "that its consumers are there")
             two = offramp.Egress(self.run_dir, output=self.folder / "one", processor="npy", consumers=1)

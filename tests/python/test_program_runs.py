@@ -28,9 +28,10 @@ class ProgramRuns(Loops):
         (self.folder / "loop.py").write_text(LOOP)
         return shlex.join([sys.executable, str(self.folder / "loop.py"), told, str(batches), dies, str(self.work.folder)])
 
-    def launch(self, *flags, program=None):
+    def launch(self, *flags, program=None, place=None):
+        place = place or self.work
         process = subprocess.Popen([*LAUNCHER, "run-set-up", "--producer", self.program() if program is None else program, "--processor", f"{self.post}:save",
-                                    "--consumers", "2", "--output", str(self.work.output), "--run-dir", str(self.work.run_dir), "--consumer-python",
+                                    "--consumers", "2", "--output", str(place.output), "--run-dir", str(place.run_dir), "--consumer-python",
                                     sys.executable, *flags], env=self.work.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(put_away, process)
         return process
@@ -39,7 +40,7 @@ class ProgramRuns(Loops):
         """What it says."""
         said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(code, launcher.returncode, said + self.log())
-        self.assertEqual([], left_of(self.folder))
+        self.assertEqual([], left_of(launcher.args[launcher.args.index("--run-dir") + 1]))
         return said
 
     def log(self):
@@ -51,11 +52,6 @@ class ProgramRuns(Loops):
 
     def told(self, name):
         return json.loads((self.work.run_dir / name).read_text())
-
-    def undisturbed(self):
-        place = self.place("undisturbed")
-        place.run()
-        return place.results()
 
     def test_a_whole_run(self):
         said = self.ended(self.launch("--run-id", f"egress-{os.getpid()}-a"), 0)
@@ -130,13 +126,15 @@ class ProgramRuns(Loops):
         self.assertEqual(self.undisturbed(), self.work.results())
 
     def test_a_program_that_opens_no_run_or_fails_is_told(self):
-        for program, code, text in ((f"{sys.executable} -c 'print(5)'", 64, "ended without having opened a run"),
-                                    (f"{sys.executable} -c 'import offramp; offramp.Egress()'", 64, "submitted nothing to it"),
-                                    (self.program(told="processor='npy'"), 1, "processor is given, and this program was started by `offramp run"),
-                                    (f"{sys.executable} -c 'import offramp; offramp.Egress(); offramp.Egress()'", 1, "has made its Egress already"),
-                                    (f"{sys.executable} -c 'import sys; sys.exit(3)'", 3, "ended with exit code 3")):
+        cases = ((f"{sys.executable} -c 'print(5)'", 64, "ended without having opened a run"),
+                 (f"{sys.executable} -c 'import offramp; offramp.Egress()'", 64, "submitted nothing to it"),
+                 (self.program(told="processor='npy'"), 1, "processor is given, and this program was started by `offramp run"),
+                 (f"{sys.executable} -c 'import offramp; offramp.Egress(); offramp.Egress()'", 1, "has made its Egress already"),
+                 (f"{sys.executable} -c 'import sys; sys.exit(3)'", 3, "ended with exit code 3"))
+        launchers = [self.launch(program=program, place=self.place(f"case-{number}")) for number, (program, _, _) in enumerate(cases)]
+        for launcher, (_, code, text) in zip(launchers, cases):
             with self.subTest(text):
-                self.assertIn(text, self.ended(self.launch(program=program), code))
+                self.assertIn(text, self.ended(launcher, code))
         for program, code, text in (("nonsense --x", 66, "'nonsense', which is not a program"), ("'", 64, "is not a command"), ("", 64, "--producer is empty")):
             with self.subTest(text):
                 self.assertIn(text, self.ended(self.launch(program=program), code))

@@ -93,8 +93,9 @@ def launcher_command(command: str) -> list[str]:
 
 def _programs() -> str | None:
     """Of the library's own build or installation, where it is known."""
-    folder = pathlib.Path(library()._name).resolve().parents[1] / "bin"
-    return str(folder) if (folder / "offramp-consumer").exists() else None
+    named = library()._name
+    folder = pathlib.Path(named).resolve().parents[1] / "bin"
+    return str(folder) if os.path.isabs(named) and (folder / "offramp-consumer").exists() else None
 
 
 def flags_of(settings: Mapping[str, object]) -> list[str]:

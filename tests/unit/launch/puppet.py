@@ -24,8 +24,8 @@ def parse(argv):
         name = rest.pop(0).removeprefix("--")
         if name == "finish-own-run":
             flags["finish"] = f"finish {rest.pop(0)}"
-        elif name == "prepare-own-run":
-            flags["prepare"] = f"prepare for {rest.pop(0)}"
+        elif name in ("prepare-own-run", "prepare-own-work"):
+            flags["prepare"] = f"prepare {'on ' if name == 'prepare-own-work' else ''}for {rest.pop(0)}"
         elif name in ("print-config", "sweep", "prepare", "finish", "adopt", "resume", "start-over"):
             flags[name] = True
         elif name in KNOWN:

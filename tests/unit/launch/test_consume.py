@@ -20,12 +20,13 @@ class OwnProgram:
         self.run_dir = run_dir
         self.nonce = NONCE
         self.process = subprocess.Popen(["sleep", "1000"])
+        self.pid = self.process.pid
 
     def begin(self):
         self.run_dir.mkdir(mode=0o700, exist_ok=True)
         (self.run_dir / "producer.lock").touch(0o600)
         self.tell(state="running")
-        self._put("endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.process.pid}\nepoch=1\n")
+        self._put("endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.pid}\nepoch=1\n")
 
     def begin_the_next_run(self):
         self.nonce = NEXT_NONCE
@@ -191,6 +192,49 @@ class ConsumeTest(unittest.TestCase):
         said = self.end(self.launch("--wait", "0"), 69)
         self.assertIn(f"(pid {self.program.process.pid}) is dead", said)
         self.assertFalse((self.run_dir / "launcher.lock").exists(), "nothing was touched")
+
+    def test_for_an_egress_it_waits_as_long_as_that_lives_and_joins_no_other_run(self):
+        self.program.begin()        # another program's, in the same directory
+        results = self.stage.folder / "results"
+        results.mkdir()
+        (results / ".offramp-egress").write_text('{"work": "before"}\n')
+        (results / ".offramp-egress.new").write_text('{"work": "mine"}\n')
+        launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
+        self.program.nonce = NEXT_NONCE
+        self.program.pid = os.getpid()
+        self.program.begin()
+        consumer = self.stage.enter()
+        self.assertEqual(["--only-run", NEXT_NONCE], consumer.argv[:2])
+        self.assertEqual(["consumer prepare for mine"], self.errands()[:1])
+        self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
+        self.assertFalse((results / ".offramp-egress.new").exists())
+        self.program.tell(state="ended", released_samples=1)
+        consumer.order(exit=0)
+        self.end(launcher, 0)
+        self.program.nonce = NONCE
+        self.program.begin()
+        launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine", "--resume")
+        consumer = self.stage.enter()
+        self.assertIn("consumer prepare on for mine", self.errands(), "it numbers its items on")
+        self.program.tell(state="ended", released_samples=1)
+        consumer.order(exit=0)
+        self.end(launcher, 0)
+        self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
+        for pid in (self.program.process.pid, 1):
+            self.assertIn(f"the program (pid {pid}) whose outputs were to be consumed ended", self.end(self.launch("--program", str(pid)), 69), "not its child")
+
+    def test_another_works_checkpoint_goes_when_its_results_may_be_replaced(self):
+        self.program.pid = os.getpid()
+        self.program.begin()
+        results = self.stage.folder / "results"
+        results.mkdir()
+        (results / ".offramp-egress").write_text('{"work": "before"}\n')
+        launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
+        consumer = self.stage.enter()
+        self.assertFalse((results / ".offramp-egress").exists())
+        self.program.tell(state="ended", released_samples=1)
+        consumer.order(exit=0)
+        self.end(launcher, 0)
 
     def test_runs_that_are_not_its_own_are_refused(self):
         self.program.begin()
