@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import shutil
 import signal
 import tempfile
 import unittest
@@ -140,6 +141,22 @@ class Pending(unittest.TestCase):
         checkpoint.write()
         self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
         checkpoint.close()
+
+    def test_what_cannot_be_written_is_told_and_tried_again(self):
+        checkpoint = self.checkpoint(False)
+        checkpoint.begin(in_place=True)
+        shutil.move(self.folder, f"{self.folder}-away")
+        checkpoint.submitted(0, 4, b"a")
+        checkpoint.completed([(0, 4)])
+        checkpoint._bytes = 1 << 30      # it is time to write it anew
+        with self.assertRaisesRegex(offramp.CannotWrite, "cannot be written: No such file.*resume=True"):
+            checkpoint.write()
+        shutil.move(f"{self.folder}-away", self.folder)
+        checkpoint.submitted(4, 4, b"b")
+        checkpoint.completed([(4, 8)])
+        checkpoint.write()
+        checkpoint.close()
+        self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
 
     def test_ranges_are_put_together_in_any_order(self):
         for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 1, 1, 3)):

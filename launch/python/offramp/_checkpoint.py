@@ -186,8 +186,7 @@ class Checkpoint:
         try:
             self._file.write(text)
         except OSError as problem:
-            self._file.close()
-            self._file = None
+            self._close_file()
             raise self._write_error(problem) from problem
         self._more = []
         self._bytes += len(text)
@@ -195,19 +194,21 @@ class Checkpoint:
             self._write_anew()
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._close_file()
         with contextlib.suppress(OSError):      # the launcher found that results may not go there
             os.unlink(os.path.join(self.folder, NEW_NAME))
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None       # the next one is written anew, with all that is done
 
     def _header(self) -> bytes:
         header = {"offramp_egress": VERSION, "work": self.work, "identity": self._identity, "tensors": self._tensors}
         return json.dumps(header).encode() + b"\n"
 
     def _write_anew(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._close_file()
         text = self._header() + lines_of(self._done)
         self._file = self._put(self.path, text)
         self._more = []

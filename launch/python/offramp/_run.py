@@ -121,7 +121,7 @@ class Run:
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call it again, or start more of them")
         if self._completions is not None:
-            self._completions.note_the_rest()
+            self._call(lambda _: self._completions.note_the_rest())
 
     def require_noted(self) -> None:
         """Errors: CannotWrite, where the checkpoint cannot be written."""
@@ -148,7 +148,7 @@ class Run:
         finally:
             self._releases.let_all_go()     # no copy runs any more
 
-    def _call(self, function, *arguments) -> int:
+    def _call(self, function, *arguments):
         """
         The handle is there meanwhile: close() waits for the calls of other threads. Without a lock, here as below: Ctrl-C may come between its
         acquisition and the block that releases it.
