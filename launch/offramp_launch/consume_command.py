@@ -12,7 +12,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
-from offramp_launch.output_folder import OutputLock, lies_beside, prepare, removed_after_a_failure
+from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure
 from offramp_launch.progress import make_display
 from offramp_launch.run_command import (announce, default_consumers, finish, require_apart, resolve, settle_output, sweep, to_toml, version_of, written_to)
 from offramp_launch.watch import MOST_CONSUMERS, RunPlan
@@ -56,7 +56,9 @@ def start(places, argv, typed):
 
     interrupts.mind_all()
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, lambda text: announce(config, text))
-    run_dir = JoinedRunDir(places, folder)
+    # Who goes on comes soon after a program's death, whose own launcher is still putting results together.
+    goes_on = bool(pid and config.get("resume"))
+    run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
     require_apart(config.get("output") or folder / "output", config)
     output, made = settle_output(config, run_dir, None)
     run_id = endpoint["run_id"]
@@ -72,7 +74,7 @@ def start(places, argv, typed):
         announce(config, text.removeprefix("[run] "))
 
     with removed_after_a_failure(made) as ended, written_to(run_dir):
-        lock = OutputLock(output, run_id, note)
+        lock = once_free(lambda: OutputLock(output, run_id, note), goes_on)
         try:
             plan.kept_open = (lock.fd,)
             begin_results(output, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
@@ -82,6 +84,18 @@ def start(places, argv, typed):
         ended.well = code == 0
     announce(config, told, "")
     return code
+
+
+def once_free(take, waits):
+    """What take() takes, where another launcher has it: at once, or when that one has ended, if it `waits`. Errors: those of take()."""
+    deadline = time.monotonic() + (LEFT_OVER_SECONDS if waits else 0)
+    while True:
+        try:
+            return take()
+        except LaunchError as problem:
+            if problem.code != ExitCode.RUN_IN_USE or time.monotonic() >= deadline:
+                raise
+        time.sleep(LOOK_AGAIN_SECONDS)
 
 
 def begin_results(output, plan, work, run, note):

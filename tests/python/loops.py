@@ -118,12 +118,15 @@ class Place:
         return self._test.end(self.loop(batches, **more), code)
 
     def killed(self, dies, *gates, **more):
-        """The loop kills itself there; its consumers finish what they hold."""
+        """The loop kills itself there; its consumers finish what they hold, which is waited for."""
+        self.die(dies, *gates, **more)
+        wait_for(lambda: not left_of(self.folder), "that the consumers of the dead loop are gone")
+
+    def die(self, dies, *gates, **more):
         closed = [self.close_gate(key) for key in gates]
         self._test.end(self.loop(dies=dies, **more), -signal.SIGKILL)
         for gate in closed:
             gate.unlink()
-        wait_for(lambda: not left_of(self.folder), "that the consumers of the dead loop are gone")
 
     def go_on(self):
         """How many batches it submits."""

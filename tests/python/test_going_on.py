@@ -43,7 +43,7 @@ class Killed(Loops):
         self.assertEqual(before, self.work.results())
 
     def test_twice_and_a_torn_checkpoint(self):
-        self.work.killed("accepted 3")
+        self.work.die("accepted 3")
         with open(self.work.output / ".offramp-egress", "ab") as file:
             file.write(b'{"done": [[0, 48, "00')
         self.work.killed("accepted 2", resume=True)

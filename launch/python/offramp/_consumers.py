@@ -111,7 +111,7 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
 
 def last_words(said: str) -> str:
     """The reason and its remedy, in one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("{")]     # no progress
     at = max((number for number, line in enumerate(lines) if line.startswith("offramp: ")), default=len(lines) - 1)
     words = ""
     for line in lines[at:]:
