@@ -132,7 +132,9 @@ def supervise(plan, places, output, environment, about, go_on, note):
 def conclude(plan, supervisor, code, about, finishing, seconds):
     """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
     program, *flags = plan.consumer
-    finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how_it_ended(supervisor), *flags, "--run-id", plan.run_id])
+    # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
+    how = "unfinished" if how_it_ended(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.SET_ASIDE) else how_it_ended(supervisor)
+    finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
     code = code if code != 0 else finished
     status, told = supervisor.status, supervisor.counts()
     samples = counts(told)

@@ -150,7 +150,7 @@ class OwnConsumers(Loops):
             two.submit(numpy.zeros((1, 3), "float32"), ["b"])
         self.assertEqual([{"a.output.npy"}, {"b.output.npy"}], [set(results(self.folder / name)) for name in ("one", "two")])
 
-    def test_two_into_one_output_are_refused(self):
+    def test_two_into_one_output_or_run_directory_are_refused(self):
         import numpy
 
         with offramp.Egress(self.folder / "run1", output=self.folder / "one", processor="npy", consumers=1) as one:
@@ -160,6 +160,10 @@ class OwnConsumers(Loops):
             with self.assertRaisesRegex(offramp.ConsumersFailed, "writes to .*Wait for its end"):
                 two.submit(numpy.zeros((1, 3), "float32"), ["b"])
                 two.drain()
+            two.close()
+            two = offramp.Egress(self.folder / "run1", output=self.folder / "two", processor="npy", consumers=1)
+            with self.assertRaises((offramp.RunInUse, offramp.ConsumersFailed)):      # whoever looks first
+                two.submit(numpy.zeros((1, 3), "float32"), ["b"])
             two.close()
         self.assertEqual({"a.output.npy"}, set(results(self.folder / "one")))
 

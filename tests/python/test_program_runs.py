@@ -74,13 +74,17 @@ class ProgramRuns(Loops):
         self.addCleanup(put_away, stopper)
         self.assertIn("draining", stopper.stdout.readline())
         gate.unlink()
+        self.assertEqual(0, stopper.wait(WATCHDOG_SECONDS))
         said = self.ended(launcher, 130)
         self.assertIn("go on", said)
         self.assertEqual("ended", self.told("status.json")["state"])
         noted = self.work.submitted()
         self.assertEqual(ROWS * noted + 1, len(self.work.results()), "what was submitted is done")
+        manifest = self.work.output / ".offramp-manifest"
+        self.assertNotIn('"ended":true', manifest.read_text(), "a later run replaces nothing of another's with it")
         self.ended(self.launch("--resume", program=self.program(batches=noted + 2)), 0)
         self.assertEqual(2, self.work.submitted())
+        self.assertIn('"ended":true', manifest.read_text())
 
     def test_stopped_at_once_it_is_abandoned_and_goes_on(self):
         gates = [self.work.close_gate(f"b{number:03}-0") for number in range(BATCHES)]
