@@ -57,6 +57,9 @@ class Consumers:
         return True
 
     def scale(self, consumers: int) -> None:
+        while not os.path.exists(f"{self._run_dir}/control.sock"):      # it has not met the run yet
+            self.require_alive()
+            time.sleep(LOOK_AGAIN_SECONDS)
         done = subprocess.run([*launcher_command("scale"), str(consumers), "--run-dir", self._run_dir], stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, check=False)
         if done.returncode != 0:

@@ -310,8 +310,10 @@ class Egress:
             return 0, items if items is not None or self._checkpoint is None else range(self._next_item, self._next_item + rows)
         if items is not None:
             raise BadArgument("pending() numbers the items. Submit its batches without items")
-        for at, given in enumerate(self._given, 1):
-            if given.samples == rows and (given.keys is None if keys is None else given.keys is not None and list(given.keys) == list(keys)):
+        if self._given and self._given[0].is_of(keys, rows):
+            return 1, range(self._given[0].first, self._given[0].first + rows)
+        for at, given in enumerate(list(self._given), 1):       # another thread may be in pending() meanwhile
+            if given.is_of(keys, rows):
                 return at, range(given.first, given.first + rows)
         raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
                           "its order, with the same keys")
@@ -358,6 +360,9 @@ class _Given(NamedTuple):
     first: int
     samples: int
     keys: Sequence[str] | None
+
+    def is_of(self, keys: Sequence[str] | None, rows: int) -> bool:
+        return self.samples == rows and (self.keys is None if keys is None else self.keys is not None and list(self.keys) == list(keys))
 
 
 def _first_part(batch: object) -> Sequence[str]:
