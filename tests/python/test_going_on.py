@@ -183,8 +183,7 @@ class Pending(unittest.TestCase):
         self.assertEqual([(["a"], 1), (("b", "c"), 2)], list(egress.pending([(["a"], 1), (("b", "c"), 2)])))
         self.assertEqual([{"key": "ab"}], list(egress.pending([{"key": "ab"}], keys=lambda batch: list(batch["key"]))))
         self.assertEqual([[1, 2]], list(egress.pending([[1, 2]], keys=len)))
-        for batch, kind, text in (({"key": "a"}, TypeError, "Say where its keys are"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples"),
-                                  ([["a", "a"], 1], offramp.BadArgument, "'a' names two samples")):
+        for batch, kind, text in (({"key": "a"}, TypeError, "Say where its keys are"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples")):
             with self.subTest(batch), self.assertRaisesRegex(kind, text):
                 list(egress.pending([batch]))
         egress.close()

@@ -90,8 +90,12 @@ class OwnConsumers(Loops):
     def test_an_exception_in_the_loop_ends_them(self):
         import numpy
 
-        with self.assertRaises(ZeroDivisionError), offramp.Egress(self.run_dir, output=self.folder / "out", processor="npy", consumers=1) as egress:
+        with self.assertRaises(ZeroDivisionError), offramp.Egress(self.run_dir, output=self.folder / "out", processor="npy", consumers=1,
+                                                                     tensors={"output": ("float32", (2, 3))}) as egress:
             egress.submit(numpy.zeros((1, 3), "float32"), ["a"])
+            for keys, text in ((["b", "b"], "the key 'b' names two samples"), (["b", ""], "a key of 0 bytes"), (["b"] * 3, "3 keys for 2 samples")):
+                with self.subTest(keys), self.assertRaisesRegex(offramp.BadArgument, text):
+                    egress.submit(numpy.zeros((2, 3), "float32"), keys)
             1 / 0
         self.assertEqual([], left_of(self.folder))
         with offramp.Egress(output=self.folder / "out2", processor="npy", consumers=1):

@@ -108,6 +108,7 @@ class Egress:
         if processor is not None and place is None:
             self._consumers = Consumers(os.fsdecode(folder), output, processor, consumers, settings or {},
                                         self._checkpoint.work if self._checkpoint else None, resume)
+        self._names_results = place is not None or processor is not None       # a key does
         _open.add(self)
         if self._layout is not None and device is not None:
             try:
@@ -148,7 +149,7 @@ class Egress:
             self._require_fit(given)
             rows = given[0].shape[0]
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
-            key_text, numbers = _keys(keys, rows), _items(items, rows)
+            key_text, numbers = _keys(keys, rows, self._names_results), _items(items, rows)
             at, numbers = self._numbered(keys, rows, numbers)
             batch = _batch(given, key_text, None if self._is_counted_on(numbers) else numbers, stream_of(stream, given))
             if self._run is None:
@@ -192,7 +193,7 @@ class Egress:
                 told, samples, text = None, said, None
             else:
                 told = said if isinstance(said, (list, tuple)) else list(said)
-                samples, text = len(told), _keys(told, len(told))
+                samples, text = len(told), _keys(told, len(told), self._names_results)
             if samples < 1:
                 raise BadArgument("pending() was given a batch without samples. Leave it out")
             first, self._next_pending = self._next_pending, self._next_pending + samples
@@ -456,8 +457,8 @@ def _layout(name: str, told: object) -> Layout:
     return Layout(name, dtype_of(dtype), shape)
 
 
-def _keys(keys: Iterable[str] | None, rows: int) -> bytes | None:
-    """One after another, with a NUL behind each: for the library, and at once."""
+def _keys(keys: Iterable[str] | None, rows: int, once: bool) -> bytes | None:
+    """One after another, with a NUL behind each: for the library, and at once. `once`: none stands twice, since results are called by them."""
     if keys is None:
         return None
     if isinstance(keys, (str, bytes)):
@@ -468,7 +469,10 @@ def _keys(keys: Iterable[str] | None, rows: int) -> bytes | None:
         text = "\0".join(keys)
     except TypeError:
         text = ""
-    if text and len(keys) == rows == len(set(keys)) and text.count("\0") == rows - 1:
+    if text and len(keys) == rows and text.count("\0") == rows - 1:
+        if once and len(set(keys)) != rows:
+            twice = next(key for at, key in enumerate(keys) if key in keys[:at])
+            raise BadArgument(f"the key {twice!r} names two samples of a batch, whose results would replace one another. Give each a key of its own")
         return f"{text}\0".encode("utf-8", "surrogateescape")
     for key in keys:
         if not isinstance(key, str):
@@ -477,9 +481,6 @@ def _keys(keys: Iterable[str] | None, rows: int) -> bytes | None:
             raise BadArgument(f"the key {key!r} has a NUL character in it. Give one without")
     if len(keys) != rows:
         raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one a sample, or none")
-    if len(set(keys)) != rows:
-        twice = next(key for at, key in enumerate(keys) if key in keys[:at])
-        raise BadArgument(f"the key {twice!r} names two samples of a batch, whose results would replace one another. Give each a key of its own")
     return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
