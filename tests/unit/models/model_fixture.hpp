@@ -21,7 +21,7 @@ namespace offramp {
 inline ModelLibrary open_models() { return ModelLibrary::open(OFFRAMP_MODELS_MODULE); }
 
 inline std::string golden_path(const std::string& name) {
-    return std::string(OFFRAMP_GOLDEN) + "/" + name + ".safetensors";
+    return std::filesystem::path(OFFRAMP_GOLDEN) / (name + ".safetensors");
 }
 
 inline bool has_golden() { return std::filesystem::exists(golden_path("encoder_golden")); }
