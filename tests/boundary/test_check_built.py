@@ -156,6 +156,11 @@ class Needed(Project):
             with self.subTest(library=library):
                 self.assert_crossed(self.arguments(consumer=library), library, "the consumer links no GPU library")
 
+    def test_what_a_consumer_opens_when_it_is_asked_for_is_found_where_it_is_linked(self):
+        for library in ("libcurl.so.4", "libpq.so.5", "libparquet.so.2100"):
+            with self.subTest(library=library):
+                self.assert_crossed(self.arguments(consumer=library), library, "opens it when it is asked for")
+
     def test_what_a_producer_does_not_write_to_is_found(self):
         for library in ("libcurl.so.4", "libcurl-gnutls.so.4", "libpq.so.5", "libsqlite3.so.0"):
             with self.subTest(library=library):
@@ -168,7 +173,7 @@ class Needed(Project):
                 self.assert_crossed(self.arguments(library=library), f"needs {library}", "the library needs libzmq and the system's own, and no other")
 
     def test_other_libraries_pass(self):
-        for library in ("libzmq.so.5", "libcurl.so.4", "libpq.so.5", "libnuma.so.1"):
+        for library in ("libzmq.so.5", "libsqlite3.so.0", "libpqueue.so.1", "libnuma.so.1"):
             self.assert_clean(*self.arguments(consumer=library))
         for library in ("libcudart.so.13", "libpng16.so.16", "libpqueue.so.1"):
             self.assert_clean(*self.arguments(producer=library))

@@ -134,7 +134,7 @@ class Package(unittest.TestCase):
         library, header = (next(self.prefix.rglob(name)) for name in ("libofframp.so.1", "offramp.h"))
         self.assertEqual([], [*check_library_needs(library), *check_symbols(library, golden, header)])
         # The same look at a program of ours finds what it links.
-        self.assertTrue(any("libcurl" in problem for problem in check_library_needs(BUILD / "bin" / "offramp-consumer")))
+        self.assertTrue(any("libpng" in problem for problem in check_library_needs(BUILD / "bin" / "offramp-consumer")))
 
     def test_a_package_that_needs_the_tree_builds_nothing(self):
         """It is the package alone that the examples are built from, wherever it lies: one whose header names a file of the tree is found out."""

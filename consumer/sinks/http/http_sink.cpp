@@ -1,7 +1,5 @@
 #include "consumer/sinks/http/http_sink.hpp"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <cctype>
 #include <thread>
@@ -13,6 +11,7 @@
 #include "common/base/version.hpp"
 #include "consumer/sinks/http/http_headers.hpp"
 #include "consumer/sinks/http/http_verdict.hpp"
+#include "consumer/sinks/http/libcurl.hpp"
 
 namespace offramp {
 namespace {
@@ -31,9 +30,9 @@ constexpr milliseconds kStep{50};
 constexpr std::size_t kLeastSecret = 4;
 
 void start_library() {
-    static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+    static const CURLcode started = libcurl().global_init(CURL_GLOBAL_DEFAULT);
     if (started != CURLE_OK)
-        throw Error(ErrorKind::System, std::string("libcurl does not start: ") + curl_easy_strerror(started));
+        throw Error(ErrorKind::System, std::string("libcurl does not start: ") + libcurl().easy_strerror(started));
 }
 
 // What another try cannot mend: the URL, the certificate, the library.
@@ -78,7 +77,7 @@ class HttpSink::Connection {
   public:
     explicit Connection(const HttpTarget& target) {
         start_library();
-        handle_.reset(curl_easy_init());
+        handle_.reset(libcurl().easy_init());
         if (!handle_) throw Error(ErrorKind::System, "libcurl gives no handle");
         set(CURLOPT_NOSIGNAL, 1L);
         set(CURLOPT_ERRORBUFFER, problem_);
@@ -116,15 +115,15 @@ class HttpSink::Connection {
         headers_are_there_ = false;
         longest_answer_ = target.patience;
         // Without a word from the server a large body would wait a second for one.
-        headers_.reset(curl_slist_append(nullptr, "Expect:"));
+        headers_.reset(libcurl().slist_append(nullptr, "Expect:"));
         for (const std::span<const std::string> some : {std::span<const std::string>(target.headers), message.headers})
             for (const std::string& header : some) add_header(header);
         set(CURLOPT_HTTPHEADER, headers_.get());
         set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(message.body.size()));
         set(CURLOPT_POSTFIELDS, reinterpret_cast<const char*>(message.body.data()));
         problem_[0] = '\0';
-        const CURLcode result = curl_easy_perform(handle_.get());
-        curl_easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
+        const CURLcode result = libcurl().easy_perform(handle_.get());
+        libcurl().easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
         outcome.unwanted = unwanted_;
         // Of an answer that does not end the status counts, which stands at its beginning.
         outcome.answered =
@@ -132,18 +131,18 @@ class HttpSink::Connection {
             ((received_ > kLongestAnswer || (answer_is_overdue() && headers_are_there_)) && outcome.status >= 200);
         // A proxy that does not let the request through to the server.
         long of_proxy = 0;
-        if (outcome.status == 0) curl_easy_getinfo(handle_.get(), CURLINFO_HTTP_CONNECTCODE, &of_proxy);
+        if (outcome.status == 0) libcurl().easy_getinfo(handle_.get(), CURLINFO_HTTP_CONNECTCODE, &of_proxy);
         if (!outcome.answered && of_proxy >= 400) {
             outcome.answered = true;
             outcome.status = of_proxy;
         }
         outcome.lasting = is_lasting(result);
         curl_off_t seconds = 0;
-        curl_easy_getinfo(handle_.get(), CURLINFO_RETRY_AFTER, &seconds);
+        libcurl().easy_getinfo(handle_.get(), CURLINFO_RETRY_AFTER, &seconds);
         outcome.retry_after = std::min(std::chrono::seconds(seconds), kLongestRetryAfter);
         outcome.reason = result == CURLE_ABORTED_BY_CALLBACK && answer_is_overdue()
                              ? "its answer is not complete after " + std::to_string(longest_answer_.count()) + " s"
-                         : problem_[0] == '\0' ? curl_easy_strerror(result)
+                         : problem_[0] == '\0' ? libcurl().easy_strerror(result)
                                                : problem_;
         outcome.answer = answer_;
         return outcome;
@@ -151,20 +150,20 @@ class HttpSink::Connection {
 
   private:
     struct Cleanup {
-        void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
-        void operator()(curl_slist* list) const noexcept { curl_slist_free_all(list); }
+        void operator()(CURL* handle) const noexcept { libcurl().easy_cleanup(handle); }
+        void operator()(curl_slist* list) const noexcept { libcurl().slist_free_all(list); }
     };
 
     template <class Value>
     void set(CURLoption option, Value value) {
-        const CURLcode result = (curl_easy_setopt)(handle_.get(), option, value);
+        const CURLcode result = libcurl().easy_setopt(handle_.get(), option, value);
         if (result != CURLE_OK)
-            throw Error(ErrorKind::System,
-                        "libcurl refuses its option " + std::to_string(option) + ": " + curl_easy_strerror(result));
+            throw Error(ErrorKind::System, "libcurl refuses its option " + std::to_string(option) + ": " +
+                                               libcurl().easy_strerror(result));
     }
 
     void add_header(const std::string& header) {
-        curl_slist* longer = curl_slist_append(headers_.get(), header.c_str());
+        curl_slist* longer = libcurl().slist_append(headers_.get(), header.c_str());
         if (longer == nullptr) throw std::bad_alloc();
         static_cast<void>(headers_.release());
         headers_.reset(longer);

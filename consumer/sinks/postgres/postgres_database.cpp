@@ -1,6 +1,5 @@
 #include "consumer/sinks/postgres/postgres_database.hpp"
 
-#include <libpq-fe.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "common/base/log.hpp"
+#include "consumer/sinks/postgres/libpq.hpp"
 
 namespace offramp {
 namespace {
@@ -69,7 +69,7 @@ std::string state_in(std::string_view message) {
 }
 
 struct FreeOptions {
-    void operator()(PQconninfoOption* options) const noexcept { PQconninfoFree(options); }
+    void operator()(PQconninfoOption* options) const noexcept { libpq().conninfo_free(options); }
 };
 
 }  // namespace
@@ -77,8 +77,8 @@ struct FreeOptions {
 PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience)
     : patience_(patience) {
     char* problem = nullptr;
-    const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(PQconninfoParse(sink.c_str(), &problem));
-    PQfreemem(problem);  // may hold the password
+    const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(libpq().conninfo_parse(sink.c_str(), &problem));
+    libpq().freemem(problem);  // may hold the password
     if (!parsed)
         throw ConfigError("--sink cannot be understood as a PostgreSQL",
                           "Accepted: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words: 'host=/run/postgresql "
@@ -104,32 +104,32 @@ PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::c
     }
     say("client_encoding", "UTF8");
     say(nullptr, nullptr);
-    connection_.reset(PQconnectStartParams(words.data(), values.data(), 0));
+    connection_.reset(libpq().connect_start_params(words.data(), values.data(), 0));
     if (!connection_) throw SystemError("connecting to PostgreSQL", ENOMEM);
     const auto text_of = [](const char* text) { return std::string(text == nullptr ? "" : text); };
-    const std::string host = text_of(PQhost(connection_.get()));
-    name_ = "PostgreSQL database '" + text_of(PQdb(connection_.get())) + "' on " + (host.empty() ? "localhost" : host) +
-            ":" + text_of(PQport(connection_.get()));
+    const std::string host = text_of(libpq().host(connection_.get()));
+    name_ = "PostgreSQL database '" + text_of(libpq().db(connection_.get())) + "' on " +
+            (host.empty() ? "localhost" : host) + ":" + text_of(libpq().port(connection_.get()));
     connect(patience_seconds);
-    PQsetErrorVerbosity(connection_.get(), PQERRORS_DEFAULT);
-    PQsetNoticeProcessor(
+    libpq().set_error_verbosity(connection_.get(), PQERRORS_DEFAULT);
+    libpq().set_notice_processor(
         connection_.get(), [](void*, const char* notice) { spdlog::debug("PostgreSQL: {}", in_one_line(notice)); },
         nullptr);
-    if (PQsetnonblocking(connection_.get(), 1) != 0) fail("waiting without blocking", nullptr);
+    if (libpq().setnonblocking(connection_.get(), 1) != 0) fail("waiting without blocking", nullptr);
     notice_death_of_clients();
 }
 
-void PostgresDatabase::Close::operator()(pg_conn* connection) const noexcept { PQfinish(connection); }
-void PostgresDatabase::Clear::operator()(pg_result* result) const noexcept { PQclear(result); }
+void PostgresDatabase::Close::operator()(pg_conn* connection) const noexcept { libpq().finish(connection); }
+void PostgresDatabase::Clear::operator()(pg_result* result) const noexcept { libpq().clear(result); }
 
 // Step by step, because only so the server's refusals come with their SQLSTATE.
 void PostgresDatabase::connect(int patience_seconds) {
-    PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
+    libpq().set_error_verbosity(connection_.get(), PQERRORS_VERBOSE);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience_seconds);
     PostgresPollingStatusType step = PGRES_POLLING_WRITING;
-    if (PQstatus(connection_.get()) == CONNECTION_BAD) step = PGRES_POLLING_FAILED;
+    if (libpq().status(connection_.get()) == CONNECTION_BAD) step = PGRES_POLLING_FAILED;
     while (step == PGRES_POLLING_READING || step == PGRES_POLLING_WRITING) {
-        pollfd wanted{.fd = PQsocket(connection_.get()),
+        pollfd wanted{.fd = libpq().socket(connection_.get()),
                       .events = static_cast<short>(step == PGRES_POLLING_READING ? POLLIN : POLLOUT),
                       .revents = 0};
         const auto left =
@@ -137,9 +137,9 @@ void PostgresDatabase::connect(int patience_seconds) {
         if (left <= 0) fail_to_connect("no answer in " + std::to_string(patience_seconds) + " s");
         const int ready = ::poll(&wanted, 1, static_cast<int>(left));
         if (ready < 0 && errno != EINTR) throw SystemError("waiting for " + name_, errno);
-        if (ready > 0) step = PQconnectPoll(connection_.get());
+        if (ready > 0) step = libpq().connect_poll(connection_.get());
     }
-    if (step != PGRES_POLLING_OK) fail_to_connect(PQerrorMessage(connection_.get()));
+    if (step != PGRES_POLLING_OK) fail_to_connect(libpq().error_message(connection_.get()));
 }
 
 void PostgresDatabase::fail_to_connect(const std::string& found) const {
@@ -149,11 +149,12 @@ void PostgresDatabase::fail_to_connect(const std::string& found) const {
 }
 
 void PostgresDatabase::fail(const std::string& tried, const pg_result* result) const {
-    const char* given = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char* given = result == nullptr ? nullptr : libpq().result_error_field(result, PG_DIAG_SQLSTATE);
     const std::string state = given == nullptr ? "" : given;
-    const std::string text = in_one_line(result != nullptr && given != nullptr ? PQresultErrorMessage(result)
-                                                                               : PQerrorMessage(connection_.get()));
-    const bool gone = PQstatus(connection_.get()) == CONNECTION_BAD;
+    const std::string text =
+        in_one_line(result != nullptr && given != nullptr ? libpq().result_error_message(result)
+                                                          : libpq().error_message(connection_.get()));
+    const bool gone = libpq().status(connection_.get()) == CONNECTION_BAD;
     const Verdict verdict = gone ? Verdict{{}, ErrorKind::SinkUnavailable, kComeBack} : verdict_on(state);
     throw PostgresError(verdict.kind, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text,
                         verdict.hint);
@@ -174,7 +175,7 @@ bool PostgresDatabase::wait(short events, const std::string& tried) {
     const auto began = std::chrono::steady_clock::now();
     for (;;) {
         if (progress_ != nullptr) (*progress_)();
-        pollfd wanted{.fd = PQsocket(connection_.get()), .events = events, .revents = 0};
+        pollfd wanted{.fd = libpq().socket(connection_.get()), .events = events, .revents = 0};
         const int ready = ::poll(&wanted, 1, kStepMilliseconds);
         if (ready < 0 && errno != EINTR) throw SystemError("waiting for " + name_, errno);
         if (ready > 0) return (wanted.revents & ~POLLOUT) != 0;
@@ -194,16 +195,16 @@ void PostgresDatabase::give_up(const std::string& tried) {
 // What the server has sent meanwhile is read, for it may take nothing before. That the connection broke says the next
 // result.
 void PostgresDatabase::flush(const std::string& tried) {
-    while (PQflush(connection_.get()) == 1)
-        if (wait(POLLIN | POLLOUT, tried) && PQconsumeInput(connection_.get()) == 0) return;
+    while (libpq().flush(connection_.get()) == 1)
+        if (wait(POLLIN | POLLOUT, tried) && libpq().consume_input(connection_.get()) == 0) return;
 }
 
 PostgresDatabase::Result PostgresDatabase::next_result(const std::string& tried) {
-    while (PQisBusy(connection_.get()) != 0) {
+    while (libpq().is_busy(connection_.get()) != 0) {
         wait(POLLIN, tried);
-        if (PQconsumeInput(connection_.get()) == 0) break;
+        if (libpq().consume_input(connection_.get()) == 0) break;
     }
-    return Result(PQgetResult(connection_.get()));
+    return Result(libpq().get_result(connection_.get()));
 }
 
 // The first result of a statement that libpq has `sent`, or not. Of one that begins a COPY others follow; else nothing
@@ -212,7 +213,7 @@ PostgresDatabase::Result PostgresDatabase::answer(const std::string& tried, int 
     if (sent != 1) fail(tried, nullptr);
     flush(tried);
     Result first = next_result(tried);
-    if (PQresultStatus(first.get()) != PGRES_COPY_IN)
+    if (libpq().result_status(first.get()) != PGRES_COPY_IN)
         while (next_result(tried)) {
         }
     return first;
@@ -222,45 +223,47 @@ std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql
                                                           const std::vector<std::string>& values) {
     std::vector<const char*> texts;
     for (const std::string& value : values) texts.push_back(value.c_str());
-    const Result result = answer(sql, PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()),
-                                                        nullptr, texts.data(), nullptr, nullptr, 0));
-    const ExecStatusType status = PQresultStatus(result.get());
+    const Result result =
+        answer(sql, libpq().send_query_params(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr,
+                                              texts.data(), nullptr, nullptr, 0));
+    const ExecStatusType status = libpq().result_status(result.get());
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) fail(sql, result.get());
-    std::vector<Row> rows(static_cast<std::size_t>(PQntuples(result.get())));
+    std::vector<Row> rows(static_cast<std::size_t>(libpq().ntuples(result.get())));
     for (std::size_t row = 0; row < rows.size(); ++row)
-        for (int column = 0; column < PQnfields(result.get()); ++column) {
+        for (int column = 0; column < libpq().nfields(result.get()); ++column) {
             const int at = static_cast<int>(row);
-            if (PQgetisnull(result.get(), at, column) != 0)
+            if (libpq().getisnull(result.get(), at, column) != 0)
                 rows[row].emplace_back();
             else
-                rows[row].emplace_back(PQgetvalue(result.get(), at, column));
+                rows[row].emplace_back(libpq().getvalue(result.get(), at, column));
         }
     return rows;
 }
 
 void PostgresDatabase::copy(const std::string& sql, std::span<const std::byte> bytes) {
-    if (const Result begun = answer(sql, PQsendQuery(connection_.get(), sql.c_str()));
-        PQresultStatus(begun.get()) != PGRES_COPY_IN)
+    if (const Result begun = answer(sql, libpq().send_query(connection_.get(), sql.c_str()));
+        libpq().result_status(begun.get()) != PGRES_COPY_IN)
         fail(sql, begun.get());
-    for (; !bytes.empty() && PQstatus(connection_.get()) == CONNECTION_OK;
+    for (; !bytes.empty() && libpq().status(connection_.get()) == CONNECTION_OK;
          bytes = bytes.subspan(std::min(bytes.size(), kCopyBytes))) {
         const auto part = bytes.first(std::min(bytes.size(), kCopyBytes));
         int put = 0;
-        while ((put = PQputCopyData(connection_.get(), reinterpret_cast<const char*>(part.data()),
-                                    static_cast<int>(part.size()))) == 0)
+        while ((put = libpq().put_copy_data(connection_.get(), reinterpret_cast<const char*>(part.data()),
+                                            static_cast<int>(part.size()))) == 0)
             flush(sql);
         if (put < 0) break;
         flush(sql);
     }
     // The server's own word on what went wrong comes at the end.
-    while (PQputCopyEnd(connection_.get(), bytes.empty() ? nullptr : "the rows could not be sent") == 0) flush(sql);
+    while (libpq().put_copy_end(connection_.get(), bytes.empty() ? nullptr : "the rows could not be sent") == 0)
+        flush(sql);
     flush(sql);
     Result failed;
     for (Result ended = next_result(sql); ended; ended = next_result(sql)) {
-        if (PQresultStatus(ended.get()) != PGRES_COMMAND_OK && !failed) failed = std::move(ended);
-        if (PQresultStatus(failed.get()) == PGRES_COPY_IN) break;  // its end could not be sent
+        if (libpq().result_status(ended.get()) != PGRES_COMMAND_OK && !failed) failed = std::move(ended);
+        if (libpq().result_status(failed.get()) == PGRES_COPY_IN) break;  // its end could not be sent
     }
-    if (failed || PQstatus(connection_.get()) == CONNECTION_BAD) fail(sql, failed.get());
+    if (failed || libpq().status(connection_.get()) == CONNECTION_BAD) fail(sql, failed.get());
 }
 
 void PostgresDatabase::transact(const std::function<void()>& work) {
@@ -270,7 +273,7 @@ void PostgresDatabase::transact(const std::function<void()>& work) {
         run("COMMIT");
     } catch (...) {
         // A connection that is gone has taken its transaction along.
-        if (PQstatus(connection_.get()) == CONNECTION_OK) roll_back();
+        if (libpq().status(connection_.get()) == CONNECTION_OK) roll_back();
         throw;
     }
 }

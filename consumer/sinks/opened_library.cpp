@@ -1,0 +1,38 @@
+#include "consumer/sinks/opened_library.hpp"
+
+#include <dlfcn.h>
+
+#include <utility>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+std::string last_loader_error() {
+    const char* const text = ::dlerror();
+    return text == nullptr ? "no reason given" : text;
+}
+
+}  // namespace
+
+OpenedLibrary::OpenedLibrary(const std::vector<std::string>& names, std::string wanted_by, std::string fix)
+    : wanted_by_(std::move(wanted_by)), fix_(std::move(fix)) {
+    std::string reason;  // of the first: the others are other names of it
+    for (const std::string& name : names) {
+        handle_ = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+        name_ = name;
+        if (handle_ != nullptr) return;
+        if (const std::string told = last_loader_error(); reason.empty()) reason = told;
+    }
+    throw ConfigError(wanted_by_ + " needs a library that cannot be opened: " + reason, fix_);
+}
+
+void* OpenedLibrary::symbol(const char* name) const {
+    void* const found = ::dlsym(handle_, name);
+    if (found == nullptr)
+        throw ConfigError(wanted_by_ + " needs the call " + name + ", which " + name_ + " does not have", fix_);
+    return found;
+}
+
+}  // namespace offramp
