@@ -30,17 +30,24 @@ std::string worker_library() {
                       "Build or install it: it runs processors in Python");
 }
 
-std::string package_folder() {
-    const std::string folder = data_folder() + "/python";
-    if (!fs::exists(folder + "/offramp/worker.py"))
-        throw ConfigError("the Python package offramp is not in " + folder,
-                          "Build or install it: it runs processors in Python");
-    return folder;
-}
-
 void put_in_front(const char* variable, const std::string& folder) {
     const char* const before = std::getenv(variable);
     ::setenv(variable, (before == nullptr || *before == '\0' ? folder : folder + ":" + before).c_str(), 1);
+}
+
+// The interpreter's package has a folder of its own, which programs that the user's code starts are told as well; or,
+// in a wheel, this program's folder lies in it. Beside it are packages of one interpreter then, and others do not get
+// to see them.
+std::string package_folder() {
+    const std::string apart = data_folder() + "/python";
+    if (fs::exists(apart + "/offramp/worker.py")) {
+        put_in_front("PYTHONPATH", apart);
+        return apart + "/offramp";
+    }
+    const fs::path around = fs::path(data_folder() + "/../..").lexically_normal();
+    if (fs::exists(around / "worker.py")) return around.string();
+    throw ConfigError("the Python package offramp is not in " + apart,
+                      "Build or install it: it runs processors in Python");
 }
 
 // Libraries for arrays start a thread a core, in each of the consumers, where nobody says otherwise.
@@ -63,9 +70,7 @@ void become_interpreter(const RunConfig& config, int argc, const char* const* ar
     const std::string& chosen = config.catalogue.text("consumer-python");
     const std::string interpreter = chosen.empty() ? "python3" : chosen;
     // By its path: behind -m the interpreter would look into the working folder first, and find a file of the user's.
-    const std::string package = package_folder();
-    const std::string worker = package + "/offramp/worker.py";
-    put_in_front("PYTHONPATH", package);
+    const std::string worker = package_folder() + "/worker.py";
     ::setenv("OFFRAMP_WORKER_LIBRARY", worker_library().c_str(), 1);
     share_cores(config.consumers);
     if (config.lifeline_fd >= 0) (void)::fcntl(config.lifeline_fd, F_SETFD, 0);

@@ -6,10 +6,10 @@ library here (libofframp_worker.so), and calls the user's function with one slab
 from __future__ import annotations
 
 import sys
-from os.path import dirname
+from os.path import dirname, join
 
 if __name__ == "__main__":
-    sys.path[0] = dirname(dirname(__file__))    # of the package, not of what is in it
+    del sys.path[0]     # the package's own folder
 
 if sys.version_info < (3, 9):
     print(f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}. Give one of 3.9 or later with --consumer-python", file=sys.stderr)
@@ -17,13 +17,28 @@ if sys.version_info < (3, 9):
 
 import atexit
 import ctypes
+import importlib.util
 import io
 import os
 import signal
 
-from offramp import _host
-
 LIBRARY = "OFFRAMP_WORKER_LIBRARY"
+
+
+def know_the_package() -> None:
+    """`offramp` is the package that this file is part of. Others that lie beside it are of the interpreter that it was installed for, perhaps not of this."""
+    folder = dirname(__file__)
+    spec = importlib.util.spec_from_file_location("offramp", join(folder, "__init__.py"), submodule_search_locations=[folder])
+    assert spec is not None and spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["offramp"] = package
+    spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    know_the_package()
+
+from offramp import _host
 
 
 def main(argv: list[str]) -> int:
