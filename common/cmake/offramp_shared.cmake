@@ -15,19 +15,3 @@ target_link_libraries(offramp_shared PRIVATE offramp_warnings ${shared_rooms})
 # --as-needed: nothing is left of the libspdlog and libfmt that the rooms bring along.
 target_link_options(offramp_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/common/abi/offramp.map -Wl,--no-undefined -Wl,--as-needed)
 add_library(offramp::offramp ALIAS offramp_shared)
-
-# --- the package: find_package(offramp 1), pkg-config ------------------------------------------------------------------
-include(GNUInstallDirs)
-include(CMakePackageConfigHelpers)
-target_include_directories(offramp_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/common/abi/include>)
-set_target_properties(offramp_shared PROPERTIES EXPORT_NAME offramp)
-install(TARGETS offramp_shared EXPORT offramp COMPONENT library LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/common/abi/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
-install(EXPORT offramp NAMESPACE offramp:: FILE offrampConfig.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/offramp COMPONENT library)
-# The ABI's number, not the project's: find_package(offramp 1).
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/offrampConfigVersion.cmake VERSION 1.${PROJECT_VERSION} COMPATIBILITY SameMajorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/offrampConfigVersion.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/offramp COMPONENT library)
-cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE OFFRAMP_PC_TO_PREFIX)
-configure_file(${CMAKE_SOURCE_DIR}/common/abi/offramp.pc.in ${CMAKE_BINARY_DIR}/offramp.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/offramp.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)

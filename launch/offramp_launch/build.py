@@ -7,7 +7,8 @@ import pathlib
 from offramp_launch.environment import ccache_environment, installed_requirements
 from offramp_launch.steps import run_step
 
-PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet")
+PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet", "offramp_shared")
+PACKAGED = ("offramp-consumer", "offramp_worker", "offramp_shared")
 BENCHMARK = ("offramp-message-bench", "offramp_native_reader")
 TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_with_threads",)}
 JOB_BYTES = 2 << 30

@@ -1,4 +1,4 @@
-"""The commands of launch/offramp: what each does first, and what its failure ends with."""
+"""The commands of `offramp`: what each does first, and what its failure ends with."""
 
 import difflib
 import json
@@ -6,33 +6,37 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, interrupts, new_processor, program_command, quarantine, reload_command,
-                            run_command, testing, texts)
+from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, new_processor, numpy_demo, packaging,
+                            program_command, quarantine, reload_command, run_command, testing, texts)
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 from offramp_launch.ladder import command as ladder_command
-from offramp_launch.places import Places
+from offramp_launch.places import here
 from offramp_launch.progress import describe, who_holds_what
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
-# `run`, `consume` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
+# `run`, `consume`, `demo` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
 # pictures need.
 CONTINUED = "run-set-up"
 CONSUME_CONTINUED = "consume-set-up"
+DEMO_CONTINUED = "demo-set-up"
 LADDER_CONTINUED = "ladder-set-up"
 
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor", "test", "setup", "version", "help")
-SETTING_UP = ("run", "consume", "ladder", "bench", "test", "setup")
+COMMANDS = ("run", "demo", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean",
+            "doctor", "test", "setup", "package", "version", "help")
+SETTING_UP = ("run", "demo", "consume", "ladder", "bench", "test", "setup", "package")
+HELP = ("help", "-h", "--help")
 WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
-END_BY_WHAT_THEY_DID = ("run", CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "reload", "new-processor", "clean")
+END_BY_WHAT_THEY_DID = ("run", CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
+                        "package", "export", "stop", "scale", "reload", "new-processor", "clean")
 
 
 def main(argv):
@@ -45,15 +49,20 @@ def main(argv):
 
 
 def carry_out(argv):
-    commands = {"run": run, CONTINUED: run_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up, "scale": scale, "reload": reload, "status": status, "stop": stop, "doctor": examine,
-                "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
-                "clean": cleaning.start, "version": version, "--version": version,
+    commands = {"run": run, CONTINUED: run_set_up, "demo": demo, DEMO_CONTINUED: demo_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up,
+                "scale": scale, "reload": reload, "status": status, "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
+                "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
+                "clean": cleaning.start, "package": package, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, NO_COMMAND: refuse_command}
-    places = Places()
+    places = here()
     try:
         command, *arguments = argv or ["help"]
+        if command in HELP:
+            return usage(places, ExitCode.OK)
         if command not in commands:
-            return usage(places, ExitCode.OK if command == "help" else ExitCode.USAGE)
+            return refuse_command(places, [command])
+        if places.is_installed:
+            installed.begin(command)
         if command not in WITH_HELP_OF_THEIR_OWN and {"-h", "--help"}.intersection(arguments):
             return help_of(places, command)
         return commands[command](places, arguments)
@@ -71,31 +80,32 @@ def carry_out(argv):
         return int(ExitCode.CANNOT_WRITE)
 
 
-def refuse_command(_, argv):
+def refuse_command(places, argv):
     """`argv`: what was typed instead of a command."""
-    near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
-    raise LaunchError(f"'{argv[0]}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""), f"Known: {', '.join(COMMANDS)}", ExitCode.USAGE)
+    known = installed.COMMANDS if places.is_installed else COMMANDS
+    near = difflib.get_close_matches(argv[0], known, n=1)
+    raise LaunchError(f"'{argv[0]}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""), f"Known: {', '.join(known)}", ExitCode.USAGE)
 
 
 def usage(places, code):
-    print((places.launch / "usage.txt").read_text(), end="")
+    print((places.launch / ("usage-installed.txt" if places.is_installed else "usage.txt")).read_text(), end="")
     return int(code)
 
 
 def help_of(places, command):
     """What stands in launch/help; with the flags of a set-up for those that set up."""
     print((places.launch / "help" / f"{command.lstrip('-')}.txt").read_text(), end="")
-    if command in SETTING_UP:
+    if command in SETTING_UP and not places.is_installed:
         print((places.launch / "help" / "toolchain-flags.txt").read_text(), end="")
     return int(ExitCode.OK)
 
 
 def version(places, argv):
     refuse(argv, "version")
-    ours, programs = places.version(), run_command.version_of(places.producer())
+    ours, programs = places.version(), run_command.version_of(places.consumer() if places.is_installed else places.producer())
     print(f"offramp {ours}" + (f" (commit {commit})" if (commit := places.commit()) else ""))
     if programs not in (None, ours):
-        print(f"Its programs in {places.programs()} are {programs}: ./launch/offramp setup builds them anew")
+        print(f"Its programs in {places.programs()} are {programs}: " + ("install both of one version" if places.is_installed else "./launch/offramp setup builds them anew"))
     return int(ExitCode.OK)
 
 
@@ -104,10 +114,21 @@ def run(places, argv):
         return run_help(places)
     if "--version" in argv:
         return version(places, [])
+    if places.is_installed and not places.producer().exists():
+        if not installed.is_demo(argv):
+            raise installed.no_runner()
+        return demo(places, argv)
+    return continue_set_up(places, CONTINUED, run_set_up, set_up_for(places, argv))
+
+
+def set_up_for(places, argv):
+    """Sees to it that programs are there. Returns the flags that are theirs."""
+    if places.is_installed:
+        return argv
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
     if not os.environ.get("OFFRAMP_BIN_DIR"):
         set_up_programs(places, flags, requirements_of(passed))
-    return continue_set_up(places, CONTINUED, run_set_up, passed)
+    return passed
 
 
 def requirements_of(argv, environment=os.environ):
@@ -131,14 +152,24 @@ def run_set_up(places, argv):
 
 
 def consume(places, argv):
-    flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
-    if not os.environ.get("OFFRAMP_BIN_DIR"):
-        set_up_programs(places, flags, requirements_of(passed))
-    return continue_set_up(places, CONSUME_CONTINUED, consume_set_up, passed)
+    return continue_set_up(places, CONSUME_CONTINUED, consume_set_up, set_up_for(places, argv))
 
 
 def consume_set_up(places, argv):
     return consume_command.start(places, argv, ["consume", *argv])
+
+
+def demo(places, argv):
+    return continue_set_up(places, DEMO_CONTINUED, demo_set_up, set_up_for(places, argv))
+
+
+def demo_set_up(places, argv):
+    return numpy_demo.start(places, argv)
+
+
+def package(places, argv):
+    flags, rest = take_values(argv, TOOLCHAIN_FLAGS)
+    return packaging.start(places, flags, rest)
 
 
 def ladder(places, argv):
@@ -155,6 +186,9 @@ def ladder_set_up(places, argv):
 
 def run_help(places):
     help_of(places, "run")
+    if places.is_installed and not places.producer().exists():
+        print("\nThis package has no runner for models; without --model and --input it is `offramp demo`.")
+        return int(ExitCode.OK)
     if not places.producer().exists():
         print("\nThe flags of a run itself are listed here once `./launch/offramp setup` has built the programs.")
         return int(ExitCode.OK)
@@ -242,7 +276,7 @@ def client(places, flags):
 
 def examine(places, argv):
     refuse(argv, "doctor")
-    findings = doctor.examine(places)
+    findings = doctor.examine_installed(places) if places.is_installed else doctor.examine(places)
     for finding in findings:
         print(finding.line())
     return doctor.exit_code(findings)

@@ -1,5 +1,6 @@
 """Says what this machine has: each thing with OK or WANTING and the fix. Needs neither a GPU nor a finished set-up."""
 
+import ctypes
 import dataclasses
 import glob
 import json
@@ -11,6 +12,7 @@ import resource
 import subprocess
 
 from offramp_launch.exit_code import ExitCode
+from offramp_launch.installed import glibc_problem
 from offramp_launch.packages import missing_packages
 from offramp_launch.steps import can_be_set_up
 
@@ -20,6 +22,10 @@ PROBE_SECONDS = 120
 NVIDIA, DISPLAY_CONTROLLER = "0x10de", "0x03"
 
 SET_UP = "./launch/offramp setup"
+
+# (name, its files, what needs it, how to get it) of libraries that consumers open when they are asked for.
+ASKED_FOR = (("libpq", ("libpq.so.5",), "--sink with PostgreSQL", "apt-get install libpq5, dnf install libpq"),
+             ("libcurl", ("libcurl.so.4", "libcurl-gnutls.so.4"), "--processor http", "apt-get install libcurl4, dnf install libcurl"))
 
 
 @dataclasses.dataclass
@@ -45,6 +51,52 @@ def examine(places):
     findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
                  memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
     return findings
+
+
+def examine_installed(places):
+    """Of what a wheel or a Debian package has; nothing is built there."""
+    return [glibc(os.confstr("CS_GNU_LIBC_VERSION")), numpy(places.venv_python), consumers(places.consumer()), runner(places.producer()),
+            *(opened_when_asked_for(*library) for library in ASKED_FOR), gpu_without_probe(), shared_memory(*shm_space()),
+            huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()), cores(), numa()]
+
+
+def glibc(told):
+    problem = glibc_problem(told)
+    return Finding("C library", *((problem.split(": ")[0], problem.split(": ")[1], ExitCode.SYSTEM) if problem else (told,)))
+
+
+def numpy(interpreter):
+    found = subprocess.run([str(interpreter), "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        return Finding("NumPy", f"{found.stdout.strip()}, of {interpreter}")
+    return Finding("NumPy", f"none in {interpreter}, and slabs are seen through it", f"{interpreter} -m pip install numpy", ExitCode.SYSTEM)
+
+
+def consumers(program):
+    try:
+        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        told = answer.stdout.strip() or (answer.stderr.strip().splitlines() or ["nothing"])[-1]
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        answer, told = None, str(problem)
+    if answer and answer.returncode == 0:
+        return Finding("consumers", told)
+    return Finding("consumers", f"{program} does not start: {told}", "install the package again", ExitCode.SYSTEM)
+
+
+def runner(program):
+    if program.exists():
+        return Finding("runner", str(program))
+    return Finding("runner", "none: models and pictures from files are the affair of a checkout of the sources", "OFFRAMP_BIN_DIR=FOLDER names one that is built")
+
+
+def opened_when_asked_for(name, files, wanted_by, fix):
+    for file in files:
+        try:
+            ctypes.CDLL(file)
+            return Finding(name, file)
+        except OSError:
+            pass
+    return Finding(name, f"none; only {wanted_by} needs it", fix)
 
 
 def exit_code(findings):

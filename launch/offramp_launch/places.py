@@ -1,4 +1,7 @@
-"""Where everything lies: the repository, and the one folder that all generated files go to."""
+"""
+Where everything lies, in the two forms that this launcher comes in: the repository, with the one folder that all generated files go to; or
+installed, by a wheel or a Debian package (common/cmake/offramp_install.cmake): programs alone, and nothing to set up.
+"""
 
 import contextlib
 import os
@@ -6,9 +9,22 @@ import pathlib
 import re
 import resource
 import subprocess
+import sys
+
+LAUNCHER = pathlib.Path(__file__).resolve().parent
+# Beside the launcher where it is installed: what is no Python.
+INSTALLED_PROGRAMS = LAUNCHER.parent / "offramp" / "programs"
+
+
+def here():
+    """Those of the launcher that is running."""
+    return Installed(INSTALLED_PROGRAMS.resolve()) if INSTALLED_PROGRAMS.exists() else Places()
 
 
 class Places:
+    is_installed = False
+    command = "./launch/offramp"        # as it is typed
+
     def __init__(self, root=None, build=None):
         self.root = pathlib.Path(root or pathlib.Path(__file__).resolve().parents[2])
         self.build = pathlib.Path(build or os.environ.get("OFFRAMP_BUILD_DIR") or self.root / "build").absolute()
@@ -20,6 +36,8 @@ class Places:
     runs = property(lambda self: self.build / "runs")
     demo_images = property(lambda self: self.launch / "demo" / "images")
     demo_masks = property(lambda self: self.launch / "demo" / "masks")
+    numpy_demo = property(lambda self: self.launch / "numpy_demo")
+    package = property(lambda self: self.launch / "python", doc="The folder that the Python package offramp lies in.")
 
     def version(self):
         """Of the sources."""
@@ -34,6 +52,10 @@ class Places:
                 return subprocess.run(["git", "-C", str(self.root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
                                       check=False).stdout.strip() or None
         return None
+
+    def go_on_command(self):
+        """As it is typed wherever one is."""
+        return str(self.launch / "offramp")
 
     def build_folder(self, preset):
         return self.build / preset
@@ -59,6 +81,35 @@ class Places:
 
     def consumer(self):
         return self.programs() / "offramp-consumer"
+
+
+class Installed(Places):
+    """`root`: the folder of programs. What is generated goes to a folder of the user's."""
+
+    is_installed = True
+    command = "offramp"
+
+    def __init__(self, root):
+        home = os.path.expanduser("~")      # itself for a user that nobody knows
+        state = os.environ.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home != "~" else f"/tmp/offramp-{os.getuid()}")
+        super().__init__(root, os.environ.get("OFFRAMP_BUILD_DIR") or f"{state}/offramp")
+
+    launch = property(lambda self: self.root / "share" / "launch")
+    venv = property(lambda self: pathlib.Path(sys.prefix))
+    venv_python = property(lambda self: pathlib.Path(sys.executable))
+    package = property(lambda self: LAUNCHER.parent)
+
+    def version(self):
+        return re.search(r'__version__ = "([^"]+)"', (self.package / "offramp" / "_version.py").read_text())[1]
+
+    def commit(self):
+        return os.environ.get("OFFRAMP_REVISION")
+
+    def go_on_command(self):
+        return self.command
+
+    def programs(self):
+        return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.root / "bin").absolute()
 
 
 def can_be_made_in(folder):

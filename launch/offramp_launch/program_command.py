@@ -96,7 +96,7 @@ def words_of(command):
 def environment_of(places, run_dir, run_id, output, config, work):
     """By what the program's Egress finds the run. The package and the library are those beside this launcher, unless others are named."""
     library = places.programs().parent / "lib" / LIBRARY
-    paths = [os.environ.get("PYTHONPATH"), str(places.launch / "python")]
+    paths = [os.environ.get("PYTHONPATH"), str(places.package)]
     return {**({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output, "OFFRAMP_PROCESSOR": config.get("processor", ""),
             "OFFRAMP_WORK": work, "OFFRAMP_RESUME": "true" if config.get("resume") else "false"}

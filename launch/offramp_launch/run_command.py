@@ -269,7 +269,7 @@ def goes_on_with(places, typed, config, run_dir, replaces):
         words = [word for word in words if word.partition("=")[0] not in ("--resume", "--start-over")]
     # Without an output of its own a run is known by its directory.
     where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
-    command = shlex.join([str(places.launch / "offramp"), *words, *where, *([] if anew else ["--resume"])])
+    command = shlex.join([places.go_on_command(), *words, *where, *([] if anew else ["--resume"])])
     folder = summary.working_folder()
     return f"(cd {shlex.quote(folder)} && {command})" if folder else command
 

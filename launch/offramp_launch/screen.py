@@ -6,6 +6,8 @@ import sys
 # Control characters (C0 but newline and tab, DEL, C1), line separators, turns of direction, and bytes that were no UTF-8.
 NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+IN_TEXTS = "./launch/offramp"       # as messages name this command
+
 
 def printable(text):
     """The text with every character that is none escaped. Lines stay lines."""
@@ -24,13 +26,14 @@ def escape(code):
 
 
 class Guarded:
-    """A text stream to which only printable text is written. Borrows: the stream."""
+    """A text stream to which only printable text is written, in which this command has the name by which it is called. Borrows: the stream."""
 
-    def __init__(self, stream):
+    def __init__(self, stream, command=IN_TEXTS):
         self.unguarded = stream
+        self._command = command
 
     def write(self, text):
-        self.unguarded.write(printable(text))
+        self.unguarded.write(printable(text).replace(IN_TEXTS, self._command))
         return len(text)
 
     def writelines(self, lines):
@@ -41,9 +44,9 @@ class Guarded:
         return getattr(self.unguarded, name)
 
 
-def guard():
-    """From here on all that this process prints is printable; for what draws there is drawn_on()."""
-    sys.stdout, sys.stderr = (stream if stream is None or isinstance(stream, Guarded) else Guarded(stream) for stream in (sys.stdout, sys.stderr))
+def guard(command=IN_TEXTS):
+    """From here on all that this process prints is printable; for what draws there is drawn_on(). `command`: what to type for this one."""
+    sys.stdout, sys.stderr = (stream if stream is None or isinstance(stream, Guarded) else Guarded(stream, command) for stream in (sys.stdout, sys.stderr))
 
 
 def drawn_on(stream):

@@ -37,7 +37,7 @@ def set_up_benchmark(places, flags):
 
 def set_up_tests(places, flags, presets):
     with one_at_a_time(places):
-        definitions = prepare_environment(places, flags, ("requirements-export.txt", "requirements-test.txt"))
+        definitions = prepare_environment(places, flags, ("requirements-export.txt", "requirements-test.txt", "requirements-package.txt"))
         for preset in presets:
             build.configure(places, preset, definitions)
             build.build(places, preset, build.TESTED[preset])

@@ -26,7 +26,8 @@ def places() -> list[str]:
     package = pathlib.Path(__file__).resolve().parent
     checkout = package.parents[2]
     built = [checkout / "build" / "release" / "lib" / NAME] if (checkout / "common" / "abi" / "include" / "offramp.h").exists() else []
-    return [*(str(path) for path in [package / NAME] if path.exists()), NAME, *(str(path) for path in built)]
+    beside = [package / NAME, (package / "programs").resolve().parent / NAME]       # in a wheel; where CMake or a Debian package installs both
+    return [*dict.fromkeys(str(path) for path in beside if path.exists()), NAME, *(str(path) for path in built)]
 
 
 def library() -> ctypes.CDLL:
@@ -49,6 +50,9 @@ def _open() -> ctypes.CDLL:
         try:
             return _checked(ctypes.CDLL(place), place)
         except OSError as problem:
+            if "GLIBC" in str(problem):
+                raise LibraryNotFound(f"{NAME} needs glibc 2.34 or later and the C++ library of GCC 11 or later, and this machine has older ones ({problem}). "
+                                      "Take Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them") from None
             reasons.append(str(problem))
     raise LibraryNotFound(f"{NAME} cannot be opened: {'; '.join(reasons)}. Install it (cmake --install BUILD --component library), "
                           f"or set {VARIABLE} to its path")

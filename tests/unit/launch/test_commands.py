@@ -13,7 +13,8 @@ from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
 
 from offramp_launch.places import Places
 
-COMMANDS = ("run", "ladder", "bench", "test", "setup", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor", "version")
+COMMANDS = ("run", "demo", "ladder", "bench", "test", "setup", "package", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor",
+            "version")
 
 
 class HelpTest(unittest.TestCase):
@@ -59,7 +60,7 @@ class HelpTest(unittest.TestCase):
             code, said = self.stage.call(typed, "--help")
             self.assertEqual(64, code, said)
             self.assertIn(f"offramp: '{typed}' is not a command" + (f"; did you mean '{meant}'?" if meant else "\n"), said)
-            self.assertIn("Known: run, consume, export, query,", said)
+            self.assertIn("Known: run, demo, consume, export, query,", said)
 
     def test_the_version_is_that_of_the_sources_and_tells_of_other_programs(self):
         for words in (("version",), ("--version",), ("run", "--version")):

@@ -1,0 +1,74 @@
+"""PNG files by the standard library's zlib: arrays of 8 bits written, and what the demo's consumers write read."""
+
+import struct
+import zlib
+
+import numpy
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+KINDS = {1: 0, 3: 2, 4: 6}      # channels: PNG's colour type; 3 is a palette's
+CHANNELS = {0: 1, 2: 3, 3: 1, 6: 4}
+
+
+def encoded(pixels):
+    """A PNG of uint8 [height, width], or [height, width, 3 or 4]."""
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    height, width, channels = pixels.shape
+    lines = numpy.zeros((height, 1 + width * channels), numpy.uint8)        # filter 0 in front of each
+    lines[:, 1:] = pixels.reshape(height, -1)
+    return SIGNATURE + b"".join((_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, KINDS[channels], 0, 0, 0)),
+                                 _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)), _chunk(b"IEND", b"")))
+
+
+def decoded(data):
+    """Its pixels, uint8 [height, width, channels]; of a palette the numbers. Errors: ValueError for what is no PNG of 8 bits, row by row."""
+    chunks = dict(_chunks(data))
+    try:
+        width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
+        if depth != 8 or kind not in CHANNELS or interlaced:
+            raise ValueError(f"a PNG of {depth} bits, kind {kind}; 8 bits are read")
+        channels = CHANNELS[kind]
+        lines = numpy.frombuffer(zlib.decompress(chunks[b"IDAT"]), numpy.uint8).reshape(height, 1 + width * channels)
+    except (KeyError, struct.error, zlib.error) as problem:
+        raise ValueError(f"not a whole PNG: {problem!r}") from None
+    pixels, above = numpy.empty((height, width, channels), numpy.uint8), numpy.zeros((width, channels), numpy.uint8)
+    for row, line in enumerate(lines):
+        above = pixels[row] = _unfiltered(int(line[0]), line[1:].reshape(width, channels), above)
+    return pixels
+
+
+def _unfiltered(kind, line, above):
+    if kind == 0:
+        return line
+    if kind == 1:
+        return line.cumsum(0, dtype=numpy.uint8)
+    if kind == 2:
+        return line + above
+    if kind not in (3, 4):
+        raise ValueError(f"a PNG whose row has the filter {kind}")
+    made, left, corner = numpy.empty_like(line), numpy.zeros(line.shape[1], int), numpy.zeros(line.shape[1], int)
+    for at, (given, over) in enumerate(zip(line.astype(int), above.astype(int))):
+        left = (given + ((left + over) // 2 if kind == 3 else _paeth(left, over, corner))) % 256
+        made[at], corner = left, over
+    return made
+
+
+def _paeth(left, over, corner):
+    about = left + over - corner
+    to_left, to_over, to_corner = abs(about - left), abs(about - over), abs(about - corner)
+    return numpy.where((to_left <= to_over) & (to_left <= to_corner), left, numpy.where(to_over <= to_corner, over, corner))
+
+
+def _chunk(name, body):
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def _chunks(data):
+    if data[:8] != SIGNATURE:
+        raise ValueError("not a PNG")
+    at, found = 8, {}
+    while at + 8 <= len(data):
+        length, name = struct.unpack(">I4s", data[at:at + 8])
+        found[name] = found.get(name, b"") + data[at + 8:at + 8 + length]
+        at += 12 + length
+    return found

@@ -1,0 +1,54 @@
+"""The command `package`: a wheel and Debian packages, made of the build that is there, or is made first."""
+
+import pathlib
+import shutil
+
+from offramp_launch import build, environment
+from offramp_launch.arguments import take_switch, take_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.setting_up import prepare_environment
+from offramp_launch.steps import one_at_a_time, run_step
+
+REQUIREMENTS = "requirements-package.txt"
+
+
+def start(places, flags, argv):
+    given, rest = take_values(argv, ("--into",))
+    wheel, rest = take_switch(rest, "--wheel")
+    deb, rest = take_switch(rest, "--deb")
+    if rest:
+        raise LaunchError(f"package knows no '{rest[0]}'", "See ./launch/offramp package --help", ExitCode.USAGE)
+    into = pathlib.Path(given.get("--into") or places.build / "packages").absolute()
+    require_folder(into)
+    with one_at_a_time(places):
+        definitions = prepare_environment(places, flags)
+        environment.install_requirements(places, (REQUIREMENTS,))
+        build.configure(places, "release", definitions)
+        build.build(places, "release", build.PACKAGED)
+        if wheel or not deb:
+            make_wheel(places, into)
+        if deb or not wheel:
+            make_debs(places, into)
+    for path in sorted(path for path in into.iterdir() if path.suffix in (".whl", ".deb") and f"{places.version()}" in path.name):
+        print(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+    return int(ExitCode.OK)
+
+
+def require_folder(into):
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise LaunchError(f"--into {into} cannot be made: {problem.strerror}", "Give a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+
+
+def make_wheel(places, into):
+    command = places.python_command(places.venv_python, places.launch / "packager")
+    run_step("wheel", [*command, str(places.root), str(places.build_folder("release")), str(into)], places.logs / "wheel.log")
+
+
+def make_debs(places, into):
+    if shutil.which("dpkg-shlibdeps") is None:
+        raise LaunchError("Debian packages are made by dpkg-shlibdeps, which is not here", "apt-get install dpkg-dev, on a Debian 12", ExitCode.SYSTEM)
+    folder = places.build_folder("release")
+    run_step("Debian packages", ["cpack", "--config", str(folder / "CPackConfig.cmake"), "-G", "DEB", "-B", str(into)], places.logs / "deb.log")
+    shutil.rmtree(into / "_CPack_Packages", ignore_errors=True)

@@ -1,0 +1,18 @@
+"""Makes the wheel of a build: `packager SOURCES BUILD INTO`. Runs in the set-up's own Python, which has scikit-build-core and auditwheel."""
+
+import os
+import pathlib
+import sys
+
+# Run as a folder: its parent, not the folder itself, is where the package is found.
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from packager import wheel  # noqa: E402
+
+if __name__ == "__main__":
+    sources, build, into = (pathlib.Path(word).absolute() for word in sys.argv[1:])
+    try:
+        print(wheel.make(sources, build, into))
+    except wheel.CannotBeMade as problem:
+        print(f"packager: {problem}", file=sys.stderr)
+        sys.exit(71)

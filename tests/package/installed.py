@@ -1,0 +1,168 @@
+"""What is asked of an installed package, whichever it is: its command, a loop of one's own, and consumers of all kinds beside it."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+from tests.support.real_run import left_behind, shared_memory
+from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
+# The one place: project() of the root's CMakeLists.txt, as CMake understood it.
+VERSION = re.search(r"^CMAKE_PROJECT_VERSION:STATIC=(.+)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
+LOOP = """
+    import sys, numpy, offramp
+
+    with offramp.Egress(run_dir=sys.argv[1]) as egress:
+        for batch in range(3):
+            values = numpy.arange(4 * 5, dtype=numpy.float32).reshape(4, 5) + 100 * batch
+            egress.submit({"values": values}, keys=[f"{batch}-{row}" for row in range(4)])
+    print(egress is not None)
+"""
+POST = """
+    import sys
+
+    def save(slab):
+        for sample, values in slab:
+            yield sample, ".txt", f"{sample.key} {values.sum():.0f} {sys.version_info[1]}".encode()
+"""
+TOOL = """#!{python}
+import json, sys
+sys.stdin.readline()
+print(json.dumps({{"offramp": 1}}), flush=True)
+for line in sys.stdin:
+    slab = json.loads(line)["slab"]
+    for sample in slab["samples"]:
+        print(json.dumps({{"slab": slab["number"], "file": {{"sample": sample["sample"], "ending": ".told", "text": sample["key"]}}}}))
+    print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)
+"""
+CONSUMER = """
+    import sys, offramp
+    print(sorted((sample.key, float(values.sum())) for slab in offramp.Consumer(sys.argv[1]) for sample, values in slab))
+"""
+DEMO = """
+    import pathlib, sys
+    sys.path.insert(0, sys.argv[1])
+    import network, pictures, png
+    output = pathlib.Path(sys.argv[2])
+    for number in range(12):
+        picture, _ = pictures.make(number)
+        classes = network.logits(picture[None]).argmax(1)[0]
+        name = f"picture-{number:02}.png"
+        assert (png.decoded((output / "mask-png" / name).read_bytes())[..., 0] == classes).all(), name
+        [cut_out] = (path for path in output.glob(f"*/{name}") if path.parent.name != "mask-png")
+        pixels = png.decoded(cut_out.read_bytes())
+        assert (pixels[..., :3] == picture).all() and ((pixels[..., 3] > 0) == (classes > 0)).all(), name
+    print(png.decoded((output / "contact-sheet.png").read_bytes()).shape)
+"""
+
+
+def sums():
+    return {f"{batch}-{row}": 5 * (100 * batch + 5 * row) + 10 for batch in range(3) for row in range(4)}
+
+
+class Installed:
+    """One installation, and a folder outside the tree to work in. `environment`: besides what any process has."""
+
+    def __init__(self, case, folder, python, command, environment=()):
+        self.case, self.folder, self.python, self.command = case, pathlib.Path(folder), str(python), [str(word) for word in command]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
+        self.environment = {**kept, "HOME": str(self.folder), **dict(environment)}
+        before = shared_memory()
+        case.addCleanup(lambda: case.assertEqual(set(), left_behind(lambda: shared_memory() - before), "something was left in /dev/shm"))
+
+    def written(self, name, text):
+        path = self.folder / name
+        path.write_text(textwrap.dedent(text))
+        path.chmod(0o755)
+        return path
+
+    def call(self, *words, code=0):
+        """What the command says."""
+        done = subprocess.run([*self.command, *map(str, words)], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
+        self.case.assertEqual(code, done.returncode, done.stdout)
+        self.case.assertNotIn("Traceback", done.stdout)
+        return done.stdout
+
+    def ask(self, program, *arguments, code=0):
+        """What a program in the installation's Python says."""
+        done = subprocess.run([self.python, "-c", textwrap.dedent(program), *map(str, arguments)], cwd=self.folder, env=self.environment, capture_output=True,
+                              text=True, timeout=WATCHDOG_SECONDS, check=False)
+        self.case.assertEqual(code, done.returncode, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def start(self, program, *arguments):
+        process = subprocess.Popen([self.python, "-c", textwrap.dedent(program), *map(str, arguments)], cwd=self.folder, env=self.environment,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.case.addCleanup(put_away, process)
+        return process
+
+    def end(self, process):
+        said, _ = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.case.assertEqual(0, process.returncode, said)
+        return said
+
+    def require_one_version(self):
+        """Of package, library, programs and the launcher."""
+        self.case.assertEqual(f"offramp {VERSION}\n", self.call("version"))
+        self.case.assertEqual(f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())"))
+
+    def require_consumers_of_all_kinds(self, minor):
+        """In one row: a function, a shared object, a program, one of ours. `minor`: of the interpreter that the function is to run in."""
+        run_dir, output = self.folder / "run", self.folder / "results"
+        self.written("post.py", POST)
+        self.written("tool", TOOL.format(python=sys.executable))
+        loop = self.start(LOOP, run_dir)
+        own = BUILD / "bin" / "tests" / "own_processor.so"
+        self.call("consume", "--run-dir", run_dir, "--processor", f"./post.py:save,so:{own},exec:./tool,npy", "--output", output, "--consumers", "2")
+        self.end(loop)
+        folders = {folder.name: folder for folder in output.iterdir() if folder.is_dir() and not folder.name.startswith(".")}
+        self.case.assertEqual(4, len(folders), sorted(folders))
+        made = {path.suffix: {} for path in output.rglob("*") if path.is_file()}
+        for path in output.rglob("*-*.*"):
+            made[path.suffix][path.name] = path
+        self.case.assertEqual({f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
+                              {name: path.read_text() for name, path in made[".txt"].items()})
+        self.case.assertEqual({f"{key}.told": key for key in sums()}, {name: path.read_text() for name, path in made[".told"].items()})
+        self.case.assertEqual({f"{key}.sum" for key in sums()}, set(made[".sum"]))
+        self.case.assertEqual({f"{key}.values.npy" for key in sums()}, set(made[".npy"]))
+
+    def require_a_consumer_of_ones_own(self):
+        run_dir = self.folder / "own"
+        loop = self.start(LOOP, run_dir)
+        wait_for(lambda: (run_dir / "endpoint").exists() or loop.poll() is not None, "the loop's run")
+        self.case.assertEqual(f"{sorted((key, float(total)) for key, total in sums().items())}\n", self.ask(CONSUMER, run_dir))
+        self.end(loop)
+
+    def require_a_run_that_is_steered(self, run_dir, loop):
+        """`loop` drains its run when its standard input is closed."""
+        consuming = subprocess.Popen([*self.command, "consume", "--run-dir", str(run_dir), "--processor", "npy", "--output", "steered", "--consumers", "1"],
+                                     cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.case.addCleanup(put_away, consuming)
+
+        def status():
+            done = subprocess.run([*self.command, "status", "--json"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False)
+            return json.loads(done.stdout) if done.returncode == 0 else {}
+        wait_for(lambda: status().get("consumers_alive") == 1, "the command sees the run")
+        self.case.assertIn("1 -> 2 consumers", self.call("scale", "2"))
+        wait_for(lambda: status().get("consumers_alive") == 2 and len(list((self.folder / "steered").glob("*.npy"))) == 4, "another consumer, and the results")
+        self.case.assertIn("consumers 2 alive, 2 wanted", self.call("status"))
+        self.case.assertIn("ended", self.call("stop"))
+        said, _ = consuming.communicate(timeout=WATCHDOG_SECONDS)
+        self.case.assertEqual(130, consuming.returncode, said)
+        self.case.assertIn("this command with --resume starts them", said)
+        self.case.assertIn("nothing is set aside", self.call("quarantine", "list", "--run-dir", run_dir))
+        loop.stdin.close()
+        loop.stdin = None
+        self.end(loop)
+
+    def require_the_demo(self, scripts):
+        said = self.call("demo", "--output", "shown")
+        self.case.assertIn("12 pictures, a mask and a cut-out of each", said)
+        self.case.assertEqual("(1200, 1200, 3)\n", self.ask(DEMO, scripts, self.folder / "shown"))

@@ -1,0 +1,173 @@
+"""The wheel, in clean environments of every Python from 3.9 on that this machine has, outside the tree."""
+
+import email
+import functools
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+from installed import BUILD, ROOT, VERSION, Installed
+
+MINORS = range(9, 16)
+TOOLS = ("scikit_build_core", "auditwheel")
+MISSING = [tool for tool in TOOLS if importlib.util.find_spec(tool) is None]
+# What auditwheel lets the system have, of all that a wheel's libraries may ask for.
+OF_THE_SYSTEM = re.compile(r"(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s|z))\.so\b.*")
+
+
+@functools.lru_cache
+def python_of(minor):
+    """An interpreter of CPython 3.`minor`, or nothing."""
+    name = f"python3.{minor}"
+    homes = sorted(pathlib.Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"), reverse=True)
+    for candidate in (f"/usr/bin/{name}", *map(str, homes), shutil.which(name)):
+        code = f"import sys, venv; sys.exit(sys.version_info[:2] != (3, {minor}))"
+        if candidate and os.path.exists(candidate) and subprocess.run([candidate, "-c", code], capture_output=True, check=False).returncode == 0:
+            return candidate
+    return None
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@unittest.skipIf(MISSING, f"skipped: {sys.executable} has no {' and no '.join(MISSING)} (launch/requirements-package.txt)")
+class Wheel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        world = tempfile.TemporaryDirectory(prefix="offramp-wheel-test-", dir="/tmp")
+        cls.addClassCleanup(world.cleanup)
+        cls.world = pathlib.Path(world.name)
+        run(sys.executable, ROOT / "launch" / "packager", ROOT, BUILD, cls.world / "packages")
+        [cls.wheel] = (cls.world / "packages").iterdir()
+
+    def installed(self, minor, with_numpy=True):
+        """In an environment that has nothing else. NumPy comes from where packages come from; without a way there only this Python's own is there."""
+        if python_of(minor) is None:
+            self.skipTest(f"skipped: no Python 3.{minor} here")
+        folder = self.world / f"3.{minor}{'' if with_numpy else '-bare'}"
+        if not folder.exists():
+            run(python_of(minor), "-m", "venv", "--without-pip", folder)
+            run(*self.pip(folder), "--no-deps", self.wheel)
+        if with_numpy and not list(folder.glob("lib/*/site-packages/numpy")) and not self.lend_numpy(minor, folder) and subprocess.run(
+                [*self.pip(folder), "--only-binary", ":all:", "numpy"], capture_output=True, check=False).returncode != 0:
+            self.skipTest(f"skipped: no NumPy for Python 3.{minor} could be had")
+        work = tempfile.TemporaryDirectory(prefix="work-", dir=folder)
+        self.addCleanup(work.cleanup)
+        return Installed(self, work.name, folder / "bin" / "python", [folder / "bin" / "offramp"])
+
+    @staticmethod
+    def pip(folder):
+        return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-input",
+                "--no-compile"]
+
+    def lend_numpy(self, minor, folder):
+        spec = importlib.util.find_spec("numpy")
+        if sys.version_info[1] != minor or spec is None:
+            return False
+        packages = pathlib.Path(spec.origin).parents[1]
+        for name in ("numpy", "numpy.libs"):
+            (folder / "lib" / f"python3.{minor}" / "site-packages" / name).symlink_to(packages / name)
+        return True
+
+    def test_it_is_whole_and_says_what_it_is(self):
+        self.assertEqual(f"offramp-{VERSION}-py3-none-manylinux_2_34_x86_64.whl", self.wheel.name)
+        with zipfile.ZipFile(self.wheel) as archive:
+            names = archive.namelist()
+            told = email.message_from_bytes(archive.read(f"offramp-{VERSION}.dist-info/METADATA"))
+            archive.extractall(self.world / "opened")
+        self.assertEqual((VERSION, ">=3.9", ["numpy"]), (told["Version"], told["Requires-Python"], told.get_all("Requires-Dist")))
+        brought = {name.rpartition("/")[2] for name in names if name.startswith("offramp.libs/")}
+        for name in names:
+            if ".so" in name or name.endswith("offramp-consumer"):
+                needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "--wide", "--dynamic", self.world / "opened" / name)))
+                self.assertEqual([], sorted(library for library in needed - brought if not OF_THE_SYSTEM.fullmatch(library)), name)
+        self.assertEqual([], [name for name in names if "__pycache__" in name or name.endswith("CMakeLists.txt")])
+        licenses = {pathlib.Path(name).stem for name in names if name.startswith("offramp/programs/share/licenses/")}
+        self.assertTrue({"libzmq5", "libsqlite3-0"} <= licenses if shutil.which("dpkg") else True, licenses)
+
+    def test_the_same_with_a_library_that_asks_for_more_is_refused(self):
+        """Not every symbol of a newer C++ library has an older one that is the same."""
+        with self.assertRaisesRegex(AssertionError, "needs .* of GLIBCXX_3.4.30, which systems with glibc 2.34 have not"):
+            compiler = shutil.which("c++")
+            if compiler is None:
+                self.skipTest("skipped: no C++ compiler")
+            library = self.world / "newer.so"
+            run(compiler, "-std=c++20", "-shared", "-fPIC", "-D_GLIBCXX_ASSERTIONS", "-x", "c++", "-", "-o", library,
+                input="#include <vector>\nint at(std::vector<int>& v, int i) { return v[i]; }\n")
+            if "GLIBCXX_3.4.30" not in run("readelf", "--wide", "--version-info", library):
+                self.skipTest("skipped: this compiler asks for no such symbol here")
+            run(sys.executable, "-c", "import pathlib, sys; from packager import older_symbols; older_symbols.ask_for_older(pathlib.Path(sys.argv[1]))", library,
+                env={**os.environ, "PYTHONPATH": str(ROOT / "launch")})
+
+    def test_an_old_c_library_is_one_line_with_the_remedy(self):
+        """A copy of the library asks for a version that no glibc has."""
+        with zipfile.ZipFile(self.wheel) as archive:
+            archive.extractall(self.world / "old")
+        library = self.world / "old" / "offramp" / "libofframp.so.1"
+        data = library.read_bytes()
+        self.assertIn(b"GLIBC_2.34\0", data)
+        library.write_bytes(data.replace(b"GLIBC_2.34\0", b"GLIBC_2.94\0"))
+        done = subprocess.run([sys.executable, "-c", "import offramp; offramp.library_version()"], capture_output=True, text=True, check=False,
+                              env={"PATH": os.environ["PATH"], "PYTHONPATH": str(self.world / "old")}, cwd=self.world)
+        self.assertEqual(1, done.returncode)
+        self.assertRegex(done.stderr.splitlines()[-1], r"LibraryNotFound: .*needs glibc 2\.34 or later.*GLIBC_2\.94.*Take Debian 12, Ubuntu 22\.04")
+
+    def test_without_numpy_the_demo_says_in_one_line_what_to_do(self):
+        bare = self.installed(sys.version_info[1], with_numpy=False)
+        self.assertRegex(bare.call("demo", code=71), r"\Aofframp: the demo is a loop on NumPy, and \S+ has none: \S+ -m pip install numpy\n\Z")
+        self.assertRegex(bare.call("doctor", code=71), r"WANTING  NumPy .*\n +fix: \S+ -m pip install numpy")
+        self.assertIn("OK       consumers", bare.call("doctor", code=71))
+
+    def test_what_it_has_not_it_says_in_one_line(self):
+        asked = self.installed(sys.version_info[1], with_numpy=False)
+        for words in (("setup",), ("test",), ("bench", "W1"), ("ladder",), ("export", "x.py:make"), ("query", "words"), ("package",)):
+            self.assertRegex(asked.call(*words, code=64), rf"\Aofframp: {words[0]} .*needs the sources of Offramp.*`launch/offramp {words[0]}`.*\n\Z")
+        self.assertRegex(asked.call("run", "--model", "net.pt2", "--input", "x", code=64), r"\Aofframp: run with a model .*LibTorch.*`launch/offramp run`.*\n\Z")
+        self.assertIn("'rnu' is not a command; did you mean 'run'?", asked.call("rnu", code=64))
+        self.assertIn("no live run\n    offramp run starts one", asked.call("status", code=69))
+        for command in ("demo", "consume", "scale", "status", "stop", "quarantine", "clean", "doctor"):
+            self.assertTrue(asked.call(command, "--help").startswith(f"usage: offramp {command}"))
+            self.assertRegex(asked.call("help"), rf"(?m)^  {command}\b")
+
+    def test_a_live_run_is_seen_scaled_and_ended(self):
+        installed = self.installed(sys.version_info[1])
+        run_dir = installed.folder / "live"
+        loop = installed.start("""
+            import sys, numpy, offramp
+            egress = offramp.Egress(run_dir=sys.argv[1])
+            egress.submit({"values": numpy.zeros((4, 5), numpy.float32)})
+            sys.stdin.read()
+            egress.drain()
+            egress.close()
+        """, run_dir)
+        installed.require_a_run_that_is_steered(run_dir, loop)
+
+
+def of_python(minor):
+    def test(self):
+        installed = self.installed(minor)
+        installed.require_one_version()
+        installed.require_consumers_of_all_kinds(minor)
+        installed.require_a_consumer_of_ones_own()
+        if minor in (sys.version_info[1], next(each for each in MINORS if python_of(each))):
+            site = next(installed.folder.parent.glob("lib/python3*/site-packages"))
+            installed.require_the_demo(site / "offramp" / "programs" / "share" / "launch" / "numpy_demo")
+    return test
+
+
+for each in MINORS:
+    setattr(Wheel, f"test_in_python_3_{each:02}", of_python(each))
+
+if __name__ == "__main__":
+    unittest.main()
