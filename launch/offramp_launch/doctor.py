@@ -12,7 +12,7 @@ import resource
 import subprocess
 
 from offramp_launch.exit_code import ExitCode
-from offramp_launch.installed import glibc_problem
+from offramp_launch.installed import glibc_problem, numpy_remedy
 from offramp_launch.packages import missing_packages
 from offramp_launch.steps import can_be_set_up
 
@@ -69,7 +69,7 @@ def numpy(interpreter):
     found = subprocess.run([str(interpreter), "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=False)
     if found.returncode == 0:
         return Finding("NumPy", f"{found.stdout.strip()}, of {interpreter}")
-    return Finding("NumPy", f"none in {interpreter}, and slabs are seen through it", f"{interpreter} -m pip install numpy", ExitCode.SYSTEM)
+    return Finding("NumPy", f"none in {interpreter}, and slabs are seen through it", numpy_remedy(interpreter), ExitCode.SYSTEM)
 
 
 def consumers(program):

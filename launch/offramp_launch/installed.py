@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -32,6 +33,11 @@ def glibc_problem(told):
         return None
     return (f"the programs need glibc {'.'.join(map(str, OLDEST_GLIBC))} or later, and this machine has {told or 'another C library'}: "
             "take Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them")
+
+
+def numpy_remedy(python):
+    """How this interpreter gets NumPy: Debian's own takes none by pip."""
+    return "apt-get install python3-numpy" if str(python) == "/usr/bin/python3" and shutil.which("dpkg") else f"{python} -m pip install numpy"
 
 
 def is_demo(argv):

@@ -10,6 +10,7 @@ from offramp_launch import consume_command
 from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.children import LOG_END_BYTES
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.installed import numpy_remedy
 from offramp_launch.run_dir import choose_run_dir, new_run_id, own_folder_in_tmp, short_runs_folder
 
 PICTURES = 12
@@ -49,7 +50,7 @@ def require_numpy(python):
     except OSError as problem:
         raise cannot_be_started(python, problem) from problem
     if found.returncode != 0:
-        raise LaunchError(f"the demo is a loop on NumPy, and {python} has none: {python} -m pip install numpy", "", ExitCode.SYSTEM)
+        raise LaunchError(f"the demo is a loop on NumPy, and {python} has none: {numpy_remedy(python)}", "", ExitCode.SYSTEM)
 
 
 def make_parent(run_dir):

@@ -41,6 +41,12 @@ for line in sys.stdin:
         print(json.dumps({{"slab": slab["number"], "file": {{"sample": sample["sample"], "ending": ".told", "text": sample["key"]}}}}))
     print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)
 """
+REFUSING = """
+    import offramp
+
+    def save(slab):
+        raise offramp.Reject("not wanted")
+"""
 CONSUMER = """
     import sys, offramp
     print(sorted((sample.key, float(values.sum())) for slab in offramp.Consumer(sys.argv[1]) for sample, values in slab))
@@ -132,6 +138,18 @@ class Installed:
         self.case.assertEqual({f"{key}.told": key for key in sums()}, {name: path.read_text() for name, path in made[".told"].items()})
         self.case.assertEqual({f"{key}.sum" for key in sums()}, set(made[".sum"]))
         self.case.assertEqual({f"{key}.values.npy" for key in sums()}, set(made[".npy"]))
+
+    def require_that_what_is_set_aside_can_be_tried_again(self):
+        run_dir = self.folder / "refused"
+        self.written("refusing.py", REFUSING)
+        self.written("post.py", POST)
+        loop = self.start(LOOP, run_dir)
+        self.call("consume", "--run-dir", run_dir, "--processor", "./refusing.py:save", "--output", "nothing", "--consumers", "1", code=84)
+        self.end(loop)
+        name = self.call("quarantine", "list", "--run-dir", run_dir).splitlines()[1].split()[0]
+        self.case.assertIn("not wanted", self.call("quarantine", "show", name, "--run-dir", run_dir))
+        self.call("quarantine", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried")
+        self.case.assertEqual({f"{key}.txt" for key in sums()}, {path.name for path in (self.folder / "tried").glob("*.txt")})
 
     def require_a_consumer_of_ones_own(self):
         run_dir = self.folder / "own"

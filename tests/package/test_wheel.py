@@ -153,6 +153,9 @@ class Wheel(unittest.TestCase):
         """, run_dir)
         installed.require_a_run_that_is_steered(run_dir, loop)
 
+    def test_what_is_set_aside_is_listed_and_tried_again(self):
+        self.installed(sys.version_info[1]).require_that_what_is_set_aside_can_be_tried_again()
+
 
 def of_python(minor):
     def test(self):

@@ -11,11 +11,11 @@ namespace offramp {
 namespace {
 
 constexpr const char* kFix =
-    "It is built when the Python package pyarrow is there: ./launch/offramp run --processor embeddings-parquet "
-    "installs it into the set-up's own Python and "
-    "builds again; for a Python of your own, install it there (pip install pyarrow) and build with -DOFFRAMP_PYTHON= "
-    "that Python. --processor embeddings-sqlite "
-    "needs none";
+    "No package has it; a build from the sources does, when the Python package pyarrow is there: in a checkout "
+    "`launch/offramp run --processor embeddings-parquet` installs it into the set-up's own Python and builds again; "
+    "for "
+    "a Python of your own, install it there (pip install pyarrow) and build with -DOFFRAMP_PYTHON= that Python. "
+    "--processor embeddings-sqlite needs none";
 
 std::string last_loader_error() {
     const char* text = ::dlerror();

@@ -62,6 +62,13 @@ class HelpTest(unittest.TestCase):
             self.assertIn(f"offramp: '{typed}' is not a command" + (f"; did you mean '{meant}'?" if meant else "\n"), said)
             self.assertIn("Known: run, demo, consume, export, query,", said)
 
+    def test_wrong_words_of_package_and_demo_are_refused_before_anything_is_done(self):
+        for words, why in ((("package", "--wheels"), "package knows no '--wheels'"), (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),
+                           (("demo", "--batch", "4"), "demo knows no '--batch'")):
+            code, said = self.stage.call(*words)
+            self.assertIn(code, (64, 73), said)
+            self.assertIn(why, said)
+
     def test_the_version_is_that_of_the_sources_and_tells_of_other_programs(self):
         for words in (("version",), ("--version",), ("run", "--version")):
             code, said = self.stage.call(*words)

@@ -1,0 +1,58 @@
+"""What the command of a package knows of the machine and of itself."""
+
+import pathlib
+import tempfile
+import unittest
+import unittest.mock
+
+from offramp_launch import installed, places
+from offramp_launch.exit_code import LaunchError
+from offramp_launch.screen import Guarded
+
+
+class Stream:
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+
+class InstalledTest(unittest.TestCase):
+    def test_an_old_c_library_is_told_with_the_remedy(self):
+        for told in ("glibc 2.31", "glibc 2.9", None, "musl"):
+            self.assertRegex(installed.glibc_problem(told), r"need glibc 2\.34 or later, and this machine has .*: take Debian 12")
+        for told in ("glibc 2.34", "glibc 2.36", "glibc 3.0", "glibc 2.39.9000"):
+            self.assertIsNone(installed.glibc_problem(told))
+
+    def test_what_needs_the_sources_says_so_and_all_else_begins(self):
+        with unittest.mock.patch.dict("os.environ"):
+            for command in installed.COMMANDS:
+                installed.begin(command)
+            for command in installed.OF_THE_SOURCES:
+                with self.assertRaisesRegex(LaunchError, f"`launch/offramp {command}`"):
+                    installed.begin(command)
+
+    def test_a_run_without_a_model_is_the_demo(self):
+        for words, is_demo in (((), True), (("--output", "X", "--start-over"), True), (("--model", "m.pt2"), False), (("--input=x",), False)):
+            self.assertEqual(is_demo, installed.is_demo(words), words)
+
+    def test_messages_name_the_command_as_it_is_typed(self):
+        stream = Stream()
+        Guarded(stream, "offramp").write("see ./launch/offramp help, in a checkout launch/offramp help\n")
+        self.assertEqual("see offramp help, in a checkout launch/offramp help\n", stream.text)
+
+    def test_what_is_generated_goes_to_the_users_folders(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict("os.environ", clear=True):
+            for environment, where in (({"HOME": folder}, f"{folder}/.local/state/offramp"), ({"XDG_STATE_HOME": f"{folder}/state"}, f"{folder}/state/offramp"),
+                                       ({"OFFRAMP_BUILD_DIR": f"{folder}/own"}, f"{folder}/own")):
+                with unittest.mock.patch.dict("os.environ", environment):
+                    found = places.Installed(pathlib.Path(folder))
+                    self.assertEqual((pathlib.Path(where), pathlib.Path(folder, "bin", "offramp-consumer")), (found.build, found.consumer()))
+
+    def test_the_launcher_of_a_checkout_is_not_installed(self):
+        self.assertFalse(places.here().is_installed)
+
+
+if __name__ == "__main__":
+    unittest.main()
