@@ -119,14 +119,15 @@ class Installed:
         self.case.assertEqual(f"offramp {VERSION}\n", self.call("version"))
         self.case.assertEqual(f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())"))
 
-    def require_consumers_of_all_kinds(self, minor):
+    def require_consumers_of_all_kinds(self, minor, *flags):
         """In one row: a function, a shared object, a program, one of ours. `minor`: of the interpreter that the function is to run in."""
         run_dir, output = self.folder / "run", self.folder / "results"
         self.written("post.py", POST)
         self.written("tool", TOOL.format(python=sys.executable))
         loop = self.start(LOOP, run_dir)
         own = BUILD / "bin" / "tests" / "own_processor.so"
-        self.call("consume", "--run-dir", run_dir, "--processor", f"./post.py:save,so:{own},exec:./tool,npy", "--output", output, "--consumers", "2")
+        self.call("consume", "--run-dir", run_dir, "--processor", f"./post.py:save,so:{own},exec:./tool,npy", "--output", output, "--consumers", "2",
+                  *flags)
         self.end(loop)
         folders = {folder.name: folder for folder in output.iterdir() if folder.is_dir() and not folder.name.startswith(".")}
         self.case.assertEqual(4, len(folders), sorted(folders))

@@ -153,6 +153,15 @@ class Wheel(unittest.TestCase):
         """, run_dir)
         installed.require_a_run_that_is_steered(run_dir, loop)
 
+    def test_a_function_runs_in_another_python_than_the_command(self):
+        """Which has packages of its own beside that of the wheel: it sees its own ones."""
+        own = sys.version_info[1]
+        other = next((minor for minor in MINORS if minor != own and python_of(minor)), None)
+        if other is None:
+            self.skipTest(f"skipped: no Python from 3.9 on but 3.{own} here")
+        there = self.installed(other)
+        self.installed(own).require_consumers_of_all_kinds(other, "--consumer-python", there.python)
+
     def test_what_is_set_aside_is_listed_and_tried_again(self):
         self.installed(sys.version_info[1]).require_that_what_is_set_aside_can_be_tried_again()
 
