@@ -152,6 +152,12 @@ class Installed:
         self.call("quarantine", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried")
         self.case.assertEqual({f"{key}.txt" for key in sums()}, {path.name for path in (self.folder / "tried").glob("*.txt")})
 
+    def require_a_processor_to_start_from(self):
+        self.call("new-processor", "mine")
+        done = subprocess.run([self.python, "test_mine.py"], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=WATCHDOG_SECONDS,
+                              check=False)
+        self.case.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
     def require_a_consumer_of_ones_own(self):
         run_dir = self.folder / "own"
         loop = self.start(LOOP, run_dir)

@@ -136,7 +136,7 @@ class Wheel(unittest.TestCase):
         self.assertRegex(asked.call("run", "--model", "net.pt2", "--input", "x", code=64), r"\Aofframp: run with a model .*LibTorch.*`launch/offramp run`.*\n\Z")
         self.assertIn("'rnu' is not a command; did you mean 'run'?", asked.call("rnu", code=64))
         self.assertIn("no live run\n    offramp run starts one", asked.call("status", code=69))
-        for command in ("demo", "consume", "scale", "status", "stop", "quarantine", "clean", "doctor"):
+        for command in ("demo", "consume", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor"):
             self.assertTrue(asked.call(command, "--help").startswith(f"usage: offramp {command}"))
             self.assertRegex(asked.call("help"), rf"(?m)^  {command}\b")
 
@@ -164,6 +164,9 @@ class Wheel(unittest.TestCase):
 
     def test_what_is_set_aside_is_listed_and_tried_again(self):
         self.installed(sys.version_info[1]).require_that_what_is_set_aside_can_be_tried_again()
+
+    def test_a_processor_to_start_from_passes_its_own_test(self):
+        self.installed(sys.version_info[1]).require_a_processor_to_start_from()
 
 
 def of_python(minor):
