@@ -165,6 +165,13 @@ class Installed:
         self.case.assertEqual(f"{sorted((key, float(total)) for key, total in sums().items())}\n", self.ask(CONSUMER, run_dir))
         self.end(loop)
 
+    def require_the_tests_of_the_package(self):
+        """Those of Egress and Consumer, which know the package by its name alone."""
+        done = subprocess.run([self.python, "-m", "unittest", "test_egress", "test_consumer"], cwd=ROOT / "tests" / "python", capture_output=True, text=True,
+                              env={**self.environment, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}, timeout=3 * WATCHDOG_SECONDS, check=False)
+        self.case.assertEqual(0, done.returncode, done.stderr)
+        self.case.assertRegex(done.stderr, r"Ran [3-9]\d tests")
+
     def require_a_run_that_is_steered(self, run_dir, loop):
         """`loop` drains its run when its standard input is closed."""
         consuming = subprocess.Popen([*self.command, "consume", "--run-dir", str(run_dir), "--processor", "npy", "--output", "steered", "--consumers", "1"],

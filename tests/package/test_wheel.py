@@ -178,6 +178,7 @@ def of_python(minor):
         if minor in (sys.version_info[1], next(each for each in MINORS if python_of(each))):
             site = next(installed.folder.parent.glob("lib/python3*/site-packages"))
             installed.require_the_demo(site / "offramp" / "programs" / "share" / "launch" / "numpy_demo")
+            installed.require_the_tests_of_the_package()
     return test
 
 
