@@ -41,6 +41,8 @@ for line in sys.stdin:
         print(json.dumps({{"slab": slab["number"], "file": {{"sample": sample["sample"], "ending": ".told", "text": sample["key"]}}}}))
     print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)
 """
+WITH_CONSUMERS = LOOP.replace("run_dir=sys.argv[1]", 'output=sys.argv[1], processor="./post.py:save", consumers=2')
+STARTED = LOOP.replace("run_dir=sys.argv[1]", "")
 REFUSING = """
     import offramp
 
@@ -151,6 +153,16 @@ class Installed:
         self.case.assertIn("not wanted", self.call("quarantine", "show", name, "--run-dir", run_dir))
         self.call("quarantine", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried")
         self.case.assertEqual({f"{key}.txt" for key in sums()}, {path.name for path in (self.folder / "tried").glob("*.txt")})
+
+    def require_a_loop_with_consumers(self, minor):
+        """That an Egress starts itself; and a loop that the command starts."""
+        self.written("post.py", POST)
+        self.written("started.py", STARTED)
+        self.ask(WITH_CONSUMERS, "by-egress")
+        self.call("run", "--producer", f"{self.python} started.py", "--processor", "./post.py:save", "--consumers", "2", "--output", "by-command")
+        for folder in ("by-egress", "by-command"):
+            self.case.assertEqual({f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
+                                  {path.name: path.read_text() for path in (self.folder / folder).glob("*.txt")})
 
     def require_a_processor_to_start_from(self):
         self.call("new-processor", "mine")

@@ -64,6 +64,7 @@ class Deb(unittest.TestCase):
         installed.require_one_version()
         installed.require_consumers_of_all_kinds(sys.version_info[1])
         installed.require_a_consumer_of_ones_own()
+        installed.require_a_loop_with_consumers(sys.version_info[1])
         installed.require_the_demo(next(self.root.rglob("numpy_demo")))
 
     def test_a_program_is_built_with_what_the_second_one_has(self):

@@ -165,6 +165,9 @@ class Wheel(unittest.TestCase):
     def test_what_is_set_aside_is_listed_and_tried_again(self):
         self.installed(sys.version_info[1]).require_that_what_is_set_aside_can_be_tried_again()
 
+    def test_a_loop_has_consumers_that_it_starts_or_that_the_command_starts(self):
+        self.installed(sys.version_info[1]).require_a_loop_with_consumers(sys.version_info[1])
+
     def test_a_processor_to_start_from_passes_its_own_test(self):
         self.installed(sys.version_info[1]).require_a_processor_to_start_from()
 
