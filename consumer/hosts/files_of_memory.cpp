@@ -1,13 +1,14 @@
 #include "consumer/hosts/files_of_memory.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "common/base/error.hpp"
 #include "common/base/whole_file.hpp"
@@ -15,38 +16,62 @@
 namespace offramp {
 
 FilesOfMemory::Place FilesOfMemory::find(std::span<const std::byte> bytes) {
-    const Region* region = region_of(bytes);
-    if (region == nullptr) {  // mapped since
-        read_regions();
-        region = region_of(bytes);
-    }
-    if (region == nullptr || region->path.empty() || !std::filesystem::exists(region->path)) return copy(bytes);
-    return {region->path, region->offset + (reinterpret_cast<std::uintptr_t>(bytes.data()) - region->begin)};
+    if (!region_ || !region_->holds(bytes)) region_ = region_of(bytes);
+    if (!region_ || region_->path.empty() || !std::filesystem::exists(region_->path)) return copy(bytes);
+    return {region_->path, region_->offset + (reinterpret_cast<std::uintptr_t>(bytes.data()) - region_->begin)};
 }
 
-const FilesOfMemory::Region* FilesOfMemory::region_of(std::span<const std::byte> bytes) const {
-    const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
-    const auto found = std::ranges::find_if(
-        regions_, [&](const Region& region) { return region.begin <= begin && begin + bytes.size() <= region.end; });
-    return found == regions_.end() ? nullptr : &*found;
+bool FilesOfMemory::Region::holds(std::span<const std::byte> bytes) const {
+    const auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
+    return begin <= first && first + bytes.size() <= end;
 }
 
 // proc(5): "begin-end perms offset dev inode   path"
-void FilesOfMemory::read_regions() {
-    regions_.clear();
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) {
-        Region region;
-        char dash = 0;
-        std::string permissions, device, inode;
-        std::istringstream fields(line);
-        fields >> std::hex >> region.begin >> dash >> region.end >> permissions >> region.offset >> device >> inode >>
-            std::ws;
-        std::getline(fields, region.path);
-        if (!region.path.starts_with('/')) region.path.clear();
-        regions_.push_back(std::move(region));
+std::optional<FilesOfMemory::Region> FilesOfMemory::region_in(std::string_view line) {
+    Region region;
+    const char* at = line.data();
+    const char* const line_end = at + line.size();
+    const auto number = [&](auto& value, char behind) {
+        const auto [end, problem] = std::from_chars(at, line_end, value, 16);
+        if (problem != std::errc() || end == line_end || *end != behind) return false;
+        at = end + 1;
+        return true;
+    };
+    if (!number(region.begin, '-') || !number(region.end, ' ')) return std::nullopt;
+    const auto word = [&] {
+        at = std::find_if(at, line_end, [](char c) { return c != ' '; });
+        const char* const begin = at;
+        at = std::find(at, line_end, ' ');
+        return std::string_view(begin, at);
+    };
+    word();  // permissions
+    at = std::min(at + 1, line_end);
+    if (!number(region.offset, ' ')) return std::nullopt;
+    word(), word();  // device, inode
+    at = std::find_if(at, line_end, [](char c) { return c != ' '; });
+    if (at != line_end && *at == '/') region.path.assign(at, line_end);
+    return region;
+}
+
+// Read for each slab: no further than to the region, and by hand.
+std::optional<FilesOfMemory::Region> FilesOfMemory::region_of(std::span<const std::byte> bytes) {
+    const UniqueFd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+    if (!maps) throw SystemError("reading /proc/self/maps", errno, "Is /proc mounted?");
+    std::string text;
+    std::array<char, 16384> piece;
+    while (true) {
+        const ssize_t got = ::read(maps.get(), piece.data(), piece.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) throw SystemError("reading /proc/self/maps", errno);
+        if (got == 0) return std::nullopt;
+        text.append(piece.data(), static_cast<std::size_t>(got));
+        std::size_t begin = 0;
+        for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+            if (auto region = region_in(std::string_view(text).substr(begin, end - begin));
+                region && region->holds(bytes))
+                return region;
+        text.erase(0, begin);
     }
-    if (regions_.empty()) throw SystemError("reading /proc/self/maps", errno, "Is /proc mounted?");
 }
 
 FilesOfMemory::Place FilesOfMemory::copy(std::span<const std::byte> bytes) {

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/unique_fd.hpp"
@@ -21,7 +23,7 @@ class FilesOfMemory {
     };
     Place find(std::span<const std::byte> bytes);
     void forget() {
-        regions_.clear();
+        region_.reset();
         copies_.clear();
     }
 
@@ -30,12 +32,13 @@ class FilesOfMemory {
         std::uintptr_t begin = 0, end = 0;
         std::uint64_t offset = 0;
         std::string path;  // empty: in no file that others could open
+        bool holds(std::span<const std::byte> bytes) const;
     };
-    const Region* region_of(std::span<const std::byte> bytes) const;
-    void read_regions();
+    static std::optional<Region> region_in(std::string_view line);
+    static std::optional<Region> region_of(std::span<const std::byte> bytes);
     Place copy(std::span<const std::byte> bytes);
 
-    std::vector<Region> regions_;
+    std::optional<Region> region_;  // that the last bytes lay in: a slab's other tensors are there, too
     std::vector<UniqueFd> copies_;
 };
 
