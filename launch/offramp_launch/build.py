@@ -9,7 +9,7 @@ from offramp_launch.steps import run_step
 
 PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet", "offramp_shared")
 PACKAGED = ("offramp-consumer", "offramp_worker", "offramp_shared")
-BENCHMARK = ("offramp-message-bench", "offramp_native_reader")
+BENCHMARK = ("offramp-message-bench", "offramp_native_reader", "offramp_bench_processors", "offramp-bench-idle-tool")
 TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_with_threads",)}
 JOB_BYTES = 2 << 30
 

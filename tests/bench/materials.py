@@ -33,8 +33,9 @@ class Materials:
     """Of one row, in `folder`; what several rows want, and takes long to make, in `shared`. What has to be ended goes onto `stack`. Thread: one. Blocks:
     until a file is made. Errors: Wanting; ContestantError when it could not be made."""
 
-    def __init__(self, folder, shared, stack, given, gpu, small):
+    def __init__(self, folder, shared, stack, given, gpu, small, binaries=None):
         self._folder, self._shared, self._stack, self._given, self._gpu, self._small = folder, shared, stack, given, gpu, small
+        self._binaries = binaries    # the programs' folder
         self._made = {}
         self.servers = []    # processes
         self._outputs = 0
@@ -42,7 +43,7 @@ class Materials:
     def require(self, needs):
         """Before anything is made."""
         for need in needs:
-            {"sentences": self._require_sentences, "postgres": self._require_postgres}[need]()
+            {"sentences": self._require_sentences, "postgres": self._require_postgres, "numpy": self._require_numpy}[need]()
 
     def fill_in(self, flags, of=None):
         """The flags with files where placeholders were. `of`: the program's other flags, which files may depend on."""
@@ -55,13 +56,32 @@ class Materials:
         makers = {specs.IMAGES: self._images, specs.PHOTOGRAPHS: self._photographs, specs.SHIPPED_WEIGHTS: self._shipped_weights,
                   specs.DEEPLAB_WEIGHTS: self._deeplab_weights, specs.FIRST_PIXEL: self._first_pixel, specs.FIRST_TOKEN: self._first_token,
                   specs.CUTOUT_RESULTS: self._cutout_results, specs.DEEPLAB_RESULTS: self._deeplab_results, specs.LINES: self._lines,
-                  specs.SENTENCES: self._sentences, specs.ENCODER: self._encoder, specs.MAX_TOKENS: self._max_tokens, specs.POSTGRES: self._postgres}
+                  specs.SENTENCES: self._sentences, specs.ENCODER: self._encoder, specs.MAX_TOKENS: self._max_tokens, specs.POSTGRES: self._postgres,
+                  specs.PYTHON: lambda flags: sys.executable, specs.IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:nothing",
+                  specs.COPY_IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:Copy",
+                  specs.AS_OBJECT: lambda flags: f"so:{self._built('lib/libofframp_bench_processors.so')}",
+                  specs.AS_PROGRAM: lambda flags: f"exec:{self._built('bin/offramp-bench-idle-tool')}"}
         return self._once(placeholder, lambda: makers[placeholder](flags))
 
     def _once(self, name, make):
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
+
+    # Processors of somebody's own.
+
+    def _built(self, name):
+        """A file of the build, which has its programs in bin/ and its libraries in lib/, or all in one folder."""
+        places = (self._binaries.parent / name, self._binaries / pathlib.Path(name).name)
+        for place in places:
+            if place.exists():
+                return place
+        raise ContestantError(f"neither {places[0]} nor {places[1]} exists; ./launch/offramp bench builds them")
+
+    @staticmethod
+    def _require_numpy():
+        if not importlib.util.find_spec("numpy"):
+            raise Wanting("needs the Python package numpy, through which processors in Python see their slabs")
 
     # Pictures and networks.
 

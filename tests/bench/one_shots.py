@@ -51,11 +51,12 @@ def run_python_for_json(name, program, flags):
 class MessageBench:
     """offramp-message-bench: our channels alone. A window is one run of it; its own start is not in its figures."""
 
-    def __init__(self, name, places, consumers, slabs, bare=False):
+    def __init__(self, name, places, consumers, slabs, bare=False, consumer_flags=None, payload_bytes=4096):
         self.name = name
         self._binaries = pathlib.Path(places.binaries)
         self._program = self._binaries / "offramp-message-bench"
-        self._flags = {"consumers": consumers, "slabs": slabs, "bare": bare}
+        self._flags = {"consumers": consumers, "slabs": slabs, "bare": bare, "payload-bytes": payload_bytes}
+        self._consumer_flags = consumer_flags or {}
 
     def start(self):
         if not self._program.exists():
@@ -93,7 +94,9 @@ class MessageBench:
 
     def _run(self, seconds, latency=False):
         try:
-            return run_for_json(self.name, [self._program, *flag_list({**self._flags, "seconds": seconds, "latency": latency})])
+            own = flag_list({**self._flags, "seconds": seconds, "latency": latency})
+            theirs = ["--", *flag_list(self._consumer_flags)] if self._consumer_flags else []
+            return run_for_json(self.name, [self._program, *own, *theirs])
         except BaseException:
             with contextlib.suppress(ContestantError):
                 sweep_dead_runs(self._binaries)   # killed, it has not removed its memory

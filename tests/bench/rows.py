@@ -63,7 +63,7 @@ class RowBuilder:
 
     def __init__(self, places, folder, stack):
         self._places, self._stack = places, stack
-        self._materials = Materials(folder, places.shared or folder, stack, places.given, places.gpu, places.small)
+        self._materials = Materials(folder, places.shared or folder, stack, places.given, places.gpu, places.small, places.binaries)
         self.notes = []
         places.servers = self._materials.servers
 
@@ -72,7 +72,8 @@ class RowBuilder:
 
     def make(self, spec):
         if isinstance(spec, Messages):
-            program = MessageBench(spec.name, self._places_of(spec), spec.consumers, spec.slabs, spec.bare)
+            program = MessageBench(spec.name, self._places_of(spec), spec.consumers, spec.slabs, spec.bare,
+                                   self._materials.fill_in(spec.consumer_flags), spec.payload_bytes)
         elif isinstance(spec, Ours):
             program = OfframpRun(spec.name, self._places_of(spec), self._materials.fill_in(spec.flags), spec.consumers,
                                  self._materials.fill_in(spec.consumer_flags, spec.flags), program_of(spec), self._lacking(spec))
@@ -84,11 +85,11 @@ class RowBuilder:
     def describe(self, spec):
         """What a reader must know to judge a contestant's figures: program, flags, how many readers and how those read."""
         program = "offramp-message-bench" if isinstance(spec, Messages) else program_of(spec) if isinstance(spec, Ours) else spec.program
-        flags = {"slabs": spec.slabs, "bare": spec.bare} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
+        flags = {"slabs": spec.slabs, "bare": spec.bare, "payload-bytes": spec.payload_bytes} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
         native = "our consumers' loop" if self._places.native_reader() else "NumPy"
         return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None,
-                "readers_flags": spec.consumer_flags if isinstance(spec, Ours) else {}}
+                "readers_flags": {} if isinstance(spec, PeerProgram) else spec.consumer_flags}
 
     def _places_of(self, spec):
         return dataclasses.replace(self._places, binaries=spec.build) if spec.build else self._places

@@ -20,6 +20,9 @@ SENTENCES = "{sentences}"               # a sentence-transformers model
 ENCODER = "{encoder}"                   # the same for a producer
 MAX_TOKENS = "{max tokens}"             # that it takes
 POSTGRES = "{postgres}"                 # a server's URI
+PYTHON = "{python}"                     # that runs the benchmark
+IN_PYTHON, COPY_IN_PYTHON = "{processors.py:nothing}", "{processors.py:Copy}"   # processors of hosted/
+AS_OBJECT, AS_PROGRAM = "{so: of hosted/}", "{exec: of hosted/}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +47,13 @@ class PeerProgram:
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-    """offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row."""
+    """offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row. With `consumer_flags` its consumers are offramp-consumer."""
     name: str
     consumers: int
     slabs: int
     bare: bool = False
+    consumer_flags: dict = dataclasses.field(default_factory=dict)
+    payload_bytes: int = 4096
     build: pathlib.Path | None = None
 
 

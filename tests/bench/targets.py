@@ -66,6 +66,20 @@ class Rate:
 
 
 @dataclasses.dataclass(frozen=True)
+class PerSlab:
+    """What a slab takes a contestant's one consumer, in µs: as a whole, or beyond what it takes another's."""
+    of: str
+    at_most: float
+    over: str | None = None
+
+    def judge(self, result):
+        took = [1e6 / result["contestants"][name]["rate"]["median"] for name in filter(None, (self.of, self.over))]
+        value = took[0] - sum(took[1:])
+        found = f"{value:.3g} µs" + (f" ({took[0]:.3g} less {took[1]:.3g})" if self.over else "")
+        return verdict(f"a slab of {self.of}" + (f" over {self.over}" if self.over else ""), f"≤ {self.at_most:g} µs", value, value <= self.at_most, found)
+
+
+@dataclasses.dataclass(frozen=True)
 class Cpu:
     """The producer's CPU time per batch, as a share of a peer's."""
     over: str

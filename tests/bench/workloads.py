@@ -8,8 +8,9 @@ import dataclasses
 import fnmatch
 
 from file_workloads import picture_rows, text_rows
-from specs import FEATURE_MAPS, IMAGES, PEER_ALONE, Messages, Ours, PeerProgram, Row, Sizes, alone, article, ceiling
-from targets import Bytes, Cpu, Figure, Latency, Rate, Ratio, contestants_of
+from specs import (AS_OBJECT, AS_PROGRAM, COPY_IN_PYTHON, FEATURE_MAPS, IMAGES, IN_PYTHON, PEER_ALONE, PYTHON, Messages, Ours, PeerProgram, Row, Sizes,
+                   alone, article, ceiling)
+from targets import Bytes, Cpu, Figure, Latency, PerSlab, Rate, Ratio, contestants_of
 
 
 def article_rows(sizes):
@@ -154,6 +155,28 @@ def message_rows(sizes):
     return rows
 
 
+def hosted_rows(sizes):
+    slabs = 256
+    built_in, as_object, as_program = {"processor": "none"}, {"processor": AS_OBJECT}, {"processor": AS_PROGRAM}
+    in_python = {"processor": IN_PYTHON, "consumer-python": PYTHON}
+    large = {"slabs": 4 if sizes.small else 64, "payload_bytes": 4 << 20}
+    copy = {"model": "copy", "copy-bytes": sizes.copy_bytes, "batch": sizes.of(64, 4, 4), **sizes.slabs}
+    return [Row("W12-nothing", "A processor of somebody's own that does nothing: what a slab costs one consumer",
+                (Messages("in Python", 1, slabs, consumer_flags=in_python), Messages("shared object", 1, slabs, consumer_flags=as_object),
+                 Messages("program", 1, slabs, consumer_flags=as_program), Messages("built in", 1, slabs, consumer_flags=built_in)),
+                (PerSlab("in Python", 30, over="built in"), PerSlab("program", 150)), 1, "slabs", needs=("numpy",)),
+            Row("W12-readers", "The same in Python, several consumers",
+                (Messages("in Python", sizes.readers(4), slabs, consumer_flags=in_python),
+                 Messages("built in", sizes.readers(4), slabs, consumer_flags=built_in)), (Rate(60_000),), 1, "slabs", needs=("numpy",)),
+            Row("W12-hash", "A shared object that reads every byte of 4 MiB a slab, and the same compiled in; one consumer",
+                (Messages("shared object", 1, consumer_flags={**as_object, "processor-option": "work=hash"}, **large),
+                 Messages("compiled in", 1, consumer_flags={"processor": "checksum"}, **large)), (Ratio("compiled in", 0.99),), 1, "slabs"),
+            Row("W12-copy", "W6 with processors in Python that copy every byte, and the same in C++",
+                (Ours("in Python", {**copy, "processor": COPY_IN_PYTHON, "consumer-python": PYTHON}, sizes.readers(12)),
+                 Ours("shared object", {**copy, "processor": AS_OBJECT, "processor-option": "work=copy"}, sizes.readers(12))),
+                (Ratio("shared object", 0.98),), copy["batch"], raw_bytes=sizes.copy_bytes, needs=("numpy",))]
+
+
 def start_rows(sizes):
     flags = {**sizes.deeplab("bf16", synthetic_on="device", processor="checksum"), "samples-per-slab": sizes.batch}
     whole, least = {**flags, "slabs": sizes.peer_slabs}, {**flags, "slabs": 2}
@@ -178,7 +201,7 @@ def make_rows(small, gpu=True):
     if not gpu and not small:
         return from_files
     return [*article_rows(sizes), *fast_model_rows(sizes), *transform_rows(sizes), *small_batch_rows(sizes), *copy_rows(sizes),
-            *message_rows(sizes), *ingress_rows(sizes), *from_files, *start_rows(sizes), *curve_rows(sizes)]
+            *message_rows(sizes), *hosted_rows(sizes), *ingress_rows(sizes), *from_files, *start_rows(sizes), *curve_rows(sizes)]
 
 
 def choose(rows, wanted):

@@ -206,7 +206,7 @@ class RowsTest(unittest.TestCase):
     def test_every_workload_is_there_in_both_sizes(self):
         for small in (False, True):
             rows = workloads.make_rows(small)
-            self.assertEqual({f"W{number}" for number in range(1, 12)} | {"latency", "start", "E"},
+            self.assertEqual({f"W{number}" for number in range(1, 13)} | {"latency", "start", "E"},
                              {row.workload.rstrip("ab") for row in rows})
             self.assertEqual(len(rows), len({row.id for row in rows}))
             for row in rows:
@@ -400,6 +400,13 @@ def result_with(**changes):
 
 
 class TargetsTest(unittest.TestCase):
+    def test_what_a_slab_takes_is_told_as_a_whole_or_beyond_another_contestants(self):
+        found = targets.PerSlab("ours", 1000, over="limit").judge(result_with())
+        self.assertAlmostEqual(1e6 / 9.9 - 1e6 / 10, found.value)
+        self.assertFalse(found.reached)
+        self.assertTrue(targets.PerSlab("limit", 100_000).judge(result_with()).reached)
+        self.assertEqual({"ours", "limit"}, targets.contestants_of(targets.PerSlab("ours", 1, over="limit")))
+
     def test_a_ratio_is_reached_by_its_median_and_if_wanted_by_its_interval(self):
         self.assertTrue(targets.Ratio("limit", 0.99).judge(result_with()).reached)
         self.assertFalse(targets.Ratio("limit", 0.991).judge(result_with()).reached)

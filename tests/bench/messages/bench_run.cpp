@@ -8,9 +8,7 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
-#include "common/settings/slab_work.hpp"
 #include "common/wire/slab_view.hpp"
-#include "tests/bench/messages/bench_consumer.hpp"
 
 namespace offramp {
 namespace {
@@ -30,7 +28,7 @@ SlabLayout layout_of(std::size_t payload_bytes) {
 
 }  // namespace
 
-BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes)
+BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work)
     : run_dir_(make_folder()),
       endpoint_{.run_dir = run_dir_,
                 .names = {"message-bench", RunNames::random_nonce()},
@@ -44,9 +42,7 @@ BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes)
       ledger_(SlabLedger::format(memory_.ledger(), endpoint_.epoch)),
       pool_(endpoint_.names, plan_, {}, false, {[this] { exchange_->wake(); }, [](std::exception_ptr) {}}) {
     pool_.wait_until_all_usable();
-    const BrokerOptions options{.run_nonce = endpoint_.names.nonce,
-                                .work = SlabWork::of(settings_of_bench_consumers()).hash(),
-                                .allowed_uids = {::geteuid()}};
+    const BrokerOptions options{.run_nonce = endpoint_.names.nonce, .work = work, .allowed_uids = {::geteuid()}};
     broker_ = std::make_unique<BrokerThread>(
         [this, options] {
             BrokerThread::Parts parts;

@@ -20,7 +20,8 @@ namespace offramp {
 // of its own. Owns: all of it, and removes it. Thread: one; feed() from one other.
 class BenchRun {
   public:
-    BenchRun(std::uint32_t slabs, std::size_t payload_bytes);
+    // `work`: what its consumers say that they do (SlabWork).
+    BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work);
     ~BenchRun();
 
     const std::string& run_dir() const { return run_dir_; }

@@ -7,20 +7,25 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/settings/slab_work.hpp"
 #include "consumer/worker/consumer_program.hpp"
 #include "tests/bench/messages/bare_channel.hpp"
 #include "tests/bench/messages/bench_consumer.hpp"
 #include "tests/bench/messages/bench_run.hpp"
+#include "tests/bench/messages/program_consumer.hpp"
 
 // offramp-message-bench: how many slabs a second go through work and free-list channel, and how long one takes from
 // filled to opened. One line of JSON on standard output.
 //   offramp-message-bench --consumers 4 --slabs 64 --credits 16 --seconds 3
 //   offramp-message-bench --latency --seconds 5
 //   offramp-message-bench --latency --bare --seconds 5
+//   offramp-message-bench --consumers 4 -- --processor post.py:save
 namespace offramp {
 namespace {
 
@@ -36,6 +41,7 @@ struct Settings {
     double pause_seconds = 0.0005;  // with --latency: from one release to the next publication
     bool latency = false;
     bool bare = false;
+    std::vector<std::string> consumer_flags;  // none: consumers are this program itself
 };
 
 std::optional<Settings> parse(int argc, char** argv, int& code) {
@@ -54,6 +60,9 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     app.add_flag("--latency", settings.latency, "One slab at a time into an idle system");
     app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker, ledger and lease")
         ->needs("--latency");
+    app.add_option("consumer-flags", settings.consumer_flags,
+                   "Behind --: consumers are the program offramp-consumer, with these flags")
+        ->excludes("--latency");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& problem) {
@@ -69,17 +78,69 @@ double process_cpu_seconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
+// The consumer processes: this program itself, which touches no payload, or offramp-consumer with any processor.
+class Consumers {
+  public:
+    Consumers(const Settings& settings, const std::string& run_dir) {
+        for (std::uint32_t i = 0; i < settings.consumers; ++i)
+            if (settings.consumer_flags.empty())
+                own_.emplace_back(run_dir, settings.credits, settings.latency);
+            else
+                programs_.emplace_back(run_dir, settings.consumer_flags);
+    }
+
+    // Returns when all take slabs: an interpreter has to start first.
+    void wait_until_ready(const BenchRun& run) {
+        const auto ready = [&] {
+            return static_cast<std::size_t>(std::ranges::count(run.report().consumers, true, &ConsumerReport::ready));
+        };
+        while (ready() < own_.size() + programs_.size()) {
+            for (ProgramConsumer& program : programs_) program.require_alive();
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+    }
+
+    std::uint64_t programs_cpu_ns() const {
+        std::uint64_t sum = 0;
+        for (const ProgramConsumer& program : programs_) sum += program.cpu_ns();
+        return sum;
+    }
+
+    // What those that are this program have measured; the others only end.
+    std::optional<ConsumerFigures> finish() {
+        for (ProgramConsumer& program : programs_) program.finish();
+        if (own_.empty()) return std::nullopt;
+        ConsumerFigures all;
+        for (BenchConsumer& consumer : own_) {
+            const ConsumerFigures figures = consumer.finish();
+            all.slabs += figures.slabs;
+            all.cpu_ns += figures.cpu_ns;
+            all.latencies_ns.insert(all.latencies_ns.end(), figures.latencies_ns.begin(), figures.latencies_ns.end());
+        }
+        return all;
+    }
+
+  private:
+    std::vector<BenchConsumer> own_;
+    std::vector<ProgramConsumer> programs_;
+};
+
 struct Moment {
     BrokerReport report;
     double cpu_seconds = 0;
+    std::uint64_t programs_cpu_ns = 0;
     std::uint64_t ticket_messages = 0, release_messages = 0, acknowledgements = 0, steps = 0;
 };
 
-Moment look(const BenchRun& run) {
+Moment look(const BenchRun& run, const Consumers& consumers) {
     const MessageCounts& counts = run.messages();
-    return {
-        run.report(), process_cpu_seconds(), counts.ticket_messages, counts.release_messages, counts.acknowledgements,
-        counts.steps};
+    return {run.report(),
+            process_cpu_seconds(),
+            consumers.programs_cpu_ns(),
+            counts.ticket_messages,
+            counts.release_messages,
+            counts.acknowledgements,
+            counts.steps};
 }
 
 double microseconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
@@ -137,37 +198,30 @@ double median_us(std::vector<std::uint64_t> all) {
 }
 
 nlohmann::json measure(const Settings& settings) {
-    std::vector<BenchConsumer> consumers;
     // With one slab, the next is free only once the last was released: the system is idle when it is published.
     const std::uint32_t slabs = settings.latency ? 1 : settings.slabs;
-    BenchRun run(slabs, settings.payload_bytes);
-    for (std::uint32_t i = 0; i < settings.consumers; ++i)
-        consumers.emplace_back(run.run_dir(), settings.credits, settings.latency);
-    while (run.report().consumers.size() < settings.consumers)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::uint64_t work =
+        settings.consumer_flags.empty() ? SlabWork::of(settings_of_bench_consumers()).hash() : kNoSettings;
+    BenchRun run(slabs, settings.payload_bytes, work);
+    Consumers consumers(settings, run.run_dir());
+    consumers.wait_until_ready(run);
 
     std::atomic<bool> stopping{false};
     Hops hops;
     std::thread feeder([&] { feed_until(run, settings, stopping, hops); });
     std::this_thread::sleep_for(duration<double>(settings.warm_up_seconds));
-    const Moment begin = look(run);
+    const Moment begin = look(run, consumers);
     std::this_thread::sleep_for(duration<double>(settings.seconds));
-    const Moment end = look(run);
+    const Moment end = look(run, consumers);
     stopping = true;
     feeder.join();
     run.join();
 
-    std::uint64_t consumed = 0, consumer_cpu_ns = 0;
-    std::vector<std::uint64_t> latencies;
-    for (BenchConsumer& consumer : consumers) {
-        const ConsumerFigures figures = consumer.finish();
-        consumed += figures.slabs;
-        consumer_cpu_ns += figures.cpu_ns;
-        latencies.insert(latencies.end(), figures.latencies_ns.begin(), figures.latencies_ns.end());
-    }
+    std::optional<ConsumerFigures> figures = consumers.finish();
     const BrokerReport books = run.report();
     const auto released = static_cast<double>(end.report.completed.slabs - begin.report.completed.slabs);
     const auto over_ns = static_cast<double>(end.report.last_release_ns - begin.report.last_release_ns);
+    const std::uint64_t consumed = figures ? figures->slabs : books.completed.slabs;
     const auto per = [](double amount, double count) { return count > 0 ? amount / count : 0; };
     nlohmann::json result{
         {"slabs_per_second", per(released, over_ns / 1e9)},
@@ -176,7 +230,9 @@ nlohmann::json measure(const Settings& settings) {
         {"credits", settings.credits},
         {"payload_bytes", settings.payload_bytes},
         {"producer_cpu_us_per_slab", per((end.cpu_seconds - begin.cpu_seconds) * 1e6, released)},
-        {"consumer_cpu_us_per_slab", per(microseconds(consumer_cpu_ns), static_cast<double>(consumed))},
+        {"consumer_cpu_us_per_slab", figures
+                                         ? per(microseconds(figures->cpu_ns), static_cast<double>(consumed))
+                                         : per(microseconds(end.programs_cpu_ns - begin.programs_cpu_ns), released)},
         {"tickets_per_message", per(static_cast<double>(end.report.deliveries - begin.report.deliveries),
                                     static_cast<double>(end.ticket_messages - begin.ticket_messages))},
         {"releases_per_message", per(released, static_cast<double>(end.release_messages - begin.release_messages))},
@@ -186,7 +242,7 @@ nlohmann::json measure(const Settings& settings) {
         {"repeated_releases", books.repeated_releases},
         {"conserved", books.conserved() && books.completed.slabs == consumed && books.published.slabs == consumed}};
     if (settings.latency) {
-        result["latency"] = describe_latencies(std::move(latencies));
+        result["latency"] = describe_latencies(std::move(figures->latencies_ns));
         result["latency"]["filled_to_broker_awake_p50_us"] = median_us(std::move(hops.filled_to_awake_ns));
         result["latency"]["broker_step_p50_us"] = median_us(std::move(hops.awake_to_sent_ns));
     }

@@ -33,6 +33,18 @@ class MessageBench(unittest.TestCase):
                 self.assertLessEqual(latency["p50_us"], latency["p99_us"])
                 self.assertLessEqual(latency["p999_us"], latency["max_us"])
 
+    def test_consumers_are_the_users_program_where_flags_for_it_are_given(self):
+        result = bench("--consumers", "2", "--slabs", "16", "--", "--processor", "none")
+        for key in ("slabs_per_second", "producer_cpu_us_per_slab", "consumer_cpu_us_per_slab"):
+            self.assertGreater(result[key], 0, key)
+        self.assertTrue(result["conserved"])
+
+    def test_a_consumer_that_cannot_work_ends_it_and_says_why(self):
+        done = subprocess.run([PROGRAM, "--", "--processor", "so:/nowhere/mine.so"], capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(0, done.returncode)
+        self.assertIn("/nowhere/mine.so", done.stderr)
+        self.assertIn("an offramp-consumer ended with exit code 64", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
