@@ -10,6 +10,7 @@ This plays the launcher: another consumer is started 0.1 s after a death.
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.consumer_deaths                     small, on the CPU
     OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.consumer_deaths --consumers 12 --windows 12 --seconds 10 --settle 5 \\
         -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --samples-per-slab 8 --slabs 64 --processor checksum
+    with --processor tests/bench/hosted/processors.py:Noted --consumer-python python3: consumers in Python
 """
 
 import argparse
@@ -55,7 +56,7 @@ class ConsumerDeaths:
         self._consumers, self._wanted, self._seconds, self._settle = consumers, windows, seconds, settle
         self._random = random.Random(seed)
         self._victims, self._dead_until = [], []
-        self.windows, self.wrong, self.redelivered, self.hand_over = [], [], 0, {False: [], True: []}
+        self.windows, self.wrong, self.redelivered, self.looked_at, self.hand_over = [], [], 0, 0, {False: [], True: []}
 
     def run(self):
         before = shared_memory()
@@ -128,11 +129,11 @@ class ConsumerDeaths:
             self._note_hand_overs(path)
 
     def _check_outputs(self, run, completed):
-        """Where the run's processor is `checksum`: each item once, none left out."""
+        """Where the run's processor leaves a line an item, as `checksum` and records do: each item once, none left out."""
         run.finish_outputs()
-        lines = run.output / "checksums.tsv"
-        if lines.exists():
-            items = [int(line.split(b"\t", 1)[0]) for line in lines.read_bytes().splitlines() if not line.startswith((b"#", b"item"))]
+        items = items_in(run.output)
+        if items is not None:
+            self.looked_at = len(items)
             if sorted(items) != list(range(completed)):
                 self.wrong.append(f"{completed} samples were completed; of {len(items)} in the outputs {len(set(items))} are different ones")
 
@@ -144,6 +145,15 @@ class ConsumerDeaths:
             for window in self.windows:
                 if window.begin_ns <= took["begin_ns"] < window.end_ns:
                     self.hand_over[window.deaths > 0].append((took["end_ns"] - took["begin_ns"]) / 1e9)
+
+
+def items_in(output):
+    """Of every line that the run left; nothing where its processor leaves none."""
+    if (lines := output / "checksums.tsv").exists():
+        return [int(line.split(b"\t", 1)[0]) for line in lines.read_bytes().splitlines() if not line.startswith((b"#", b"item"))]
+    if (lines := output / "records.jsonl").exists():
+        return [json.loads(line)["item"] for line in lines.read_bytes().splitlines()]
+    return None
 
 
 def percentile(values, share):

@@ -60,12 +60,22 @@ class CrashRun:
         self.once = self.run.folder / "failpoints"
         self.once.mkdir()
         self.changed = self.run.folder / "changed-slabs"
-        # The faulty consumer is here the one that reads its slab again while it holds it.
-        self.run.environment.update({"OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.run.folder)),
-                                     "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)})
+        self.run.environment.update(self.consumers())
         self._clean = dict(self.run.environment)
         self.run.environment.update({"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
                                      "OFFRAMP_FAILPOINT": ",".join([*map(str, orders), *setting_up]), "OFFRAMP_FAILPOINT_ONCE": str(self.once)})
+
+    def consumers(self):
+        """What makes the run's consumers those that read a slab again while they hold it; variables of the environment."""
+        return {"OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.run.folder)), "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)}
+
+    def outputs(self):
+        """What a run left for its user, without what is its own book-keeping."""
+        return {name: text for name, text in self.run.files().items() if name == "checksums.tsv"}
+
+    def led_by_the_checkpoint(self):
+        """Items that are done by the checkpoint's word, and not in the files."""
+        return led_by_the_checkpoint(self.run.output)
 
     def __enter__(self):
         self.run.__enter__()
@@ -97,14 +107,14 @@ class CrashRun:
         wrong = [f"exit code {code}"] if code != 0 else []
         if code == 0 and not self.run.summary().get("conserved"):
             wrong.append("samples are not conserved")
-        if code == 0 and led_by_the_checkpoint(self.run.output):
-            wrong.append(f"done by the checkpoint, and not in the outputs: items {led_by_the_checkpoint(self.run.output)}")
+        if code == 0 and (led := self.led_by_the_checkpoint()):
+            wrong.append(f"done by the checkpoint, and not in the outputs: items {led}")
         if code == 0 and self.may_drop:
-            if not lines(outputs(self.run)) <= lines(expected):
+            if not lines(self.outputs()) <= lines(expected):
                 wrong.append("outputs are none of the undisturbed run's")
             code = self.resume()
             wrong += [f"exit code {code} with --resume"] if code != 0 else []
-        if code == 0 and outputs(self.run) != expected:
+        if code == 0 and self.outputs() != expected:
             wrong.append("outputs differ from the undisturbed run's")
         if self.changed.exists():
             wrong.append(f"bytes changed under a holder: {self.changed.read_text()}")
@@ -141,16 +151,11 @@ class CrashRun:
             raise AssertionError(f"the run does not end; failpoints: {self.run.environment['OFFRAMP_FAILPOINT']}\n{self.run.said()}")
 
 
-def outputs(run):
-    """What a run left for its user, without what is its own book-keeping."""
-    return {name: text for name, text in run.files().items() if name == "checksums.tsv"}
-
-
 def lines(outputs_of_a_run):
     return {line for text in outputs_of_a_run.values() for line in text.splitlines()}
 
 
-def undisturbed():
-    with CrashRun() as crash:
+def undisturbed(make=CrashRun):
+    with make() as crash:
         assert crash.finish() == 0, crash.run.said()
-        return outputs(crash.run)
+        return crash.outputs()

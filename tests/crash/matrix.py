@@ -59,11 +59,11 @@ def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
             if not wanted or any(name.startswith(begin) for begin in wanted) for action in actions]
 
 
-def check(cell, expected):
-    """Runs the cell. What is wrong with it, or an empty text."""
+def check(cell, expected, make=CrashRun):
+    """Runs the cell, in a run that `make` gives. What is wrong with it, or an empty text."""
     spills = cell.failpoint in OF_A_SPILL
     setting_up = ASLEEP if spills else SETTING_UP.get(cell.failpoint, ())
-    with CrashRun(cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()) as crash:
+    with make(cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()) as crash:
         code = crash.finish()
         unreached = [] if crash.reached(cell.order) else ["the failpoint was not reached"]
         if ends_the_run(cell.order):

@@ -21,6 +21,14 @@ def items_of_checksums(output):
     return {int(line.split(b"\t", 1)[0]) for line in lines if not line.startswith((b"#", b"item"))}
 
 
+def items_of_records(output):
+    """That a run left a line of in records.jsonl, once its outputs are put together."""
+    try:
+        return {json.loads(line)["item"] for line in (output / "records.jsonl").read_bytes().splitlines()}
+    except OSError:
+        return set()
+
+
 def led_by_the_checkpoint(output):
     """Items that the checkpoint has and the files have not: they would never be made."""
     return sorted(items_of_checkpoint(output) - items_of_checksums(output))

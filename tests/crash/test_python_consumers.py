@@ -1,0 +1,52 @@
+"""Consumers in Python, killed at each step of theirs: outputs are those of an undisturbed run, and nothing is lost."""
+
+import concurrent.futures
+import importlib.util
+import os
+import pathlib
+import sys
+import unittest
+
+from tests.crash import consumer_deaths, matrix, python_consumers
+from tests.crash.consumer_deaths import SMALL, WITNESSES, ConsumerDeaths
+from tests.crash.crash_run import undisturbed
+from tests.crash.python_consumers import PythonCrashRun
+
+HOSTED = pathlib.Path(__file__).resolve().parents[1] / "bench" / "hosted"
+JOBS = 3     # runs at a time; a core waits for a third of one
+
+
+@unittest.skipIf(os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
+                 "skipped: a sanitizer's library needs an interpreter of its kind; NumPy is needed, too")
+class PythonConsumers(unittest.TestCase):
+    maxDiff = None
+
+    def test_killed_at_each_step(self):
+        expected = undisturbed(PythonCrashRun)
+        self.assertTrue(python_consumers.is_whole(expected), list(expected))
+        cells = python_consumers.cells()
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            results = dict(zip(cells, pool.map(lambda cell: matrix.check(cell, expected, PythonCrashRun), cells)))
+        print("\n" + matrix.table(results), flush=True)
+        self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
+
+    def test_results_that_depend_on_who_made_them_are_found(self):
+        found = matrix.check(matrix.Cell("consumer.work_noted", "consumer", "kill"), undisturbed(PythonCrashRun), NamesItsProcess)
+        self.assertIn("outputs differ from the undisturbed run's", found)
+
+    def test_killed_while_the_run_goes_on(self):
+        processor = f"{HOSTED / 'processors.py'}:Noted"
+        run = ConsumerDeaths((*SMALL, "--processor", processor, "--consumer-python", sys.executable),
+                             consumers=WITNESSES + 2, windows=2, seconds=2, settle=0, seed=1).run()
+        print("\n" + consumer_deaths.report(run), flush=True)
+        self.assertEqual([], run.wrong)
+        self.assertEqual(2, run.deaths())
+        self.assertGreater(run.looked_at, 0, "items in records.jsonl")
+
+
+class NamesItsProcess(PythonCrashRun):
+    PROCESSOR = PythonCrashRun.PROCESSOR.replace('{"sum": total}', '{"sum": os.getpid()}')
+
+
+if __name__ == "__main__":
+    unittest.main()
