@@ -162,8 +162,9 @@ class Batches(Egresses):
         good = numpy.zeros((4, 6), "float32")
         egress = offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu")
         for outputs, keys, items, kind, text in (
-                (good.T.copy().T, None, None, offramp.BadArgument, r"not contiguous. Submit numpy.ascontiguousarray"),
-                (good[:, ::2], None, None, offramp.BadArgument, "not contiguous"),
+                (numpy.ma.masked_array(good), None, None, TypeError, r"a masked array. Submit array.filled"),
+                (good.T, None, None, offramp.BadArgument, r"the shape \(6, 4\)"),
+                (good[:, ::2], None, None, offramp.BadArgument, r"the shape \(4, 3\)"),
                 (good.astype(">f4"), None, None, TypeError, "big-endian"),
                 (good.astype("complex64"), None, None, TypeError, "'output': elements of type 'complex64'"),
                 (good.astype("float64"), None, None, TypeError, "elements of type float64; the run has float32"),

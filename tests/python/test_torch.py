@@ -1,27 +1,35 @@
 """Tensors of PyTorch, on the CPU and, where there is one, on a GPU: what arrives, what is refused, and that nothing is freed before it is copied."""
 
 import importlib.util
+import json
 import os
+import signal
 import unittest
 
 import offramp
 from offramp._run import Releases
-from test_egress import Egresses, needs_numpy
+from test_arrays import STRIDES, Exported, ExportedUnversioned
+from test_egress import Egresses
+from world import needs_numpy, wait_for
 
 TORCH = importlib.util.find_spec("torch") is not None
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
-# Every sample's values are the number that is its key: says how many samples were so, and the keys of those that were not.
+# Every sample's values are the number that its key begins with: says how many samples were so, and the keys of those that were not.
 CHECKER = """
     import sys, offramp
     right, wrong = 0, []
     for slab in offramp.Consumer(sys.argv[1], wait_for_run=100):
         for sample, values in slab:
-            if (values == int(sample.key)).all():
+            if (values == int(sample.key.split("/")[0])).all():
                 right += 1
             else:
                 wrong.append(sample.key)
     print(right, wrong)
 """
+
+
+def keys_of(batch, rows):
+    return [f"{batch}/{row}" for row in range(rows)]
 
 
 @unittest.skipUnless(TORCH, "skipped: no PyTorch")
@@ -40,24 +48,65 @@ class OnTheCpu(Egresses):
         for row, key in enumerate("abc"):
             self.assertEqual((row, {name: name for name in made}, {name: tensor[row].tolist() for name, tensor in made.items()}), seen[key])
 
-    def test_bfloat16_goes_through(self):
+    def test_slabs_are_read_as_tensors(self):
         import torch
 
+        names = ("int8", "int64", "uint8", "uint16", "float16", "float32", "float64", "bool", "bfloat16")
+        made = {name: torch.arange(24).reshape(2, 3, 4).to(getattr(torch, name)) for name in names}
+        made["turned"] = made["float32"].transpose(1, 2)
         reader = self.python("""
-            import sys, numpy, offramp
+            import sys, warnings
+            warnings.simplefilter("error")
+            import json, offramp
             for slab in offramp.Consumer(sys.argv[1]):
-                print(slab.tensors[0].dtype, slab.tensors[0].shape)
+                assert "numpy" not in sys.modules and "torch" not in sys.modules
+                for info in slab.tensors:
+                    tensor = slab.torch(info.name)
+                    assert tensor is slab.torch(info.name)
+                    print(json.dumps([info.name, str(tensor.dtype), tensor.stride(), tensor.double().tolist()]))
+                try:
+                    slab.torch("nothing")
+                except KeyError as problem:
+                    print(problem)
         """, self.run_dir)
+        with offramp.Egress(self.run_dir, samples_per_slab=2) as egress:
+            egress.submit(made)
+        *lines, problem = self.end(reader).splitlines()
+        self.assertEqual([[name, str(tensor.dtype), [*tensor.stride()], tensor.double().tolist()] for name, tensor in made.items()],
+                         [json.loads(line) for line in lines])
+        self.assertIn("the slab has no tensor 'nothing'", problem)
+
+    def test_a_tensor_that_is_kept_beyond_its_slabs_turn_is_told_and_cannot_be_written_to(self):
+        import torch
+
         with offramp.Egress(self.run_dir) as egress:
-            egress.submit(torch.ones(2, 3, dtype=torch.bfloat16))
-        self.assertEqual("bfloat16 (2, 3)\n", self.end(reader))
+            egress.submit(torch.arange(6.0).reshape(2, 3))
+            keeper = self.python("""
+                import sys, offramp
+                kept = []
+                def keep(slab):
+                    kept.append(slab.torch("output")[1])
+                try:
+                    offramp.Consumer(sys.argv[1]).run(keep)
+                except offramp.ViewKept as problem:
+                    print(problem, kept[0].tolist())
+            """, self.run_dir)
+            self.assertRegex(self.end(keeper), r"'?output'?.*\[3.0, 4.0, 5.0\]")
+            writer = self.python("""
+                import sys, offramp
+                for slab in offramp.Consumer(sys.argv[1]):
+                    slab.torch("output").add_(1)
+            """, self.run_dir)
+            self.end(writer, -signal.SIGSEGV)
+            reader = self.reader()
+        self.assertEqual([3, 4, 5], self.seen_by(reader)["1"][2]["output"])
 
     def test_what_was_submitted_is_held_until_it_is_copied(self):
         import torch
 
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
         for batch in range(6):
-            egress.submit(torch.full((4, 1000), batch, dtype=torch.int32), [str(batch)] * 4)
+            egress.submit(torch.full((4, 1000), batch, dtype=torch.int32), keys_of(batch, 4))
         others = [torch.full((4, 1000), -1, dtype=torch.int32) for _ in range(50)]
         checker = self.python(CHECKER, self.run_dir)
         egress.drain()
@@ -73,9 +122,70 @@ class OnTheCpu(Egresses):
         with offramp.Egress(self.run_dir) as egress:
             for batch in range(20):
                 columns.fill_(batch)
-                egress.submit(columns.t(), [str(batch)] * 4, copy=True)
+                egress.submit(columns.t(), keys_of(batch, 4), copy=True)
             columns.fill_(-1)
         self.assertEqual("80 []\n", self.end(checker))
+
+    def test_gradients_signs_and_any_order_are_taken(self):
+        import torch
+
+        numbers = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).reshape(2, 3, 4, 5)
+        last = numbers.to(memory_format=torch.channels_last)
+        pending = torch.complex(numbers, -numbers).conj().imag
+        self.assertTrue(pending.is_neg())
+        batches = [last, numbers, numbers.clone().requires_grad_() * 1, torch.nn.Parameter(last), pending, numbers.repeat_interleave(2, 3)[..., ::2],
+                   numbers[:1].expand(2, 3, 4, 5), numbers.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0), last[1:]]
+        for first, strides in ((last, [60, 1, 15, 3]), (pending, [60, 20, 5, 1])):
+            reader = self.python(STRIDES, self.run_dir)
+            with offramp.Egress(self.run_dir, samples_per_slab=2) as egress:
+                for batch in [first, *batches]:
+                    egress.submit(batch)
+            seen = [json.loads(line) for line in self.end(reader).splitlines()]
+            self.assertEqual({tuple(strides)}, {tuple(each[0]) for each in seen})
+            values = {int(key): value for _, samples in seen for key, value in samples}
+            expected = [sample for batch in [first, *batches] for sample in batch.tolist()]
+            self.assertEqual(expected, [values[item] for item in range(len(expected))])
+
+    def test_what_hides_that_it_is_a_tensor_comes_through_dlpack(self):
+        import torch
+
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            for kind in (Exported, ExportedUnversioned):
+                egress.submit({"numbers": kind(torch.arange(6).reshape(2, 3)), "turned": kind(torch.arange(12).reshape(2, 2, 3).transpose(1, 2))})
+            with self.assertRaisesRegex(offramp.BadArgument, "is not given through DLPack: .*require gradient"):
+                egress.submit({"numbers": Exported(torch.ones(2, 3, requires_grad=True)), "turned": torch.zeros(2, 3, 2)})
+        seen = self.seen_by(reader)
+        for key in range(4):
+            row = key % 2
+            self.assertEqual({"numbers": [3 * row, 3 * row + 1, 3 * row + 2], "turned": torch.arange(12).reshape(2, 2, 3).transpose(1, 2)[row].tolist()},
+                             seen[str(key)][2])
+
+    def test_a_tensor_that_is_changed_before_it_is_copied_is_told(self):
+        import torch
+
+        def write(tensor):
+            tensor.add_(1)
+
+        for change, how in ((write, "written to"), (lambda tensor: tensor.untyped_storage().resize_(0), "freed or resized"),
+                            (lambda tensor: tensor.resize_(400, 10), "freed or resized"), (lambda tensor: write(tensor.view(-1)), "written to")):
+            with self.subTest(how), offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
+                tensors = [torch.zeros(4, 10) for _ in range(4)]
+                for batch, tensor in enumerate(tensors):      # the last two wait for slabs
+                    egress.submit({"output": tensor}, keys_of(batch, 4))
+                wait_for(lambda: egress._run._releases._released == 2, "that two are copied")
+                write(tensors[0])
+                egress.submit(torch.zeros(4, 10), keys_of(4, 4))
+                change(tensors[2])
+                with self.assertRaisesRegex(offramp.TensorChanged, f"a tensor of batch 2, whose first key is '2/0', was {how} before it was copied"):
+                    egress.submit(torch.zeros(4, 10))
+                egress.submit(torch.zeros(4, 10), keys_of(5, 4))
+                write(tensors[3])
+                reader = self.reader()
+                with self.assertRaisesRegex(offramp.TensorChanged, "batch 3"):
+                    egress.drain()
+                egress.drain()
+                self.assertEqual(24, len(self.seen_by(reader)))
 
     def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
         import torch
@@ -83,13 +193,10 @@ class OnTheCpu(Egresses):
         good = torch.zeros(4, 6)
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu") as egress:
             for tensor, kind, text in (
-                    (good.t().contiguous().t(), offramp.BadArgument, "Submit tensor.contiguous()"),
                     (good.to_sparse(), TypeError, "Submit tensor.to_dense()"),
-                    (good.clone().requires_grad_(), offramp.BadArgument, "Submit tensor.detach()"),
                     (torch.quantize_per_tensor(good, 0.1, 0, torch.quint8), TypeError, "Submit tensor.dequantize()"),
                     (good.to(torch.complex64), TypeError, "complex64"),
                     (good.to("meta"), offramp.BadArgument, "the device 'meta'. Submit tensor.cpu()"),
-                    (torch.zeros(4, 6, dtype=torch.complex64).conj().imag, offramp.BadArgument, "resolve_neg"),
                     (torch.tensor(3.0), offramp.BadArgument, "no dimensions"),
                     (good.double(), TypeError, "elements of type float64")):
                 with self.subTest(text), self.assertRaisesRegex(kind, text.replace("(", r"\(").replace(")", r"\)")):
@@ -111,7 +218,7 @@ class OnAGpu(Egresses):
                     for batch in range(60):
                         torch.cuda._sleep(2_000_000)        # the submit comes long before the values
                         outputs = torch.full((8, 1 << 18), batch, dtype=torch.int32, device="cuda")
-                        egress.submit(outputs, [str(batch)] * 8)
+                        egress.submit(outputs, keys_of(batch, 8))
                         del outputs                         # the next one would lie in the same memory
                 self.assertEqual("480 []\n", self.end(checker))
 
@@ -128,7 +235,7 @@ class OnAGpu(Egresses):
                 for batch in range(60):
                     torch.cuda._sleep(2_000_000)
                     outputs = torch.full((8, 1 << 18), batch, dtype=torch.int32, device="cuda")
-                    egress.submit(outputs, [str(batch)] * 8)
+                    egress.submit(outputs, keys_of(batch, 8))
                     del outputs
         self.assertNotIn("480 []", self.end(checker))
 
@@ -144,9 +251,9 @@ class OnAGpu(Egresses):
                 with torch.cuda.stream(stream):
                     torch.cuda._sleep(2_000_000)
                     outputs.fill_(batch)
-                    egress.submit(outputs, [str(batch)] * 8, copy=True)
+                    egress.submit(outputs, keys_of(batch, 8), copy=True)
                     other = torch.full_like(outputs, 1000 + batch)
-                egress.submit(other, [str(1000 + batch)] * 8, stream=stream if batch % 2 else stream.cuda_stream)
+                egress.submit(other, keys_of(1000 + batch, 8), stream=stream if batch % 2 else stream.cuda_stream)
                 del other
         self.assertEqual("320 []\n", self.end(checker))
 

@@ -1,74 +1,171 @@
-"""What is submitted: arrays of NumPy and tensors of PyTorch, known by their public attributes. Neither package is imported here."""
+"""What is submitted: tensors of PyTorch, arrays of NumPy, and what says in another way where its elements lie. No package is imported for it but NumPy."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from offramp._dtypes import ALL, DType, array_type, dtype_of
 from offramp._errors import BadArgument
+from offramp._exchange import Exchanged, of_cuda_interface, of_dlpack
+from offramp._order import ROW_MAJOR, Layout, Order, order_of, outermost_first
+from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
 
 
 _OF_NUMPY = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
 
 
 class Outputs(NamedTuple):
-    """One tensor as the library wants it: row-major, its first sample at `address` on `device`."""
+    """One tensor as the library wants it: samples one after another in one order, the first one at `address` on `device`."""
 
     owner: Any          # keeps the memory
     address: int
     dtype: DType
     shape: tuple[int, ...]
     device: str         # "cpu", "cuda:0"
+    order: Order = ROW_MAJOR
+    stream: int | None = None       # that it is written on; without it, the one that PyTorch uses
+    memory: Memory | None = None    # says whether the tensor is changed
 
 
-def outputs_of(name: str, given: object, copy: bool) -> Outputs:
+def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
-    Of a NumPy array or a torch.Tensor, or of a copy of it, made on the stream that is current. Errors: TypeError and BadArgument, which say what
-    to call.
+    Of an array, as it lies where that is the layout's order; without a layout, where its rows are dense. Else of a copy that is so, made on the stream
+    that the array is written on, as where a `copy` is asked for. Errors: TypeError and BadArgument, which say what to call.
     """
-    if callable(getattr(given, "data_ptr", None)) and hasattr(given, "layout"):
-        return _of_torch(name, given, copy)
-    if isinstance(getattr(given, "__array_interface__", None), dict) and hasattr(given, "dtype"):
-        return _of_numpy(name, given, copy)
-    raise TypeError(f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor")
+    if is_torch(given):
+        return _of_torch(name, given, copy, layout, stream)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(given, numpy.ndarray):
+        return _of_numpy(name, given, copy, layout)
+    if (told := _said(given, "__cuda_array_interface__")) is not None:
+        return _of_exchanged(name, given, of_cuda_interface(name, given, told), copy, layout, stream)
+    if callable(_said(given, "__dlpack__")) and callable(_said(given, "__dlpack_device__")):
+        return _of_exchanged(name, given, of_dlpack(name, given), copy, layout, stream)
+    return _of_numpy(name, _through_numpy(name, given), copy, layout)
 
 
-def _of_numpy(name: str, array: Any, copy: bool) -> Outputs:
+def _said(given: object, attribute: str) -> Any:
+    """Some packages have it, and say only when they are asked that this array has not."""
+    try:
+        return getattr(given, attribute, None)
+    except Exception:
+        return None
+
+
+def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outputs:
+    if callable(getattr(array, "filled", None)):
+        raise TypeError(f"'{name}' is a masked array. Submit array.filled(VALUE)")
     dtype = _OF_NUMPY.get(array.dtype.str)
     if dtype is None:       # ml_dtypes' bfloat16, or none of ours
         if array.dtype.str.startswith(">"):
             raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
         dtype = _dtype(name, array.dtype.name)
-    if copy:
-        array = array.copy(order="C")
-    _require_rows(name, array.shape)
-    if not array.flags.c_contiguous:
-        raise BadArgument(f"'{name}' is not contiguous. Submit numpy.ascontiguousarray(array)")
-    return Outputs(array, array.__array_interface__["data"][0], dtype, tuple(array.shape), "cpu")
+    shape = tuple(array.shape)
+    _require_rows(name, shape)
+    lies = ROW_MAJOR if array.flags.c_contiguous else _order_of_bytes(shape, array.strides, array.itemsize)
+    order = _order_for(layout, shape, lies)
+    if copy or lies != order:
+        array = _copied_by_numpy(array, order)
+    return Outputs(array, array.__array_interface__["data"][0], dtype, shape, "cpu", order)
 
 
-def _of_torch(name: str, tensor: Any, copy: bool) -> Outputs:
-    if str(tensor.layout) != "torch.strided" or getattr(tensor, "is_nested", False):
-        raise TypeError(f"'{name}' is sparse or nested. Submit tensor.to_dense(), or one of padded rows")
-    if getattr(tensor, "is_quantized", False):
-        raise TypeError(f"'{name}' is quantised. Submit tensor.dequantize(), or tensor.int_repr()")
-    if callable(getattr(tensor, "full_tensor", None)):
-        raise TypeError(f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()")
+def _copied_by_numpy(array: Any, order: Order) -> Any:
+    return _numpy().asarray(array).transpose(outermost_first(order, array.ndim)).copy(order="C")
+
+
+def _order_for(layout: Layout | None, shape: tuple[int, ...], lies: Order | None) -> Order:
+    wanted = None if layout is None else layout.order_for(shape)
+    return (lies or ROW_MAJOR) if wanted is None else wanted
+
+
+def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Order | None:
+    return None if any(stride % size for stride in strides) else order_of(shape, [stride // size for stride in strides])
+
+
+def _through_numpy(name: str, given: Any) -> Any:
+    """What has the buffer protocol or NumPy's array interface, as an array without a copy."""
+    numpy = _numpy()
+    try:
+        if numpy is not None:
+            return numpy.asarray(given if isinstance(_said(given, "__array_interface__"), dict) else memoryview(given))
+    except (TypeError, ValueError, BufferError):
+        pass
+    raise TypeError(f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor" +
+                    ("; others are read through NumPy, which is not installed here" if numpy is None else ""))
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream: object) -> Outputs:
+    require_dense(name, tensor)
     dtype = _dtype(name, tensor.dtype)
-    if tensor.requires_grad:
-        raise BadArgument(f"'{name}' is part of a graph of gradients. Submit tensor.detach(), or compute under torch.inference_mode()")
     if tensor.device.type not in ("cpu", "cuda"):
         raise BadArgument(f"'{name}' is on the device '{tensor.device}'. Submit tensor.cpu(), or one on a CUDA device")
-    if tensor.is_neg() or tensor.is_conj():
-        raise BadArgument(f"'{name}' is a view whose sign is pending. Submit tensor.resolve_neg()")
-    if copy:
-        tensor = tensor.clone(memory_format=_torch().contiguous_format)
-    _require_rows(name, tensor.shape)
-    if not tensor.is_contiguous():
-        raise BadArgument(f"'{name}' is not contiguous. Submit tensor.contiguous()")
+    shape = tuple(tensor.shape)
+    _require_rows(name, shape)
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    lies = ROW_MAJOR if tensor.is_contiguous() else order_of(shape, tensor.stride())
+    order = _order_for(layout, shape, lies)
     device = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
-    return Outputs(tensor, tensor.data_ptr(), dtype, tuple(tensor.shape), device)
+    if copy or lies != order or tensor.is_neg():
+        made = _copied(tensor, order, stream)
+        # Its allocator thinks of the stream that it was made on, which may be another one than reads it now.
+        return Outputs(made if stream is None else (made, tensor), made.data_ptr(), dtype, shape, device, order)
+    address = tensor.data_ptr()
+    return Outputs(tensor, address, dtype, shape, device, order, memory=Memory(name, tensor, address, dtype.bits // 8))
+
+
+def _copied(tensor: Any, order: Order, stream: object) -> Any:
+    with on_stream(stream, tensor.device):
+        if order != ROW_MAJOR:
+            tensor = tensor.permute(outermost_first(order, tensor.dim()))
+        return tensor.clone(memory_format=torch_of_the_caller().contiguous_format)
+
+
+def _of_exchanged(name: str, given: Any, array: Exchanged, copy: bool, layout: Layout | None, stream: object) -> Outputs:
+    _require_rows(name, array.shape)
+    lies = ROW_MAJOR if array.strides is None else order_of(array.shape, array.strides) if array.strides else None
+    order = _order_for(layout, array.shape, lies)
+    if not copy and lies == order:
+        return Outputs(array.owner, array.address, array.dtype, array.shape, array.device, order, array.stream)
+    if array.device == "cpu":
+        if _numpy() is None:
+            raise BadArgument(f"'{name}' has the strides {array.strides}: its samples do not lie as the run's. Submit a dense array, or install NumPy, which "
+                              "copies it")
+        made = _copied_by_numpy(_numpy().asarray(_Interface(array)), order)
+        return Outputs(made, made.__array_interface__["data"][0], array.dtype, array.shape, "cpu", order)
+    return _copied_by_torch(name, given, array, order, stream)
+
+
+class _Interface:
+    """NumPy's view of an array; keeps it."""
+
+    def __init__(self, array: Exchanged):
+        self._owner = array.owner
+        size = array.dtype.bits // 8
+        self.__array_interface__ = {"version": 3, "data": (array.address, True), "typestr": array_type(array.dtype), "shape": array.shape,
+                                    "strides": None if array.strides is None else tuple(stride * size for stride in array.strides)}
+
+
+def _copied_by_torch(name: str, given: Any, array: Exchanged, order: Order, stream: object) -> Outputs:
+    """On the device, on the array's stream or the one that was named."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise BadArgument(f"'{name}' has the strides {array.strides}: its samples do not lie as the run's, and nothing here copies them on the device. Submit "
+                          "a dense array (cupy.ascontiguousarray(array)), or import torch before")
+    device = torch.device(array.device)
+    with on_stream(array.stream if stream is None else stream, device):
+        tensor = torch.from_dlpack(given) if callable(_said(given, "__dlpack__")) else torch.as_tensor(given, device=device)
+        made = _copied(tensor, order, None)
+    return Outputs((made, array.owner), made.data_ptr(), array.dtype, array.shape, array.device, order, array.stream)
 
 
 def _dtype(name: str, given: object) -> DType:
@@ -78,31 +175,23 @@ def _dtype(name: str, given: object) -> DType:
         raise TypeError(f"'{name}': {problem}") from None
 
 
-def _require_rows(name: str, shape: Sequence[int]) -> None:
+def _require_rows(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) == 0:
         raise BadArgument(f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit one of shape (1,)")
     if 0 in shape:
-        raise BadArgument(f"'{name}' of shape {tuple(shape)} is empty. Submit 1 sample or more")
+        raise BadArgument(f"'{name}' of shape {shape} is empty. Submit 1 sample or more")
 
 
 def stream_of(given: object, outputs: list[Outputs]) -> int | None:
     """
-    The handle of a stream: a number, a torch.cuda.Stream, a cupy.cuda.Stream; without one, that which PyTorch uses now on the outputs' device.
+    The handle of a stream: a number, a torch.cuda.Stream, a cupy.cuda.Stream; without one, that which each array says, or PyTorch uses now on its device.
     """
     if outputs[0].device == "cpu":
         return None
-    if given is None:
-        cuda = _torch().cuda
-        if cuda.is_current_stream_capturing():
-            raise BadArgument("a CUDA graph is being captured: nothing of it has been computed. Submit its outputs after a replay")
-        return cuda.current_stream(outputs[0].owner.device).cuda_stream or None
-    for attribute in ("cuda_stream", "ptr"):
-        given = getattr(given, attribute, given)
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise TypeError(f"a stream of type {type(given).__qualname__}. Give a torch.cuda.Stream, or the number of a cudaStream_t")
-    return given or None
-
-
-def _torch() -> Any:
-    """The caller's: it has made the tensor that was given."""
-    return sys.modules["torch"]
+    if given is not None:
+        return handle_of(given) or None
+    said = {current_stream(each.owner.device) if each.stream is None else each.stream for each in outputs}
+    if len(said) > 1:
+        raise BadArgument(f"the tensors of one batch are written on several streams: {', '.join(map(hex, sorted(said)))}. Let one of them wait for the others, and "
+                          "name it: submit(..., stream=)")
+    return said.pop() or None

@@ -23,7 +23,8 @@ from offramp._dtypes import dtype_of
 from offramp._errors import BadArgument, CannotWrite, NotPermitted, Stopped, Timeout, WrongProcess
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
-from offramp._run import WAIT_SECONDS, Figures, Layout, Run
+from offramp._order import Layout
+from offramp._run import WAIT_SECONDS, Figures, Run, Watch
 
 ONLY = "output"         # the name of a tensor that is submitted without one
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
@@ -122,17 +123,25 @@ class Egress:
         """
         Hands over one batch, and returns at once; waits only while all slabs are full.
 
-        `outputs`: a mapping from names to tensors, each of shape (samples, ...) and row-major, or one tensor, which is then named "output". NumPy
-        arrays and torch.Tensors of the CPU, or torch.Tensors of one CUDA device. They are held until they are copied, and must not be written
-        to before: a loop that writes into the same tensor again, a CUDA graph's replay and torch.compile(mode="reduce-overhead") do; there
-        `copy=True` takes a copy first, on the stream that is current.
+        `outputs`: a mapping from names to tensors, each of shape (samples, ...), or one tensor, which is then named "output". All of the CPU, or of
+        one CUDA device: tensors of PyTorch, arrays of NumPy, and whatever has DLPack, CUDA's array interface or the buffer protocol (CuPy, JAX, Numba).
+        They are held until they are copied, and must not be written to before: a loop that writes into the same tensor again, a CUDA graph's
+        replay and torch.compile(mode="reduce-overhead") do; there `copy=True` takes a copy first, on the stream that is current.
+
+        Samples go as they lie in the first batch, in any order of their dimensions (channels-last), and consumers see its strides; where `tensors` was
+        given they are row-major. What lies in another way, or has gaps, is copied so first, on the stream that it is written on. A tensor with
+        gradients goes without them.
 
         `keys`: one a sample, which names its results; without them the items' numbers do. `items`: numbers, one a sample, rising from batch to
-        batch; without them they are counted on. `stream`: the torch.cuda.Stream, or the number of the cudaStream_t, that the tensors are
-        written on; without it the one that PyTorch uses now.
+        batch; without them they are counted on. `stream`: the torch.cuda.Stream, the cupy.cuda.Stream, or the number of the cudaStream_t, that the
+        tensors are written on; without it that which PyTorch uses now; of other packages' arrays the one that CUDA's array interface says, as those
+        of CuPy and Numba do, else the legacy stream. For arrays of JAX their computation is waited for.
 
-        Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. Stopped, in a run that the
-        launcher was asked to end: leave the context with it, which drains.
+        Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
+        batch's tensor was written to, freed or resized before it was copied; nothing was taken, and the loop may go on. It never accuses a loop that
+        wrote afterwards, and it may miss one: tensors are looked at whenever submit() or drain() begins, and every 5 ms; a copy that is done by then
+        has hidden what was done before. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other tensors, `.data` and
+        arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked to end: leave the context with it, which drains.
         """
         self._require_own()
         self._require_not_asked_to_end()
@@ -144,7 +153,10 @@ class Egress:
             raise BadArgument("a batch without tensors. Submit one or more")
         with self._turn:
             self._require_own()
-            given = [outputs_of(name, tensor, copy) for name, tensor in self._in_order(named)]
+            if self._run is not None:
+                self._run.require_unchanged()
+            layouts = self._layout or [None] * len(named)
+            given = [outputs_of(name, tensor, copy, layout, stream) for (name, tensor), layout in zip(self._in_order(named), layouts)]
             _require_one_batch(list(named) if self._layout is None else [layout.name for layout in self._layout], given)
             self._require_fit(given)
             rows = given[0].shape[0]
@@ -153,7 +165,7 @@ class Egress:
             at, numbers = self._numbered(keys, rows, numbers)
             batch = _batch(given, key_text, None if self._is_counted_on(numbers) else numbers, stream_of(stream, given))
             if self._run is None:
-                self._open_run(self._layout or [Layout(name, each.dtype, each.shape) for name, each in zip(named, given)],
+                self._open_run(self._layout or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
                                self._device or given[0].device)
             if self._consumers is not None:
                 self._consumers.require_alive()
@@ -161,7 +173,7 @@ class Egress:
                 self._run.require_noted()
                 if numbers[-1] - numbers[0] == rows - 1:
                     self._checkpoint.submitted(numbers[0], rows, key_text)
-            self._run.submit(batch, [each.owner for each in given])
+            self._run.submit(batch, _held(given, key_text))
             if self._checkpoint is not None:
                 self._next_item = numbers[-1] + 1
             for _ in range(at):
@@ -208,7 +220,7 @@ class Egress:
         """
         Takes no more, and returns when consumers are done with everything, and those that this Egress started have put their results together.
         Errors: Timeout after so many seconds; it may be called again. ConsumersFailed, where the results are not whole. In a run that the launcher
-        was asked to end before all batches were given it then is SystemExit(130), as of any such run.
+        was asked to end before all batches were given it then is SystemExit(130), as of any such run. TensorChanged, after all of that: see submit().
         """
         self._require_own()
         if timeout is not None and not timeout >= 0:
@@ -223,6 +235,7 @@ class Egress:
             self._run.drain(timeout)
             if self._consumers is not None and not self._consumers.wait(deadline):
                 raise Timeout(f"the results are not put together after {timeout} s. Call it again")
+            self._run.require_unchanged()
         if self._cut_short:
             raise SystemExit(ENDED_BY_THE_USER)
 
@@ -494,6 +507,12 @@ def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
     if len(items) != rows:
         raise BadArgument(f"{len(items)} items for {rows} samples. Give one a sample, or none")
     return items
+
+
+def _held(given: list[Outputs], keys: bytes | None) -> list[object]:
+    owners: list[object] = [each.owner for each in given]
+    memories = [each.memory for each in given if each.memory is not None]
+    return [*owners, Watch(memories, keys)] if memories else owners
 
 
 def _batch(given: list[Outputs], keys: bytes | None, items: Sequence[int] | None, stream: int | None) -> _abi.Batch:

@@ -135,6 +135,10 @@ class ConsumersFailed(Error):
         self.code = code
 
 
+class TensorChanged(Error, RuntimeError):
+    """A tensor was written to, freed or resized after submit() and before it was copied: consumers may get something else than was submitted."""
+
+
 class TurnOver(Error, RuntimeError):
     """A slab was used after its turn: its memory holds something else by now."""
 

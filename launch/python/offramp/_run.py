@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import queue
@@ -11,11 +12,13 @@ from typing import Callable, NamedTuple
 
 from offramp import _abi
 from offramp._checkpoint import Checkpoint
-from offramp._dtypes import DType
-from offramp._errors import BadArgument, Timeout, error_of
+from offramp._errors import BadArgument, TensorChanged, Timeout, error_of
 from offramp._library import checked, library
+from offramp._order import ROW_MAJOR, Layout, strides_of
+from offramp._torch import Memory
 
 WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
+LOOK_SECONDS = 0.005    # between two looks of the thread at tensors that must not change
 REST_SECONDS = 0.002    # between two looks of the thread at what is copied: a loop that submits looks itself
 BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
 _NEVER = (1 << 64) - 1
@@ -34,14 +37,6 @@ class Figures(NamedTuple):
     copy_seconds: float = 0.0           # of the device
     slab_wait_seconds: float = 0.0      # the copies waited for a free slab
     consumers: int = 0                  # living
-
-
-class Layout(NamedTuple):
-    """Of one tensor of a batch: shape[0] is the most samples that a batch holds."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
 
 
 class Run:
@@ -63,9 +58,12 @@ class Run:
             if not isinstance(each.name, str) or "\0" in each.name:
                 raise BadArgument(f"a tensor of the name {each.name!r}. Give a text, without a NUL character")
         tensors = (_abi.Tensor * len(layout))()
-        kept = [(ctypes.c_int64 * len(each.shape))(*each.shape) for each in layout]
-        for tensor, each, shape in zip(tensors, layout, kept):
-            tensor.size, tensor.name, tensor.dims, tensor.shape = ctypes.sizeof(tensor), each.name.encode(), len(each.shape), shape
+        for tensor, each in zip(tensors, layout):
+            numbers = ctypes.c_int64 * len(each.shape)
+            tensor.size, tensor.name, tensor.dims = ctypes.sizeof(tensor), each.name.encode(), len(each.shape)
+            tensor.shape = numbers(*each.shape)
+            if each.order != ROW_MAJOR:
+                tensor.strides = numbers(*strides_of(each.shape, each.order))
             tensor.dtype = _abi.DTypeCode(each.dtype.code, each.dtype.bits, 1)
         given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
                                    tell_completed=int(checkpoint is not None), **options)
@@ -97,6 +95,12 @@ class Run:
         if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
 
+    def require_unchanged(self) -> None:
+        """Errors: TensorChanged, once for each batch of which it was seen."""
+        self._releases.find_changed(self._call)
+        if self._releases.changed:
+            raise self._releases.changed.popleft()
+
     batches_are_known = property(lambda self: self._taken_known, doc="Whether no Ctrl-C came where it may have been before or behind the library's taking one.")
 
     def _not_taken(self, number: int) -> None:
@@ -112,6 +116,7 @@ class Run:
         self._releases.drop(self._released.value)
 
     def drain(self, timeout: float | None) -> None:
+        self._releases.find_changed(self._call)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = WAIT_SECONDS if end is None else max(0.0, min(WAIT_SECONDS, end - time.monotonic()))
@@ -164,8 +169,29 @@ class Run:
                 self._calling.remove(me)
 
 
+class Watch(NamedTuple):
+    """Of a batch's tensors, as the last of what is held: whether they are what they were."""
+
+    memories: list[Memory]
+    keys: bytes | None      # a NUL behind each
+
+    def changed(self) -> str | None:
+        for memory in self.memories:
+            if (how := memory.changed()) is not None:
+                return how
+        return None
+
+    def problem(self, number: int, how: str) -> TensorChanged:
+        first = "" if self.keys is None else f", whose first key is '{self.keys.split(chr(0).encode(), 1)[0].decode(errors='replace')}',"
+        return TensorChanged(f"a tensor of batch {number}{first} was {how} before it was copied: what consumers get of it may be wrong. Leave tensors alone until "
+                             "they are copied: write into others, or submit(..., copy=True)")
+
+
 class Releases:
-    """Holds each batch's tensors until the library says that they are copied. Owns: a thread, asleep in the library meanwhile."""
+    """
+    Holds each batch's tensors until the library says that they are copied, and finds those that are changed before. Owns: a thread, asleep in the library
+    meanwhile.
+    """
 
     def __init__(self, library, handle):
         self._library, self._handle = library, handle
@@ -173,6 +199,8 @@ class Releases:
         self._next = self._released = 0
         self._more: queue.SimpleQueue = queue.SimpleQueue()     # something to wake the thread with
         self._idle = self._stopped = False
+        self._watching = False
+        self.changed: collections.deque[TensorChanged] = collections.deque()
         self._thread = threading.Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
         self._thread.start()
 
@@ -180,6 +208,7 @@ class Releases:
         """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
         self._held[number] = owners
         self._next = number + 1
+        self._watching = bool(owners) and isinstance(owners[-1], Watch)
         if self._idle:
             self._more.put(None)
 
@@ -203,6 +232,22 @@ class Releases:
             self._held.pop(number, None)
         self._released = max(self._released, released)
 
+    def find_changed(self, call: Callable[..., int]) -> None:
+        """A tensor is looked at first, and whether it is copied is asked afterwards: what is written to once it is copied is not found."""
+        suspects = [(number, watch, how) for number in range(self._released, self._next)
+                    if (watch := self._watch_of(number)) is not None and (how := watch.changed()) is not None]
+        if suspects:
+            now = ctypes.c_uint64()
+            code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
+            for number, watch, how in suspects if code in (_abi.OK, _abi.TIMEOUT) else ():
+                if number >= now.value and watch is self._watch_of(number):
+                    self._held[number].pop()        # it is told once
+                    self.changed.append(watch.problem(number, how))
+
+    def _watch_of(self, number: int) -> Watch | None:
+        owners = self._held.get(number)
+        return owners[-1] if owners and isinstance(owners[-1], Watch) else None
+
     def _let_go(self) -> None:
         now = ctypes.c_uint64()
         while not self._stopped:
@@ -212,11 +257,15 @@ class Releases:
                     self._more.get()
                 self._idle = False
                 continue
-            code = self._library.offramp_egress_wait_released(self._handle, self._released, WAIT_SECONDS, ctypes.byref(now), None)
+            seconds = LOOK_SECONDS if self._watching else WAIT_SECONDS
+            code = self._library.offramp_egress_wait_released(self._handle, self._released, seconds, ctypes.byref(now), None)
             if code not in (_abi.OK, _abi.TIMEOUT):
                 return      # all are held until the run is closed
             self.drop(now.value)
-            time.sleep(REST_SECONDS)
+            if code == _abi.TIMEOUT:
+                self.find_changed(lambda function, *arguments: function(self._handle, *arguments))
+            else:
+                time.sleep(REST_SECONDS)
 
 
 class Completions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple
@@ -16,6 +17,7 @@ from offramp._memory import Mappings
 
 if TYPE_CHECKING:
     import numpy
+    from torch import Tensor as TorchTensor
 
 
 _OVER = "the slab's turn is over, and its memory holds something else by now. Use it before the next one is asked for, and copy what is to be kept"
@@ -49,12 +51,17 @@ class _Bytes:
                                     "strides": tuple(stride * size for stride in info.strides)}
 
 
+def _size_of(info: TensorInfo) -> int:
+    return math.prod(info.shape) * info.dtype.bits // 8
+
+
 class Slab:
     """
     One slab, for the time of its turn: from when a loop or a function gets it until the loop asks for the next one, or the function returns.
 
     `slab["logits"]` is a read-only NumPy array over the shared memory, without a copy; copy what is to be kept. `for sample, values in slab:`
     gives each sample with its row, or with a mapping from names to rows where the slab has several tensors; rows that mean nothing are left out.
+    `slab.torch("logits")` is the same as a torch.Tensor.
 
     Borrows: the slab's memory. Thread: any, one at a time. Errors: TurnOver for every use after the turn.
     """
@@ -68,6 +75,7 @@ class Slab:
         self._infos: tuple[TensorInfo, ...] | None = None
         self._samples: tuple[Sample, ...] | None = None
         self._arrays: dict[str, numpy.ndarray] = {}
+        self._of_torch: dict[str, TorchTensor] = {}
         self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
         self.name = given.name.decode(errors="replace")     # of what fills the slabs: Egress(name=)
 
@@ -104,11 +112,19 @@ class Slab:
         """
         self._require_turn()
         if name not in self._arrays:
-            names = [info.name for info in self.tensors]
-            if name not in names:
-                raise KeyError(f"the slab has no tensor '{name}'. It has {', '.join(names)}")
-            self._arrays[name] = self._view_of(names.index(name))
+            self._arrays[name] = self._view_of(self._index_of(name))
         return self._arrays[name]
+
+    def torch(self, name: str) -> TorchTensor:
+        """
+        The same as a torch.Tensor of the CPU over the shared memory, without a copy, bfloat16 included; needs no NumPy. PyTorch has no tensors that are
+        only read, and the memory is: a write into it is a SIGSEGV, which ends the process. Clone what is to be changed or kept. Errors: KeyError for
+        another name; TypeError where this PyTorch lacks the type; ModuleNotFoundError without PyTorch.
+        """
+        self._require_turn()
+        if name not in self._of_torch:
+            self._of_torch[name] = self._torch_view_of(self._index_of(name))
+        return self._of_torch[name]
 
     def __iter__(self) -> Iterator[tuple[Sample, numpy.ndarray | Mapping[str, numpy.ndarray]]]:
         arrays = {info.name: self[info.name] for info in self.tensors}
@@ -143,14 +159,18 @@ class Slab:
         return TensorInfo(tensor.name.decode(errors="replace"), dtype_of_codes(tensor.dtype.code, tensor.dtype.bits),
                           tuple(tensor.shape[:tensor.dims]), tuple(tensor.strides[:tensor.dims]))
 
+    def _index_of(self, name: str) -> int:
+        names = [info.name for info in self.tensors]
+        if name not in names:
+            raise KeyError(f"the slab has no tensor '{name}'. It has {', '.join(names)}")
+        return names.index(name)
+
     def _view_of(self, index: int) -> numpy.ndarray:
         import numpy
 
         info = self.tensors[index]
         wider = bfloat16_of_numpy() if info.dtype.name == "bfloat16" else None
-        size = info.dtype.bits // 8
-        for extent in info.shape:
-            size *= extent
+        size = _size_of(info)
         if size == 0:
             array = numpy.empty(info.shape, array_type(info.dtype))
             array.flags.writeable = False
@@ -163,11 +183,28 @@ class Slab:
             self._views.append((info.name, weakref.ref(data)))
         return array if wider is None else array.view(wider)
 
+    def _torch_view_of(self, index: int) -> TorchTensor:
+        import torch
+
+        info = self.tensors[index]
+        dtype = getattr(torch, info.dtype.name, None)
+        if dtype is None:
+            raise TypeError(f"PyTorch {torch.__version__} has no {info.dtype}. Use slab['{info.name}'], or a newer one")
+        size = _size_of(info)
+        if size == 0:
+            return torch.empty(info.shape, dtype=dtype)
+        mapping, address = self._mappings.find(self._tensor(index).data, size)
+        data = (ctypes.c_char * size).from_address(address)
+        data.mapping = mapping      # kept, as long as a tensor shows it
+        self._views.append((info.name, weakref.ref(data)))
+        return torch.frombuffer(data, dtype=dtype).as_strided(info.shape, info.strides)
+
     def _end(self) -> None:
         """The turn is over; called once by whoever had the slab."""
         with self._turn:
             self._over = True
             self._arrays.clear()
+            self._of_torch.clear()
             self._mappings = None
 
     def _kept_view(self) -> str | None:

@@ -1,0 +1,155 @@
+"""Arrays of any package, through what arrays have in common: DLPack, whose capsules ctypes reads, and CUDA's array interface."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from offramp import _abi
+from offramp._dtypes import ALL, DType, array_type, dtype_of_codes
+from offramp._errors import BadArgument
+
+LEGACY_STREAM, PER_THREAD_STREAM = 0, 2     # as handles; the interface says 1 for the first
+_NEWEST = (1, 1)                            # version of DLPack that is asked for
+_MOST_MAJOR = 1
+_ON_THE_CPU, _ON_CUDA = (1, 3), (2, 13)     # DLDeviceType: plain and page-locked; plain and managed
+_DEVICE_ORDINAL = 9                         # CUpointer_attribute
+
+
+class Exchanged(NamedTuple):
+    """An array as it lies: strides in elements. `stream`: the handle of the one that it is written on."""
+
+    owner: object
+    address: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None     # row-major where there are none; not whole elements: empty
+    device: str
+    stream: int
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("dims", ctypes.c_int32),
+                ("dtype", _abi.DTypeCode), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", _Tensor)]
+
+
+_KINDS = {b"dltensor": (_Managed, b"used_dltensor"), b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned")}
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)      # without the GIL, as DLPack has it
+_name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
+
+
+class _Taken:
+    """What a capsule held. Owns it: its deleter is called once, with the last reference, on whichever thread that is."""
+
+    def __init__(self, address: int, deleter: int | None):
+        self._address = address
+        self._delete = _Deleter(deleter) if deleter else None
+
+    def __del__(self) -> None:
+        delete, self._delete = self._delete, None
+        if delete is not None:
+            delete(self._address)
+
+
+def of_dlpack(name: str, given: Any) -> Exchanged:
+    """Nobody's stream is waited for. Errors: TypeError, BadArgument; what the capsule held is given back then."""
+    device, capsule = _export(name, given)
+    owner, tensor = _taken(name, capsule)
+    if tensor.dtype.lanes != 1:
+        raise TypeError(f"'{name}' has elements of {tensor.dtype.lanes} lanes. Submit one number an element, in a dimension more")
+    try:
+        dtype = dtype_of_codes(tensor.dtype.code, tensor.dtype.bits)
+    except TypeError:
+        raise TypeError(f"'{name}' has elements of DLPack's type code {tensor.dtype.code} with {tensor.dtype.bits} bits, which cannot be handed over. "
+                        f"Convert them to one of {', '.join(map(str, ALL))}") from None
+    shape = tuple(tensor.shape[:tensor.dims])
+    strides = tuple(tensor.strides[:tensor.dims]) if tensor.strides else None
+    return Exchanged(owner, (tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, device, LEGACY_STREAM)
+
+
+def _export(name: str, given: Any) -> tuple[str, object]:
+    """Where it is, and its capsule."""
+    try:
+        kind, index = (int(number) for number in given.__dlpack_device__())
+        if kind not in _ON_THE_CPU + _ON_CUDA:
+            raise BadArgument(f"'{name}' is on a device of DLPack's type {kind}. Submit one of the CPU's, or of a CUDA device's")
+        if callable(ready := getattr(given, "block_until_ready", None)):
+            ready()         # JAX computes on streams that nobody else knows
+        device, options = ("cpu", {}) if kind in _ON_THE_CPU else (f"cuda:{index}", {"stream": -1})
+        try:
+            return device, given.__dlpack__(max_version=_NEWEST, **options)
+        except TypeError:       # of before there were versions
+            return device, given.__dlpack__(**options)
+    except BadArgument:
+        raise
+    except Exception as problem:
+        raise BadArgument(f"'{name}' is not given through DLPack: {str(problem).rstrip('.')}. Submit a copy of it") from problem
+
+
+def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
+    called = _name_of(capsule) if type(capsule).__name__ == "PyCapsule" else None
+    if called not in _KINDS:
+        raise TypeError(f"'{name}' gave no tensor through DLPack, but {capsule!r}. Submit a NumPy array or a torch.Tensor")
+    kind, used = _KINDS[called]
+    address = _pointer_of(capsule, called)
+    _rename(capsule, used)
+    managed = kind.from_address(address)
+    owner = _Taken(address, managed.deleter)
+    if isinstance(managed, _Versioned) and managed.major > _MOST_MAJOR:
+        raise BadArgument(f"'{name}' comes through DLPack {managed.major}.{managed.minor}, which is newer than what is known here, {_NEWEST[0]}.{_NEWEST[1]}. "
+                          "Submit a torch.Tensor of it")
+    return owner, managed.tensor
+
+
+_BY_TYPESTR = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
+
+
+def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
+    """`told`: what the array says. Errors: TypeError, BadArgument."""
+    try:
+        shape, typestr, address = tuple(int(extent) for extent in told["shape"]), told["typestr"], int(told["data"][0] or 0)
+        strides, mask, stream = told.get("strides"), told.get("mask"), told.get("stream")
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+        raise TypeError(f"'{name}' has a __cuda_array_interface__ that says {told!r}. Submit a torch.Tensor of it") from problem
+    dtype = _BY_TYPESTR.get(typestr)
+    if dtype is None:
+        raise TypeError(f"'{name}' has elements of type '{typestr}', which cannot be handed over. Convert them to one of {', '.join(map(str, ALL))}")
+    if mask is not None:
+        raise TypeError(f"'{name}' has a mask, which says what is not valid. Submit an array without one")
+    if strides is not None:
+        size = dtype.bits // 8
+        strides = () if any(stride % size for stride in strides) else tuple(stride // size for stride in strides)
+    return Exchanged(given, address, dtype, shape, strides, f"cuda:{_index_of(name, given, address)}", _handle_of(name, stream))
+
+
+def _handle_of(name: str, stream: object) -> int:
+    if stream is None or stream == 1:       # ready for everybody; the legacy stream
+        return LEGACY_STREAM
+    if isinstance(stream, bool) or not isinstance(stream, int) or stream < 2:
+        raise TypeError(f"'{name}' says that it is written on the stream {stream!r}. Say which: submit(..., stream=)")
+    return stream
+
+
+def _index_of(name: str, given: Any, address: int) -> int:
+    if callable(asked := getattr(given, "__dlpack_device__", None)):
+        return int(asked()[1])
+    index = ctypes.c_int()
+    try:
+        code = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(ctypes.byref(index), _DEVICE_ORDINAL, ctypes.c_uint64(address))
+    except OSError as problem:
+        raise BadArgument(f"the device of '{name}' is not known: {problem}. Submit an array of the CPU's") from problem
+    if code != 0:
+        raise BadArgument(f"'{name}' is not on a device that CUDA knows (cuPointerGetAttribute: {code}). Submit one that is")
+    return index.value

@@ -1,0 +1,51 @@
+"""How a tensor's samples lie: in which order their dimensions follow one another, from the outermost in. Row-major is the empty order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Sequence
+
+from offramp._dtypes import DType
+
+Order = tuple[int, ...]     # of the dimensions behind the first that have more than one place
+
+ROW_MAJOR: Order = ()
+
+
+class Layout(NamedTuple):
+    """Of one tensor of a run's batches: shape[0] is the most samples that a batch holds."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    order: Order = ROW_MAJOR
+
+    def order_for(self, shape: Sequence[int]) -> Order | None:
+        """Nothing for what is of another shape, which is refused."""
+        return self.order if tuple(shape[1:]) == self.shape[1:] else None
+
+
+def order_of(shape: Sequence[int], strides: Sequence[int]) -> Order | None:
+    """Of strides in elements. Nothing where a sample is not one dense block, or samples do not follow one another without a gap."""
+    inner = tuple(sorted((dim for dim in range(1, len(shape)) if shape[dim] > 1), key=lambda dim: -strides[dim]))
+    expected = 1
+    for dim in reversed(inner):
+        if strides[dim] != expected:
+            return None
+        expected *= shape[dim]
+    if shape[0] > 1 and strides[0] != expected:
+        return None
+    return ROW_MAJOR if list(inner) == sorted(inner) else inner
+
+
+def outermost_first(order: Order, dims: int) -> tuple[int, ...]:
+    """All dimensions, so that what is transposed to them is row-major where it has this order."""
+    return (0, *(dim for dim in range(1, dims) if dim not in order), *order)
+
+
+def strides_of(shape: Sequence[int], order: Order) -> tuple[int, ...]:
+    """In elements, of dense samples of this order."""
+    strides, stride = [0] * len(shape), 1
+    for dim in reversed(outermost_first(order, len(shape))):
+        strides[dim] = stride
+        stride *= shape[dim]
+    return tuple(strides)

@@ -1,0 +1,80 @@
+"""What is known of tensors of PyTorch, by their public attributes. The package is the caller's, and never imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any, ContextManager
+
+from offramp._errors import BadArgument
+
+
+def torch_of_the_caller() -> Any:
+    """It has made the tensor that was given."""
+    return sys.modules["torch"]
+
+
+def is_torch(given: object) -> bool:
+    return callable(getattr(given, "data_ptr", None)) and hasattr(given, "layout")
+
+
+def require_dense(name: str, tensor: Any) -> None:
+    """Errors: TypeError, which says what to call."""
+    if str(tensor.layout) != "torch.strided" or getattr(tensor, "is_nested", False):
+        raise TypeError(f"'{name}' is sparse or nested. Submit tensor.to_dense(), or one of padded rows")
+    if getattr(tensor, "is_quantized", False):
+        raise TypeError(f"'{name}' is quantised. Submit tensor.dequantize(), or tensor.int_repr()")
+    if callable(getattr(tensor, "full_tensor", None)):
+        raise TypeError(f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()")
+
+
+def on_stream(stream: object, device: Any) -> ContextManager[object]:
+    """Where what is asked of PyTorch is put on this stream: a torch.cuda.Stream, or a handle; without one, on that which is current."""
+    if stream is None or device.type == "cpu":
+        return contextlib.nullcontext()
+    cuda = torch_of_the_caller().cuda
+    if not isinstance(stream, cuda.Stream):
+        handle = handle_of(stream)
+        stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
+    return cuda.stream(stream)
+
+
+def handle_of(stream: object) -> int:
+    """Of a number, a torch.cuda.Stream, a cupy.cuda.Stream; 0 is the legacy stream."""
+    for attribute in ("cuda_stream", "ptr"):
+        stream = getattr(stream, attribute, stream)
+    if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
+        raise TypeError(f"a stream of type {type(stream).__qualname__}. Give a torch.cuda.Stream, or the number of a cudaStream_t")
+    return stream
+
+
+def current_stream(device: Any) -> int:
+    cuda = torch_of_the_caller().cuda
+    if cuda.is_current_stream_capturing():
+        raise BadArgument("a CUDA graph is being captured: nothing of it has been computed. Submit its outputs after a replay")
+    return cuda.current_stream(device).cuda_stream
+
+
+class Memory:
+    """
+    Of a submitted tensor: whether it is what it was. Holds it, whatever the tensor is made to point to. PyTorch counts writes, not where they went: they
+    are judged where the tensor is all that lies in its memory, and not of tensors of inference mode, which have no count.
+    """
+
+    __slots__ = ("_tensor", "_storage", "_address", "_bytes", "_version")
+
+    def __init__(self, name: str, tensor: Any, address: int, element_bytes: int):
+        self._tensor, self._address, self._storage = tensor, address, tensor.untyped_storage()
+        self._bytes = self._storage.nbytes()
+        own = tensor.numel() * element_bytes
+        if self._bytes < tensor.storage_offset() * element_bytes + own:
+            raise BadArgument(f"the memory of '{name}' was freed or made smaller: it has {self._bytes} bytes. Submit the tensor before its storage is resized")
+        self._version = None if self._bytes != own or tensor.is_inference() else tensor._version
+
+    def changed(self) -> str | None:
+        """How."""
+        if self._storage.nbytes() != self._bytes:
+            return "freed or resized"
+        if self._version is not None and self._tensor._version != self._version and self._tensor.data_ptr() == self._address:
+            return "written to"
+        return None
