@@ -362,6 +362,21 @@ class Options(Egresses):
         with offramp.Egress(self.run_dir, tensors, "cpu"), self.assertRaises(offramp.RunInUse):
             offramp.Egress(self.run_dir, tensors, "cpu")
 
+    def test_two_of_a_process_know_nothing_of_one_another(self):
+        import numpy
+
+        readers = [self.python(READER, self.folder / name) for name in ("one", "two")]
+        with offramp.Egress(self.folder / "one") as one, offramp.Egress(self.folder / "two") as two:
+            for batch in range(20):
+                one.submit(numpy.full((2, 3), batch, "int32"))
+                two.submit({"a": numpy.full((1, 5), -batch, "float64"), "b": numpy.zeros((1, 1), "int8")})
+            one.close()
+            with self.assertRaisesRegex(offramp.BadArgument, "the egress is closed"):
+                one.submit(numpy.zeros((2, 3), "int32"))
+            two.submit({"a": numpy.full((1, 5), -20, "float64"), "b": numpy.zeros((1, 1), "int8")})
+        self.assertEqual({str(item): {"a": [-item] * 5, "b": [0]} for item in range(21)},
+                         {key: values for key, (_, _, values) in self.seen_by(readers[1]).items()})
+
     def test_what_was_never_opened_is_drained(self):
         with offramp.Egress(self.run_dir) as egress:
             egress.drain()

@@ -161,6 +161,16 @@ class OnTheCpu(Egresses):
             self.assertEqual({"numbers": [3 * row, 3 * row + 1, 3 * row + 2], "turned": torch.arange(12).reshape(2, 2, 3).transpose(1, 2)[row].tolist()},
                              seen[str(key)][2])
 
+    def test_one_that_is_spread_over_devices_is_refused(self):
+        import torch.distributed.tensor
+
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        mesh = torch.distributed.init_device_mesh("cpu", (1,))
+        spread = torch.distributed.tensor.distribute_tensor(torch.zeros(4, 6), mesh)
+        with offramp.Egress(self.run_dir) as egress, self.assertRaisesRegex(TypeError, r"Submit tensor.to_local\(\), or tensor.full_tensor\(\)"):
+            egress.submit(spread)
+
     def test_a_tensor_that_is_changed_before_it_is_copied_is_told(self):
         import torch
 
@@ -190,10 +200,13 @@ class OnTheCpu(Egresses):
     def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
         import torch
 
-        good = torch.zeros(4, 6)
+        good, freed = torch.zeros(4, 6), torch.zeros(4, 6)
+        freed.untyped_storage().resize_(0)
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu") as egress:
             for tensor, kind, text in (
                     (good.to_sparse(), TypeError, "Submit tensor.to_dense()"),
+                    (torch.nested.nested_tensor([good, good[:2]], layout=torch.jagged), TypeError, "sparse or nested"),
+                    (freed, offramp.BadArgument, "the memory of 'output' was freed or made smaller: it has 0 bytes"),
                     (torch.quantize_per_tensor(good, 0.1, 0, torch.quint8), TypeError, "Submit tensor.dequantize()"),
                     (good.to(torch.complex64), TypeError, "complex64"),
                     (good.to("meta"), offramp.BadArgument, "the device 'meta'. Submit tensor.cpu()"),
@@ -203,6 +216,14 @@ class OnTheCpu(Egresses):
                     egress.submit(tensor)
             self.assertEqual(0, egress.figures().batches_submitted)
             egress.close()
+
+
+class Interfaced:
+    """A tensor on a GPU that says nothing but what CUDA's array interface has, with its stream, as arrays of CuPy do."""
+
+    def __init__(self, tensor, stream):
+        self.tensor = tensor
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "version": 3, "stream": stream}
 
 
 @unittest.skipUnless(TORCH and ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
@@ -256,6 +277,55 @@ class OnAGpu(Egresses):
                 egress.submit(other, keys_of(1000 + batch, 8), stream=stream if batch % 2 else stream.cuda_stream)
                 del other
         self.assertEqual("320 []\n", self.end(checker))
+
+    def test_arrays_of_others_and_samples_in_any_order_are_read_behind_their_stream(self):
+        import torch
+
+        stream = torch.cuda.Stream()
+        checker = self.python(CHECKER, self.run_dir)
+        with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
+            for batch in range(60):
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(2_000_000)
+                    made = torch.full((8, 256, 2048), batch, dtype=torch.int32, device="cuda")
+                    outputs = (made[..., :1024].contiguous(), made[..., ::2], made[..., :1024].transpose(1, 2).contiguous().transpose(1, 2))[batch % 3]
+                    if batch % 4 == 0:
+                        egress.submit(outputs, keys_of(batch, 8))
+                if batch % 4 == 1:
+                    egress.submit(outputs, keys_of(batch, 8), stream=stream)
+                elif batch % 4 == 2:
+                    egress.submit(Exported(outputs), keys_of(batch, 8), stream=stream.cuda_stream)
+                elif batch % 4 == 3:
+                    egress.submit(Interfaced(outputs, stream.cuda_stream), keys_of(batch, 8))
+                del made, outputs
+        self.assertEqual("480 []\n", self.end(checker))
+
+    def test_without_their_stream_they_are_read_too_early(self):
+        """The twin."""
+        import torch
+
+        stream = torch.cuda.Stream()
+        checker = self.python(CHECKER, self.run_dir)
+        with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
+            for batch in range(20):
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(20_000_000)
+                    outputs = torch.full((8, 1 << 18), 1 + batch, dtype=torch.int32, device="cuda")
+                egress.submit(Exported(outputs), keys_of(1 + batch, 8))
+        self.assertNotEqual("160 []\n", self.end(checker))
+
+    def test_a_write_behind_a_submit_is_told(self):
+        import torch
+
+        with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
+            outputs = torch.zeros(4, 10, device="cuda")
+            torch.cuda._sleep(2_000_000_000)
+            egress.submit(outputs, keys_of(0, 4))
+            outputs.add_(1)
+            with self.assertRaisesRegex(offramp.TensorChanged, "batch 0, whose first key is '0/0', was written to"):
+                egress.submit(torch.ones(4, 10, device="cuda"), keys_of(1, 4))
+            reader = self.reader()
+        self.assertEqual(4, len(self.seen_by(reader)))
 
     def test_what_is_elsewhere_or_being_captured_is_refused(self):
         import torch

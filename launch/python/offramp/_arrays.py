@@ -13,6 +13,7 @@ from offramp._torch import Memory, current_stream, handle_of, is_torch, on_strea
 
 
 _OF_NUMPY = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
+_known: dict[Any, DType] = {}       # other packages' dtypes
 
 
 class Outputs(NamedTuple):
@@ -168,11 +169,14 @@ def _copied_by_torch(name: str, given: Any, array: Exchanged, order: Order, stre
     return Outputs((made, array.owner), made.data_ptr(), array.dtype, array.shape, array.device, order, array.stream)
 
 
-def _dtype(name: str, given: object) -> DType:
-    try:
-        return dtype_of(given)
-    except TypeError as problem:
-        raise TypeError(f"'{name}': {problem}") from None
+def _dtype(name: str, given: Any) -> DType:
+    dtype = _known.get(given)
+    if dtype is None:
+        try:
+            dtype = _known[given] = dtype_of(given)
+        except TypeError as problem:
+            raise TypeError(f"'{name}': {problem}") from None
+    return dtype
 
 
 def _require_rows(name: str, shape: tuple[int, ...]) -> None:

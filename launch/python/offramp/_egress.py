@@ -155,7 +155,7 @@ class Egress:
             self._require_own()
             if self._run is not None:
                 self._run.require_unchanged()
-            layouts = self._layout or [None] * len(named)
+            layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
             given = [outputs_of(name, tensor, copy, layout, stream) for (name, tensor), layout in zip(self._in_order(named), layouts)]
             _require_one_batch(list(named) if self._layout is None else [layout.name for layout in self._layout], given)
             self._require_fit(given)

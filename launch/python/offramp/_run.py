@@ -8,7 +8,7 @@ import ctypes
 import queue
 import threading
 import time
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from offramp import _abi
 from offramp._checkpoint import Checkpoint
@@ -169,20 +169,22 @@ class Run:
                 self._calling.remove(me)
 
 
-class Watch(NamedTuple):
-    """Of a batch's tensors, as the last of what is held: whether they are what they were."""
+class Watch:
+    """Of a batch's tensors, as the last of what is held: whether they are what they were. `keys`: a NUL behind each."""
 
-    memories: list[Memory]
-    keys: bytes | None      # a NUL behind each
+    __slots__ = ("_memories", "_keys")
+
+    def __init__(self, memories: list[Memory], keys: bytes | None):
+        self._memories, self._keys = memories, keys
 
     def changed(self) -> str | None:
-        for memory in self.memories:
+        for memory in self._memories:
             if (how := memory.changed()) is not None:
                 return how
         return None
 
     def problem(self, number: int, how: str) -> TensorChanged:
-        first = "" if self.keys is None else f", whose first key is '{self.keys.split(chr(0).encode(), 1)[0].decode(errors='replace')}',"
+        first = "" if self._keys is None else f", whose first key is '{self._keys.partition(bytes(1))[0].decode(errors='replace')}',"
         return TensorChanged(f"a tensor of batch {number}{first} was {how} before it was copied: what consumers get of it may be wrong. Leave tensors alone until "
                              "they are copied: write into others, or submit(..., copy=True)")
 
@@ -193,7 +195,7 @@ class Releases:
     meanwhile.
     """
 
-    def __init__(self, library, handle):
+    def __init__(self, library: Any, handle: ctypes.c_void_p | None):
         self._library, self._handle = library, handle
         self._held: dict[int, list[object]] = {}
         self._next = self._released = 0
@@ -208,7 +210,7 @@ class Releases:
         """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
         self._held[number] = owners
         self._next = number + 1
-        self._watching = bool(owners) and isinstance(owners[-1], Watch)
+        self._watching = bool(owners) and type(owners[-1]) is Watch
         if self._idle:
             self._more.put(None)
 
@@ -234,8 +236,10 @@ class Releases:
 
     def find_changed(self, call: Callable[..., int]) -> None:
         """A tensor is looked at first, and whether it is copied is asked afterwards: what is written to once it is copied is not found."""
-        suspects = [(number, watch, how) for number in range(self._released, self._next)
-                    if (watch := self._watch_of(number)) is not None and (how := watch.changed()) is not None]
+        suspects: list[tuple[int, Watch, str]] = []
+        for number in range(self._released, self._next):
+            if (watch := self._watch_of(number)) is not None and (how := watch.changed()) is not None:
+                suspects.append((number, watch, how))
         if suspects:
             now = ctypes.c_uint64()
             code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
@@ -246,7 +250,7 @@ class Releases:
 
     def _watch_of(self, number: int) -> Watch | None:
         owners = self._held.get(number)
-        return owners[-1] if owners and isinstance(owners[-1], Watch) else None
+        return owners[-1] if owners and type(owners[-1]) is Watch else None
 
     def _let_go(self) -> None:
         now = ctypes.c_uint64()

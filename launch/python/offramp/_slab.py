@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import math
 import threading
 import weakref
@@ -17,7 +18,6 @@ from offramp._memory import Mappings
 
 if TYPE_CHECKING:
     import numpy
-    from torch import Tensor as TorchTensor
 
 
 _OVER = "the slab's turn is over, and its memory holds something else by now. Use it before the next one is asked for, and copy what is to be kept"
@@ -75,7 +75,7 @@ class Slab:
         self._infos: tuple[TensorInfo, ...] | None = None
         self._samples: tuple[Sample, ...] | None = None
         self._arrays: dict[str, numpy.ndarray] = {}
-        self._of_torch: dict[str, TorchTensor] = {}
+        self._of_torch: dict[str, Any] = {}
         self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
         self.name = given.name.decode(errors="replace")     # of what fills the slabs: Egress(name=)
 
@@ -115,7 +115,7 @@ class Slab:
             self._arrays[name] = self._view_of(self._index_of(name))
         return self._arrays[name]
 
-    def torch(self, name: str) -> TorchTensor:
+    def torch(self, name: str) -> Any:
         """
         The same as a torch.Tensor of the CPU over the shared memory, without a copy, bfloat16 included; needs no NumPy. PyTorch has no tensors that are
         only read, and the memory is: a write into it is a SIGSEGV, which ends the process. Clone what is to be changed or kept. Errors: KeyError for
@@ -183,8 +183,8 @@ class Slab:
             self._views.append((info.name, weakref.ref(data)))
         return array if wider is None else array.view(wider)
 
-    def _torch_view_of(self, index: int) -> TorchTensor:
-        import torch
+    def _torch_view_of(self, index: int) -> Any:
+        torch: Any = importlib.import_module("torch")      # type checkers need not have it
 
         info = self.tensors[index]
         dtype = getattr(torch, info.dtype.name, None)
@@ -193,8 +193,10 @@ class Slab:
         size = _size_of(info)
         if size == 0:
             return torch.empty(info.shape, dtype=dtype)
-        mapping, address = self._mappings.find(self._tensor(index).data, size)
-        data = (ctypes.c_char * size).from_address(address)
+        if (mappings := self._mappings) is None:
+            raise TurnOver(_OVER)
+        mapping, address = mappings.find(self._tensor(index).data, size)
+        data: Any = (ctypes.c_char * size).from_address(address)
         data.mapping = mapping      # kept, as long as a tensor shows it
         self._views.append((info.name, weakref.ref(data)))
         return torch.frombuffer(data, dtype=dtype).as_strided(info.shape, info.strides)

@@ -9,6 +9,9 @@ from typing import Any, ContextManager
 from offramp._errors import BadArgument
 
 
+_whole_kinds: set[type] = set()     # of tensors, which are known not to be a DTensor
+
+
 def torch_of_the_caller() -> Any:
     """It has made the tensor that was given."""
     return sys.modules["torch"]
@@ -24,8 +27,11 @@ def require_dense(name: str, tensor: Any) -> None:
         raise TypeError(f"'{name}' is sparse or nested. Submit tensor.to_dense(), or one of padded rows")
     if getattr(tensor, "is_quantized", False):
         raise TypeError(f"'{name}' is quantised. Submit tensor.dequantize(), or tensor.int_repr()")
-    if callable(getattr(tensor, "full_tensor", None)):
-        raise TypeError(f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()")
+    kind = type(tensor)
+    if kind not in _whole_kinds:
+        if hasattr(kind, "full_tensor"):
+            raise TypeError(f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()")
+        _whole_kinds.add(kind)
 
 
 def on_stream(stream: object, device: Any) -> ContextManager[object]:
@@ -36,7 +42,8 @@ def on_stream(stream: object, device: Any) -> ContextManager[object]:
     if not isinstance(stream, cuda.Stream):
         handle = handle_of(stream)
         stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
-    return cuda.stream(stream)
+    context: ContextManager[object] = cuda.stream(stream)
+    return context
 
 
 def handle_of(stream: object) -> int:
@@ -52,7 +59,7 @@ def current_stream(device: Any) -> int:
     cuda = torch_of_the_caller().cuda
     if cuda.is_current_stream_capturing():
         raise BadArgument("a CUDA graph is being captured: nothing of it has been computed. Submit its outputs after a replay")
-    return cuda.current_stream(device).cuda_stream
+    return int(cuda.current_stream(device).cuda_stream)
 
 
 class Memory:
