@@ -197,6 +197,36 @@ class OnTheCpu(Egresses):
                 egress.drain()
                 self.assertEqual(24, len(self.seen_by(reader)))
 
+    def test_a_loop_that_writes_when_it_is_copied_is_not_accused(self):
+        import torch
+
+        batch = torch.zeros(4, 10)
+        reader = self.reader()
+        with offramp.Egress(self.run_dir, samples_per_slab=4) as egress:
+            for number in range(100):       # of a consumer it knows that the batch is done, long before it submits again
+                batch.fill_(number)
+                egress.submit(batch, keys_of(number, 4))
+                wait_for(lambda: egress.figures().samples_completed == 4 * (number + 1), "that the batch is read")
+        self.assertEqual({key: [float(key.split("/")[0])] * 10 for number in range(100) for key in keys_of(number, 4)},
+                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+
+    def test_of_slices_and_of_inference_tensors_writes_are_not_told(self):
+        import torch
+
+        buffer = torch.zeros(6, 4, 10)
+        with torch.inference_mode():
+            inferred = torch.zeros(4, 10)
+        with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
+            for number in range(4):     # the last two wait for slabs
+                egress.submit({"output": buffer[number]})
+            egress.submit(inferred)
+            buffer[5] = 1
+            with torch.inference_mode():
+                inferred.add_(1)
+            egress.submit(buffer[4])
+            reader = self.reader()
+        self.assertEqual(24, len(self.seen_by(reader)))
+
     def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
         import torch
 
