@@ -200,14 +200,17 @@ class OnTheCpu(Egresses):
     def test_a_loop_that_writes_when_it_is_copied_is_not_accused(self):
         import torch
 
+        drop = Releases.drop        # looked at although they are copied: whoever looks comes late
+        self.addCleanup(setattr, Releases, "drop", drop)
+        Releases.drop = lambda releases, released: None
         batch = torch.zeros(4, 10)
         reader = self.reader()
         with offramp.Egress(self.run_dir, samples_per_slab=4) as egress:
-            for number in range(100):       # of a consumer it knows that the batch is done, long before it submits again
+            for number in range(20):        # of a consumer it knows that the batch is done
                 batch.fill_(number)
                 egress.submit(batch, keys_of(number, 4))
                 wait_for(lambda: egress.figures().samples_completed == 4 * (number + 1), "that the batch is read")
-        self.assertEqual({key: [float(key.split("/")[0])] * 10 for number in range(100) for key in keys_of(number, 4)},
+        self.assertEqual({key: [float(key.split("/")[0])] * 10 for number in range(20) for key in keys_of(number, 4)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
     def test_of_slices_and_of_inference_tensors_writes_are_not_told(self):
