@@ -350,7 +350,7 @@ class OnAGpu(Egresses):
     def test_a_write_behind_a_submit_is_told(self):
         import torch
 
-        with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
+        with offramp.Egress(self.run_dir, {"output": ("float32", (4, 10))}, "cuda", slabs=2, samples_per_slab=4) as egress:    # opened before the sleep
             outputs = torch.zeros(4, 10, device="cuda")
             torch.cuda._sleep(2_000_000_000)
             egress.submit(outputs, keys_of(0, 4))
