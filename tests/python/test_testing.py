@@ -30,6 +30,7 @@ class Testing(World):
         from offramp.testing import process, save_slab
 
         tensors = {f"of-{name}": (numpy.arange(30).reshape(3, 2, 5) % 7).astype(name) for name in DTYPES} | {"flat": numpy.array([1.5, -2, 3])}
+        tensors |= {"turned": numpy.arange(60).reshape(3, 4, 5).transpose(0, 2, 1), "slices": numpy.arange(60).reshape(3, 20)[:, ::3]}
         save_slab(self.slab, tensors, ["a", "b/c", "d"], name="mine")
         files = process(self.slab, "npy", self.folder / "results")
         self.assertEqual({f"{key}.{name}.npy" for key in ("a", "b/c", "d") for name in tensors}, set(files))
@@ -74,7 +75,7 @@ class Testing(World):
 
         ones = numpy.ones((2, 3))
         for tensors, keys, words in (({}, None, "without tensors"), ({"x": ones}, ["a"], "1 keys for 2 samples"), ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
-                                     ({"x": ones[:, ::2]}, None, "not contiguous"), ({"x": [1, 2]}, None, "Submit a NumPy array")):
+                                     ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"), ({"x": [1, 2]}, None, "Submit a NumPy array")):
             with self.assertRaisesRegex((offramp.BadArgument, TypeError), words):
                 save_slab(self.slab, tensors, keys)
         self.assertFalse(self.slab.exists())

@@ -20,6 +20,7 @@ from typing import Iterable, Mapping
 
 from offramp._arrays import Outputs, outputs_of
 from offramp._errors import BadArgument, Error, Failed
+from offramp._order import outermost_first, strides_of
 
 __all__ = ["build", "process", "save_slab"]
 
@@ -33,7 +34,7 @@ def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys:
     """
     Writes a slab as dead letters are written, and returns its path.
 
-    `tensors`: by name, each of shape (samples, ...) and row-major, as for Egress.submit(), on the CPU. `keys`: one a sample, which names its
+    `tensors`: by name, each of shape (samples, ...), as for Egress.submit(), on the CPU. `keys`: one a sample, which names its
     results; without them 0, 1, 2. `name`: what slab.name will be. Errors: TypeError and BadArgument, which say what to call.
     """
     given = {each: outputs_of(each, tensor, copy=False) for each, tensor in tensors.items()}
@@ -117,9 +118,10 @@ def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> byte
     stored, told, pieces, begin = {}, [], [], 0
     for each, outputs in tensors.items():
         piece = ctypes.string_at(outputs.address, _elements(outputs.shape) * (outputs.dtype.bits // 8))
-        stored[each] = {"dtype": _stored_type(outputs.dtype.name, outputs.dtype.bits), "shape": outputs.shape, "data_offsets": [begin, begin + len(piece)]}
+        in_memory = [outputs.shape[dim] for dim in outermost_first(outputs.order, len(outputs.shape))]
+        stored[each] = {"dtype": _stored_type(outputs.dtype.name, outputs.dtype.bits), "shape": in_memory, "data_offsets": [begin, begin + len(piece)]}
         told.append({"name": each, "stored_as": each, "dtype": [outputs.dtype.code, outputs.dtype.bits], "shape": outputs.shape,
-                     "strides": [_elements(outputs.shape[dim + 1:]) for dim in range(len(outputs.shape))]})
+                     "strides": strides_of(outputs.shape, outputs.order)})
         pieces.append(piece)
         begin += len(piece)
     slab = {"format": 1, "epoch": 1, "slab": 0, "generation": 1, "payload_bytes": begin, "transform": 0, "expansion": 1, "model": name,
