@@ -187,15 +187,21 @@ class OnTheCpu(Egresses):
                 write(tensors[0])
                 egress.submit(torch.zeros(4, 10), keys_of(4, 4))
                 change(tensors[2])
+                wait_for(lambda: egress._run._releases.changed, "that it is seen")
                 with self.assertRaisesRegex(offramp.TensorChanged, f"a tensor of batch 2, whose first key is '2/0', was {how} before it was copied"):
                     egress.submit(torch.zeros(4, 10))
                 egress.submit(torch.zeros(4, 10), keys_of(5, 4))
+                last = torch.zeros(4, 10)
+                egress.submit(last, keys_of(6, 4))
+                write(last)
+                with self.assertRaisesRegex(offramp.TensorChanged, "batch 6"):
+                    egress.submit(last)
                 write(tensors[3])
                 reader = self.reader()
                 with self.assertRaisesRegex(offramp.TensorChanged, "batch 3"):
                     egress.drain()
                 egress.drain()
-                self.assertEqual(24, len(self.seen_by(reader)))
+                self.assertEqual(28, len(self.seen_by(reader)))
 
     def test_a_loop_that_writes_when_it_is_copied_is_not_accused(self):
         import torch

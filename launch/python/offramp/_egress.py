@@ -139,9 +139,9 @@ class Egress:
 
         Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
         batch's tensor was written to, freed or resized before it was copied; nothing was taken, and the loop may go on. It never accuses a loop that
-        wrote afterwards, and it may miss one: tensors are looked at whenever submit() or drain() begins, and every 5 ms; a copy that is done by then
-        has hidden what was done before. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other tensors, `.data` and
-        arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked to end: leave the context with it, which drains.
+        wrote afterwards, and it may miss one: tensors are looked at every 5 ms, and when drain() or, those of the last batch, submit() begins; a
+        copy that is done by then has hidden what came before. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other
+        tensors, `.data`, and arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked to end: leave the context with it, which drains.
         """
         self._require_own()
         self._require_not_asked_to_end()
@@ -511,8 +511,9 @@ def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
 
 def _held(given: list[Outputs], keys: bytes | None) -> list[object]:
     owners: list[object] = [each.owner for each in given]
-    memories = [each.memory for each in given if each.memory is not None]
-    return [*owners, Watch(memories, keys)] if memories else owners
+    if memories := [each.memory for each in given if each.memory is not None]:
+        owners.append(Watch(memories, keys))
+    return owners
 
 
 def _batch(given: list[Outputs], keys: bytes | None, items: Sequence[int] | None, stream: int | None) -> _abi.Batch:

@@ -97,9 +97,11 @@ class Run:
 
     def require_unchanged(self) -> None:
         """Errors: TensorChanged, once for each batch of which it was seen."""
-        self._releases.find_changed(self._call)
-        if self._releases.changed:
-            raise self._releases.changed.popleft()
+        releases = self._releases
+        if releases.latest_is_changed():
+            releases.find_changed(self._call)
+        if releases.changed:
+            raise releases.changed.popleft()
 
     batches_are_known = property(lambda self: self._taken_known, doc="Whether no Ctrl-C came where it may have been before or behind the library's taking one.")
 
@@ -233,6 +235,11 @@ class Releases:
         for number in range(self._released, released):
             self._held.pop(number, None)
         self._released = max(self._released, released)
+
+    def latest_is_changed(self) -> bool:
+        """Before or after it was copied: of the batch that a loop still has in its hands."""
+        owners = self._held.get(self._next - 1)
+        return bool(owners) and type(owners[-1]) is Watch and owners[-1].changed() is not None
 
     def find_changed(self, call: Callable[..., int]) -> None:
         """A tensor is looked at first, and whether it is copied is asked afterwards: what is written to once it is copied is not found."""

@@ -74,7 +74,7 @@ class Memory:
         self._tensor, self._address, self._storage = tensor, address, tensor.untyped_storage()
         self._bytes = self._storage.nbytes()
         own = tensor.numel() * element_bytes
-        if self._bytes < tensor.storage_offset() * element_bytes + own:
+        if self._bytes != own and self._bytes < tensor.storage_offset() * element_bytes + own:
             raise BadArgument(f"the memory of '{name}' was freed or made smaller: it has {self._bytes} bytes. Submit the tensor before its storage is resized")
         self._version = None if self._bytes != own or tensor.is_inference() else tensor._version
 
