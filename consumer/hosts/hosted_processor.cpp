@@ -155,6 +155,7 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
                         "That is the records' file: give another ending");
     const std::string path = sample_path(options_.output, of.key, ending);
     (*progress_)();
+    if (!(*still_current_)()) return;  // another one does the work
     write_atomically(path, bytes, options_.durability);
     files_[index].push_back(std::move(name));
 }

@@ -16,6 +16,8 @@
 namespace offramp::test {
 namespace {
 
+constexpr const char* kProcessOfItsOwn = "it works in a process of its own, which this test does not see into";
+
 class ProcessorContract : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
@@ -29,7 +31,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
     }
     bool names_files_by_key() const {
         return GetParam() == "write" || GetParam() == "image" || GetParam() == "npy" || GetParam() == "safetensors" ||
-               needs_originals();
+               needs_originals() || is_hosted(GetParam());
     }
 
     std::vector<MemorySlab> grouped(const std::vector<std::uint64_t>& sizes) const {
@@ -46,7 +48,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
     // What a consumer leaves that is killed behind its last slab: a database's log is still there.
     void process_all_and_die(const RunConfig& config) const {
         const Fate fate = killed_at_call(1, [&](const std::function<void()>& die) {
-            const auto processor = make_processor(config.processor, config);
+            const auto processor = made(config.processor, config);
             for (const MemorySlab& slab : grouped({4, 8})) processor->process(slab.contents(), kNoProgress, kCurrent);
             die();
         });
@@ -78,6 +80,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
 
 // The producer goes by that declaration, and knows nothing of the plug-ins.
 TEST_P(ProcessorContract, WhatItLeavesIsWhatItDeclares) {
+    if (is_hosted(GetParam())) GTEST_SKIP() << "somebody's own declares nothing";
     const ProcessorResults* const results = ProcessorResults::of(GetParam());
     ASSERT_NE(results, nullptr) << "its file declares no [results]: common/settings/catalogue.md";
     if (posts()) GTEST_SKIP() << "what is posted lies with the receiver";
@@ -218,19 +221,21 @@ TEST_P(ProcessorContract, HolesAreSkipped) {
 }
 
 TEST_P(ProcessorContract, ProgressIsToldAtLeastOnceASample) {
+    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     std::size_t calls = 0;
-    make_processor(GetParam(), config)
+    made(GetParam(), config)
         ->process(
             make_slab(6, 5).contents(), [&] { ++calls; }, kCurrent);
     EXPECT_GE(calls, 5U);
 }
 
 TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
+    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
-    const auto processor = make_processor(GetParam(), config);
+    const auto processor = made(GetParam(), config);
     EXPECT_NO_THROW(processor->process(make_slab(0, 12).contents(), kNoProgress, [] { return false; }));
     for (const auto& [name, text] : read_tree(folder.path())) EXPECT_TRUE(text.empty()) << name << " was committed";
     // The processor is as good as new.
@@ -238,6 +243,7 @@ TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
 }
 
 TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
+    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << "a dead letter has samples";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     SlabContents empty = make_slab(0, 1).contents();
@@ -247,7 +253,7 @@ TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
         tensor.spec = tensor.spec.with_rows(0);
         tensor.bytes = {};
     }
-    EXPECT_NO_THROW(make_processor(GetParam(), config)->process(empty, kNoProgress, kCurrent));
+    EXPECT_NO_THROW(made(GetParam(), config)->process(empty, kNoProgress, kCurrent));
     EXPECT_TRUE(read_tree(folder.path()).empty());
 }
 
@@ -267,7 +273,7 @@ TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
         const ScratchFolder outside;
         const std::string folder = outside.path() + "/output";
         const RunConfig config = config_for(GetParam(), folder);
-        const auto processor = make_processor(GetParam(), config);
+        const auto processor = made(GetParam(), config);
         const MemorySlab slab = make_slab(0, 2, key);
         if (names_files_by_key()) {
             try {
@@ -286,7 +292,9 @@ TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
 TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
     std::vector<std::string> keys{"...", "-rf", "back\\slash", std::string(200, 'k')};
     // No source of images gives such keys: a broken file name becomes a sound key.
-    if (!needs_originals()) keys.insert(keys.end(), {"a b/\xc3\xa4\xff", "line\nfeed"});
+    if (!needs_originals()) keys.insert(keys.end(), {"a b/\xc3\xa4", "line\nfeed"});
+    // What an interpreter of its own is given is JSON.
+    if (!needs_originals() && !runs_in_interpreter(GetParam())) keys.emplace_back("\xc3\xa4\xff");
     for (const std::string& key : keys) {
         const ScratchFolder folder;
         const RunConfig config = config_for(GetParam(), folder.path());
@@ -317,7 +325,7 @@ TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     try {
-        make_processor(GetParam(), config)
+        made(GetParam(), config)
             ->process(make_slab(0, 1, std::string(1000, 'k') + "/a").contents(), kNoProgress, kCurrent);
         FAIL();
     } catch (const Error& error) {
@@ -327,10 +335,11 @@ TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
 }
 
 TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsSaidAtTheStart) {
+    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     if (!leaves_files() || posts()) GTEST_SKIP() << "writes nothing";
     const RunConfig config = config_for(GetParam(), "/proc/offramp/output");
     try {
-        make_processor(GetParam(), config);
+        made(GetParam(), config);
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
@@ -338,27 +347,36 @@ TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsSaidAtTheStart) {
     }
 }
 
-std::vector<std::string> all_names() {
-    std::vector<std::string> names;
-    for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);
-    return names;
+INSTANTIATE_TEST_SUITE_P(All, ProcessorContract, ::testing::ValuesIn(names_of_all()),
+                         [](const auto& param_info) { return word_for(param_info.param); });
+INSTANTIATE_TEST_SUITE_P(Hosted, ProcessorContract, ::testing::ValuesIn(names_of_hosted()),
+                         [](const auto& param_info) { return word_for(param_info.param); });
+
+// One work, three ways to write it.
+TEST(HostedProcessors, LeaveTheSame) {
+    std::vector<MemorySlab> slabs;
+    slabs.push_back(make_slab(0, 12));
+    std::vector<Tree> left;
+    for (const std::string& name : names_of_hosted()) {
+        if (!what_is_missing_for(name).empty()) continue;
+        const ScratchFolder folder;
+        left.push_back(run_over(config_for(name, folder.path()), folder.path(), slabs));
+        EXPECT_EQ(left.back(), left.front()) << name;
+    }
+    EXPECT_GE(left.size(), 2U);
+    EXPECT_GT(left.front().size(), kItems) << "a file of each but the hole, their folder, and records.jsonl";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ProcessorContract, ::testing::ValuesIn(all_names()), [](const auto& param_info) {
-    std::string name = param_info.param;
-    std::replace(name.begin(), name.end(), '-', '_');
-    return name;
-});
-
 TEST(ProcessorTable, HasTheFilesOfThePluginsFolder) {
-    EXPECT_THAT(all_names(), ::testing::IsSupersetOf({"none", "write", "checksum", "mask-png", "cut-out", "overlay"}));
+    EXPECT_THAT(names_of_all(),
+                ::testing::IsSupersetOf({"none", "write", "checksum", "mask-png", "cut-out", "overlay"}));
 }
 
 TEST(ProcessorTable, UnknownNamesAreRefusedWithTheKnownOnes) {
     const RunConfig config;
     for (const std::string name : {"", "mask_png"}) {
         try {
-            make_processor(name, config);
+            made(name, config);
             FAIL() << name;
         } catch (const ConfigError& error) {
             EXPECT_THAT(error.what(),

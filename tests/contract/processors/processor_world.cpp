@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,9 +15,12 @@
 #include <stdexcept>
 
 #include "common/program/next_place.hpp"
+#include "common/settings/processor_spec.hpp"
+#include "consumer/hosts/make_hosted.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"
+#include "tests/contract/processors/in_interpreter.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp::test {
@@ -200,6 +204,7 @@ const std::string& originals() {
 }
 
 std::string what_is_missing_for(const std::string& processor) {
+    if (runs_in_interpreter(processor)) return InInterpreter::what_is_missing();
     if (processor == "embeddings-parquet" && OFFRAMP_HAS_PARQUET == 0) return "built without pyarrow";
     if (processor.ends_with("-postgres") && postgres_of_tests() == nullptr)
         return "OFFRAMP_TEST_POSTGRES names no server; contract.postgres runs this with one";
@@ -262,8 +267,37 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
     return config;
 }
 
+std::unique_ptr<Processor> made(const std::string& names, const RunConfig& config) {
+    static const MakeHosted hosted = [](const ProcessorSpec& spec, const ProcessorOptions& options) {
+        return make_hosted(spec, options, nullptr);
+    };
+    if (runs_in_interpreter(names)) return std::make_unique<InInterpreter>(config);
+    return make_processor(names, config, &hosted);
+}
+
+std::vector<std::string> names_of_all() {
+    std::vector<std::string> names;
+    for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);
+    return names;
+}
+
+std::vector<std::string> names_of_hosted() {
+    return {"so:" OFFRAMP_BUILD "/bin/tests/own_processor.so", "exec:" OFFRAMP_BUILD "/bin/tests/own_program",
+            "python:" OFFRAMP_OWN_SOURCES "/own_function.py:save"};
+}
+
+bool is_hosted(const std::string& name) { return ProcessorSpec::of(name).has_value(); }
+
+bool runs_in_interpreter(const std::string& name) { return name.starts_with("python:"); }
+
+std::string word_for(const std::string& name) {
+    std::string word = is_hosted(name) ? name.substr(0, name.find(':')) : name;
+    std::ranges::replace(word, '-', '_');
+    return word;
+}
+
 void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs) {
-    const auto processor = make_processor(config.processor, config);
+    const auto processor = made(config.processor, config);
     for (const MemorySlab& slab : slabs) processor->process(slab.contents(), kNoProgress, kCurrent);
 }
 

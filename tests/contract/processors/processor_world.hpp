@@ -68,6 +68,18 @@ std::string what_is_missing_for(const std::string& processor);
 // sent.
 RunConfig config_for(const std::string& processor, const std::string& folder);
 
+// A processor of the names' kinds, ours or somebody's (consumer/hosts). Errors: as make_processor().
+std::unique_ptr<Processor> made(const std::string& names, const RunConfig& config);
+// What can stand in a name's place: every processor of ours, and the same of somebody's as a shared object, as a
+// program and in Python (tests/support/own_processor), which leave KEY.sum and a record of each sample.
+std::vector<std::string> names_of_all();
+std::vector<std::string> names_of_hosted();
+bool is_hosted(const std::string& name);
+// Each slab in a process of its own, which tells nothing of its progress and asks for nothing.
+bool runs_in_interpreter(const std::string& name);
+// A test's name for it.
+std::string word_for(const std::string& name);
+
 // Processes the slabs as one consumer would, which is gone afterwards.
 void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs);
 // The same, then finishes the run; returns what lies in the folder.

@@ -1,0 +1,51 @@
+// A program of somebody's, for tests of `--processor exec:` (consumer/hosts/exec.md): what own_processor.c leaves.
+
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+using nlohmann::json;
+
+void say(const json& answer) { std::cout << answer.dump() << '\n'; }
+
+unsigned long sum_of(std::ifstream& memory, std::size_t offset, std::size_t bytes) {
+    std::string row(bytes, '\0');
+    memory.seekg(static_cast<std::streamoff>(offset));
+    if (!memory.read(row.data(), static_cast<std::streamsize>(bytes))) std::exit(3);
+    unsigned long sum = 0;
+    for (const char byte : row) sum += static_cast<unsigned char>(byte);
+    return sum;
+}
+
+void process(const json& slab) {
+    const json& tensor = slab.at("tensors").at(0);
+    const auto rows = tensor.at("shape").at(0).get<std::size_t>();
+    std::ifstream memory(tensor.at("path").get<std::string>(), std::ios::binary);
+    for (const json& sample : slab.at("samples")) {
+        const std::size_t bytes = tensor.at("bytes").get<std::size_t>() / rows;
+        const std::size_t offset = tensor.at("offset").get<std::size_t>() + sample.at("row").get<std::size_t>() * bytes;
+        const unsigned long sum = sum_of(memory, offset, bytes);
+        say({{"progress", true}});
+        say({{"slab", slab.at("number")},
+             {"file", {{"sample", sample.at("sample")}, {"ending", ".sum"}, {"text", std::to_string(sum) + "\n"}}}});
+        say({{"slab", slab.at("number")}, {"record", {{"sample", sample.at("sample")}, {"fields", {{"sum", sum}}}}}});
+    }
+    say({{"slab", slab.at("number")}, {"done", true}});
+}
+
+}  // namespace
+
+int main() {
+    std::string line;
+    if (!std::getline(std::cin, line)) return 1;
+    say({{"offramp", 1}});
+    std::cout.flush();
+    while (std::getline(std::cin, line)) {
+        process(json::parse(line).at("slab"));
+        std::cout.flush();
+    }
+    return 0;
+}
