@@ -148,6 +148,28 @@ class Results(Hosted):
         self.assertEqual(len(files), 1600)
         self.assertEqual({name: data for name, data in self.expected.items() if name != "records.jsonl"}.items() - files.items(), set())
 
+    @in_python
+    def test_a_function_that_is_too_late_replaces_nothing_of_who_did_its_work(self):
+        run = self.run_of("--lease-seconds", "1")
+        once = run.folder / "once"
+        post = self.written(run, "post.py", IN_PYTHON + """
+    def late(slab, once):
+        if slab.samples[0].item != 20 or pathlib.Path(once).exists():
+            yield from save(slab)
+            return
+        pathlib.Path(once).touch()
+        import time
+        while slab.still_current():
+            time.sleep(0.01)
+        for sample in slab.samples:
+            yield sample, ".sum", b"late"
+            yield sample, {"sum": -1}
+        pathlib.Path(once).write_text("it went on")
+""")
+        self.assertEqual(run.start("--processor", f"{post}:late", "--processor-option", f"once={once}").wait(), 0, run.said())
+        self.assertEqual(run.files(), self.expected)
+        self.assertEqual(once.read_text(), "it went on")
+
     def test_files_of_somebody_elses_in_the_output_are_not_replaced(self):
         run = self.run_of("--processor", f"so:{OBJECT}")
         run.output.mkdir()
