@@ -230,7 +230,7 @@ TEST_F(Hosted, WhatCannotBeMadeSaysWhyAndOnlyWhatWasMadeIsDestroyed) {
          {std::pair(OFFRAMP_BAD_ARGUMENT, ErrorKind::Usage), std::pair(OFFRAMP_RETRY, ErrorKind::SinkUnavailable)}) {
         code_.created = code;
         try {
-            HostedProcessor(kTestsOwn, options());
+            const HostedProcessor never(kTestsOwn, options());
             ADD_FAILURE() << code;
         } catch (const Error& problem) {
             EXPECT_EQ(problem.kind(), kind);
