@@ -357,12 +357,13 @@ class OnAGpu(Egresses):
         import torch
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 10))}, "cuda", slabs=2, samples_per_slab=4) as egress:    # opened before the sleep
-            outputs = torch.zeros(4, 10, device="cuda")
+            outputs, others = torch.zeros(4, 10, device="cuda"), torch.ones(4, 10, device="cuda")
+            outputs.add_(1)     # a kernel's first start waits for all that is at work
             torch.cuda._sleep(2_000_000_000)
             egress.submit(outputs, keys_of(0, 4))
             outputs.add_(1)
             with self.assertRaisesRegex(offramp.TensorChanged, "batch 0, whose first key is '0/0', was written to"):
-                egress.submit(torch.ones(4, 10, device="cuda"), keys_of(1, 4))
+                egress.submit(others, keys_of(1, 4))
             reader = self.reader()
         self.assertEqual(4, len(self.seen_by(reader)))
 
