@@ -142,6 +142,9 @@ def documents(measured, read):
                      (*ladder_sources(ladder), *bench_sources(bench), *other_sources(bench, cited))),
             Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
             Document("tests/bench/beside.md", ("What the two libraries cost",), beside_build_sources(Bench(measured["beside-h200"]))),
+            Document("tests/bench/beside.md", ("Again, with hosts for other people's code",),
+                     beside_build_again_sources(Bench(measured["beside-h100"]), Bench(measured["beside-h100-again"]))),
+            Document("tests/bench/processors.md", ("Processors of one's own, on a GPU machine",), hosted_sources(Bench(measured["hosted-h100"]), measured["python-deaths-h100"])),
             Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured["python-h200"], ladder, bench)),
             Document("tests/bench/results.md", ("Measured", "Beside the rates", "Two cores, no GPU"),
                      (*bench_figures.sources(bench, cores), *beside_sources(bench, cores))))
@@ -166,23 +169,61 @@ def ladder_sources(ladder):
                           Figure("54.7", ladder.copy("async")), Figure("55.4", ladder.copies))))
 
 
-def beside_build_sources(beside):
-    def row(begins, name, now, before, ratio, step=None, readers=()):
-        return Source(f"| {begins}", (*given(*readers), Figure(now, beside.rate(name), step), Figure(before, beside.rate(name, OTHER_BUILD), step),
-                                      *beside.over(name, OTHER_BUILD, ratio)))
+def beside_row(beside, begins, name, now, before, ratio, step=None, readers=()):
+    return Source(f"| {begins}", (*given(*readers), Figure(now, beside.rate(name), step), Figure(before, beside.rate(name, OTHER_BUILD), step),
+                                  *beside.over(name, OTHER_BUILD, ratio)))
 
+
+def beside_pace(beside):
     pace = beside.saved["pace"]
+    return Source("Revision", (Figure("5", pace["windows"]), Figure("3", pace["seconds"])))
+
+
+def computed(beside, text, contestant=None):
+    """Milliseconds of the model's kernels, a batch of W2."""
+    return Figure(text, beside.median("W2-device", "compute_ms_per_batch", contestant))
+
+
+def beside_build_sources(beside):
     return (
-        Source("Revision", (Figure("5", pace["windows"]), Figure("3", pace["seconds"]))),
-        row("W1, fp32", "W1-host-write", "10.97", "10.93", ("0.994", "0.980", "1.021")),
-        row("W2, input", "W2-device", "21.71", "20.88", ("1.037", "1.027", "1.047")),
-        row("W4a, 4 reader", "W4a-4-readers", "97,300", "100,700", ("0.967", "0.862", "1.027"), 100, readers=("4",)),
-        row("W4b", "W4b", "2,632", "2,625", ("1.003", "0.990", "1.030")),
-        row("W6", "W6", "39.16", "39.15", ("1.002", "0.999", "1.003"), readers=("12",)),
-        row("W8, 1 reader", "W8-1-reader", "815,000", "778,000", ("0.997", "0.931", "1.129"), 1000, readers=("1",)),
-        row("W8, 4 reader", "W8-4-readers", "1,198,000", "1,157,000", ("0.996", "0.898", "1.103"), 1000, readers=("4",)),
-        Source("No interval", (*given("1"), Figure("46.1", beside.median("W2-device", "compute_ms_per_batch")),
-                               Figure("47.8", beside.median("W2-device", "compute_ms_per_batch", OTHER_BUILD)))))
+        beside_pace(beside),
+        beside_row(beside, "W1, fp32", "W1-host-write", "10.97", "10.93", ("0.994", "0.980", "1.021")),
+        beside_row(beside, "W2, input", "W2-device", "21.71", "20.88", ("1.037", "1.027", "1.047")),
+        beside_row(beside, "W4a, 4 reader", "W4a-4-readers", "97,300", "100,700", ("0.967", "0.862", "1.027"), 100, readers=("4",)),
+        beside_row(beside, "W4b", "W4b", "2,632", "2,625", ("1.003", "0.990", "1.030")),
+        beside_row(beside, "W6", "W6", "39.16", "39.15", ("1.002", "0.999", "1.003"), readers=("12",)),
+        beside_row(beside, "W8, 1 reader", "W8-1-reader", "815,000", "778,000", ("0.997", "0.931", "1.129"), 1000, readers=("1",)),
+        beside_row(beside, "W8, 4 reader", "W8-4-readers", "1,198,000", "1,157,000", ("0.996", "0.898", "1.103"), 1000, readers=("4",)),
+        Source("No interval", (*given("1"), computed(beside, "46.1"), computed(beside, "47.8", OTHER_BUILD))))
+
+
+def beside_build_again_sources(beside, again):
+    return (
+        beside_pace(beside),
+        beside_row(beside, "W1, fp32", "W1-host-write", "10.31", "10.31", ("0.995", "0.972", "1.008")),
+        beside_row(beside, "W2, input", "W2-device", "20.16", "20.76", ("0.972", "0.965", "0.984")),
+        beside_row(beside, "W4a, 4 reader", "W4a-4-readers", "91,300", "85,800", ("1.036", "0.977", "1.107"), 100, readers=("4",)),
+        beside_row(beside, "W4b", "W4b", "2,650", "2,638", ("1.005", "1.004", "1.005")),
+        beside_row(beside, "W6", "W6", "37.85", "37.52", ("1.017", "0.999", "1.030"), readers=("12",)),
+        beside_row(beside, "W8, 1 reader", "W8-1-reader", "589,000", "581,000", ("0.978", "0.959", "1.045"), 1000, readers=("1",)),
+        beside_row(beside, "W8, 4 reader", "W8-4-readers", "885,000", "888,000", ("0.974", "0.897", "1.059"), 1000, readers=("4",)),
+        beside_row(again, "W2 again", "W2-device", "20.68", "20.66", ("1.003", "0.994", "1.010")),
+        Source("W2's loss", (computed(beside, "49.5"), computed(beside, "48.2", OTHER_BUILD), computed(again, "48.4"), computed(again, "48.3", OTHER_BUILD))))
+
+
+def hosted_sources(hosted, deaths):
+    pace, ratios = hosted.saved["pace"], sorted(deaths["ratios"])
+    return (
+        Source("Rows W12", (Figure("16", hosted.saved["machine"]["cores"]), Figure("4", pace["windows"]), Figure("2", pace["seconds"]))),
+        Source("The fourth row", (Figure("1,490", hosted.median("W12-copy", "readers_faults_per_batch", "in Python"), 10),)),
+        Source("One of", (*given("12"), Figure("50", sum(window["deaths"] for window in deaths["windows"])), Figure("0.940", ratios[len(ratios) // 2]),
+                          *given("0.99"))),
+        Source("| a Python function", (Figure("5.3", hosted.target("W12-nothing", "a slab of in Python")), *given("30"))),
+        Source("| a program behind", (Figure("100", hosted.target("W12-nothing", "a slab of program")), *given("150"))),
+        Source("| 4 consumers with", (Figure("4", hosted.readers("W12-readers")), Figure("499,000", hosted.rate("W12-readers"), 1000), *given("60,000"))),
+        Source("| a shared object", (*hosted.over("W12-hash", "compiled in", ("0.979", "0.946", "1.030")), *given("0.99"))),
+        Source("| 12 consumers", (Figure("12", hosted.readers("W12-copy")), *hosted.over("W12-copy", "shared object", ("0.940", "0.913", "0.962")),
+                                  *given("0.98"))))
 
 
 def article_sources(ladder, again):

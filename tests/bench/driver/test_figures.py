@@ -69,8 +69,8 @@ class TheRepository(unittest.TestCase):
 
     def test_another_measurement_makes_the_readme_wrong(self):
         with tempfile.TemporaryDirectory() as folder:
-            for path in ("README.md", "tests/bench/article.md", "tests/bench/beside.md", "tests/bench/results.md", "tests/bench/deaths.md",
-                         "launch/python/from_queues.md"):
+            for path in ("README.md", "tests/bench/article.md", "tests/bench/beside.md", "tests/bench/processors.md", "tests/bench/results.md",
+                         "tests/bench/deaths.md", "launch/python/from_queues.md"):
                 pathlib.Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(check_figures.ROOT / path, pathlib.Path(folder, path))
             measured = pathlib.Path(folder, check_figures.MEASURED)
