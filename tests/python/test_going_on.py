@@ -214,6 +214,23 @@ class Pending(unittest.TestCase):
         self.assertEqual(4, egress.figures().samples_submitted)
         egress.close()
 
+    @needs_numpy
+    def test_without_keys_no_batch_is_taken_for_another(self):
+        import numpy
+
+        egress = offramp.Egress(f"{self.folder}/run", slabs=8, resume=True)
+        given = egress.pending([[0] * 2, [1] * 2, [2] * 3, [3] * 3], keys=len)
+        next(given), next(given)        # the first one is left out
+        with self.assertRaisesRegex(offramp.BadArgument, "Without keys each batch is submitted, in order"):
+            egress.submit(numpy.ones((2, 2), "float32"))
+        self.assertEqual(0, egress.figures().samples_submitted)
+        next(given)
+        egress.submit(numpy.ones((3, 2), "float32"))
+        next(given)
+        egress.submit(numpy.ones((3, 2), "float32"))
+        self.assertEqual(6, egress.figures().samples_submitted)
+        egress.close()
+
 
 if __name__ == "__main__":
     unittest.main()

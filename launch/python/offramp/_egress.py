@@ -185,8 +185,8 @@ class Egress:
 
         `batches`: in the order, and of the size, that they had then (shuffle=False); new ones may follow behind them. `keys`: a function that says a
         batch's keys, or where it has none how many samples it holds; without it a batch is a tuple whose first part is its keys. Each batch that
-        is given is submitted whole, with its keys, in this order; a loop may leave some out, which then are not done. In a run that the launcher
-        was asked to end there are no more.
+        is given is submitted whole, with its keys, in this order; a loop may leave some out, which then are not done. Without keys each batch is
+        submitted, in order, before the next one is taken. In a run that the launcher was asked to end there are no more.
 
         Errors: BadArgument where batches that are done had other keys; what was submitted is not affected.
         """
@@ -324,6 +324,8 @@ class Egress:
             return 0, items if items is not None or self._checkpoint is None else range(self._next_item, self._next_item + rows)
         if items is not None:
             raise BadArgument("pending() numbers the items. Submit its batches without items")
+        if keys is None:
+            self._require_no_other_like_it(rows)
         if self._given and self._given[0].is_of(keys, rows):
             return 1, range(self._given[0].first, self._given[0].first + rows)
         for at, given in enumerate(list(self._given), 1):       # another thread may be in pending() meanwhile
@@ -331,6 +333,12 @@ class Egress:
                 return at, range(given.first, given.first + rows)
         raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
                           "its order, with the same keys")
+
+    def _require_no_other_like_it(self, rows: int) -> None:
+        """Of batches without keys, which their sizes alone tell apart."""
+        if sum(given.is_of(None, rows) for given in list(self._given)) > 1:
+            raise BadArgument(f"a batch of {rows} samples without keys, and pending() has given several such that are not submitted: it may be any of them. "
+                              "Without keys each batch is submitted, in order, before the next one is taken; or say their keys: pending(batches, keys=...)")
 
     def _is_counted_on(self, numbers: list[int] | range | None) -> bool:
         """Whether the library comes to the same by itself, which takes no time."""
