@@ -99,7 +99,7 @@ def environment_of(places, run_dir, run_id, output, config, work):
     paths = [os.environ.get("PYTHONPATH"), str(places.package)]
     return {**({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output, "OFFRAMP_PROCESSOR": config.get("processor", ""),
-            "OFFRAMP_WORK": work, "OFFRAMP_RESUME": "true" if config.get("resume") else "false"}
+            "OFFRAMP_PROCESSOR_OPTION": config.get("processor-option", ""), "OFFRAMP_WORK": work, "OFFRAMP_RESUME": "true" if config.get("resume") else "false"}
 
 
 def supervise(plan, places, output, environment, about, go_on, note):

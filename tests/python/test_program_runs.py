@@ -63,6 +63,16 @@ class ProgramRuns(Loops):
         self.ended(self.launch("--resume"), 0)
         self.assertEqual(0, self.work.submitted(), "all of it is done")
 
+    def test_other_options_of_the_processor_are_another_work(self):
+        self.post.write_text("def save(slab, q):\n    for sample, _ in slab:\n        yield sample, '.txt', q.encode()\n")
+        self.ended(self.launch("--processor-option", "q=1", program=self.program(batches=1)), 0)
+        before = self.work.results()
+        said = self.ended(self.launch("--processor-option", "q=2", "--resume", program=self.program(batches=1)), 1)
+        self.assertIn("processor-option was '\"q=1\"' and is '\"q=2\"'", said)
+        self.assertEqual(before, self.work.results())
+        self.ended(self.launch("--processor-option", "q=1", "--resume", program=self.program(batches=2)), 0)
+        self.assertEqual({b"1"}, {found for name, found in self.work.results().items() if name.endswith(".txt")})
+
     def test_it_is_scaled_and_stopped(self):
         gate = self.work.close_gate("b004-0")
         launcher = self.launch(program=self.program(batches=100000))

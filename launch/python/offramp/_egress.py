@@ -47,8 +47,8 @@ class Egress:
     in the directory `run_dir`: absent, empty, or an earlier run's. In a program that `offramp run --producer` started, leave all of these out.
 
     `resume`: go on where an earlier run into this output ended or died: pending() leaves out what is done. `identity`: whatever your results
-    depend on, as a text or a mapping, such as {"weights": "v3"}; with it, the processor and the tensors' types and shapes two runs are of the
-    same work, and only then one goes on with the other's. Without a processor or a launcher nothing is noted unless `resume` is given.
+    depend on, as a text or a mapping, such as {"weights": "v3"}; with it, the processor, its options and the tensors' types and shapes two runs
+    are of the same work, and only then one goes on with the other's. Without a processor or a launcher nothing is noted unless `resume` is given.
 
     `tensors`: of one batch, as {"logits": ("float32", (64, 21, 512, 512))}, shape[0] being the most samples that a batch holds; without it the
     first batch says it. `device`: "cpu", "cuda", "cuda:1"; without it that of the first batch. Where both are given consumers of somebody
@@ -100,7 +100,7 @@ class Egress:
         library()       # where it is not there, it is said now
         output = os.path.abspath(place.output if place else output) if place or output is not None else None
         resume = resume or bool(place and place.resume)
-        facts = _facts(identity, place.processor if place else processor, settings or {})
+        facts = _facts(identity, place.processor if place else processor, {"processor-option": place.processor_option} if place else settings or {})
         if place or output is not None or resume:
             work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(output or os.fsdecode(folder), facts, work, resume)

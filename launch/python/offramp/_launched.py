@@ -21,6 +21,7 @@ class Place(NamedTuple):
     run_id: str
     output: str
     processor: str
+    processor_option: str
     work: str
     resume: bool
 
