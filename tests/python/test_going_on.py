@@ -2,9 +2,13 @@
 
 import concurrent.futures
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
+import textwrap
 import unittest
 
 import offramp
@@ -157,6 +161,34 @@ class Pending(unittest.TestCase):
         checkpoint.write()
         checkpoint.close()
         self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
+
+    def test_what_is_written_in_part_replaces_nothing_and_is_told(self):
+        self.note(*((number * 8, 4, b"a") for number in range(4000)))
+        limited = """
+            import resource, signal, sys
+            import offramp
+            from offramp._checkpoint import Checkpoint
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            checkpoint = Checkpoint(sys.argv[1], {"identity": "a"}, "work", True)
+            if sys.argv[2] == "appended":
+                checkpoint.begin(in_place=True)
+            written = 30_000 if sys.argv[2] == "anew" else checkpoint._file.tell() + 10
+            resource.setrlimit(resource.RLIMIT_FSIZE, (written, written))
+            checkpoint.submitted(4, 4, b"b")
+            checkpoint.completed([(4, 8)])
+            try:
+                checkpoint.write()
+            except offramp.CannotWrite as problem:
+                print(problem)
+            checkpoint.close()
+        """
+        for how in ("anew", "appended"):
+            with self.subTest(how):
+                said = subprocess.run([sys.executable, "-c", textwrap.dedent(limited), self.folder, how], capture_output=True, text=True, check=True).stdout
+                self.assertIn("cannot be written: File too large", said)
+                self.assertEqual(4000, len(self.checkpoint().earlier.list()))
+                self.assertEqual([".offramp-egress"], os.listdir(self.folder))
 
     def test_ranges_are_put_together_in_any_order(self):
         for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 1, 1, 3)):

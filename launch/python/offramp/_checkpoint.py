@@ -15,6 +15,7 @@ import bisect
 import collections
 import contextlib
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -183,15 +184,16 @@ class Checkpoint:
         for done in self._more:
             added.add(done)
         text = lines_of(added)
+        if self._bytes + len(text) >= max(LEAST_TO_REWRITE, 2 * self._anew_bytes):
+            self._write_anew()
+            return
         try:
-            self._file.write(text)
+            write_all(self._file, text)
         except OSError as problem:
             self._close_file()
             raise self._write_error(problem) from problem
         self._more = []
         self._bytes += len(text)
-        if self._bytes >= max(LEAST_TO_REWRITE, 2 * self._anew_bytes):
-            self._write_anew()
 
     def close(self) -> None:
         self._close_file()
@@ -220,7 +222,8 @@ class Checkpoint:
         try:
             file = open(os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "ab", buffering=0)
             try:
-                file.write(text)
+                write_all(file, text)
+                os.fsync(file.fileno())
                 os.replace(partial, path)
                 return file
             except BaseException:
@@ -274,6 +277,12 @@ def describe(tensor: list) -> str:
     """Without the samples of a batch, of which another run may have more."""
     dtype, shape = tensor
     return f"{dtype}{tuple(shape[1:])}"
+
+
+def write_all(file: io.FileIO, text: bytes) -> None:
+    """A full disk takes a part without an error, and says so of the next one alone."""
+    while text:
+        text = text[file.write(text):]
 
 
 def hash_of(first: int, keys: bytes) -> int:
