@@ -190,6 +190,18 @@ class Pending(unittest.TestCase):
                 self.assertEqual(4000, len(self.checkpoint().earlier.list()))
                 self.assertEqual([".offramp-egress"], os.listdir(self.folder))
 
+    def test_a_second_loop_leaves_the_file_to_the_first(self):
+        self.note((0, 4, b"a"))
+        first, second = self.checkpoint(), self.checkpoint()
+        first.begin(in_place=True)
+        second.begin(in_place=False)        # before it is found that the first one is still at work
+        first.submitted(4, 4, b"b")
+        first.completed([(4, 8)])
+        first.write()
+        second.close()
+        first.close()
+        self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
+
     def test_ranges_are_put_together_in_any_order(self):
         for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 1, 1, 3)):
             done = DoneBatches()

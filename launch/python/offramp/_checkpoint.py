@@ -140,10 +140,13 @@ class Checkpoint:
         self._tensors = tensors
 
     def begin(self, in_place: bool) -> None:
-        """`in_place`: at once; else the launcher puts it there, once it has found that results may go to this folder."""
-        if in_place or self.resumes:
+        """
+        `in_place`: at once; else the launcher puts it there, once it has found that results may go to this folder. A file that it goes on with
+        stays as it is until then, since another loop may be adding to it: it is written anew with the first batch that is done.
+        """
+        if in_place:
             self._write_anew()
-        else:
+        elif not self.resumes:
             self._put(os.path.join(self.folder, NEW_NAME), self._header()).close()
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
