@@ -258,6 +258,26 @@ class Pending(unittest.TestCase):
         self.assertEqual(4, egress.figures().samples_submitted)
         egress.close()
 
+    def test_it_is_called_for_one_loader_after_the_other(self):
+        checkpoint = Checkpoint(f"{self.folder}/run", {"identity": "null", "processor": ""}, "work", False)
+        os.mkdir(checkpoint.folder, 0o700)
+        for first, key in ((0, b"a"), (1, b"b"), (2, b"c")):
+            checkpoint.submitted(first, 1, key + b"\0")
+        checkpoint.completed([(0, 3)])
+        checkpoint.write()
+        checkpoint.close()
+        egress = offramp.Egress(checkpoint.folder, resume=True)
+        self.assertEqual([], list(egress.pending([(["a"], 1)])))
+        with self.assertRaisesRegex(offramp.BadArgument, "1 items were given, and the run before had done some up to item 2"):
+            egress.drain()
+        self.assertEqual([(["d"], 4)], list(egress.pending([(["b"], 2), (["c"], 3), (["d"], 4)])))
+        egress.close()
+        egress = offramp.Egress(checkpoint.folder, resume=True)
+        self.assertEqual([], list(egress.pending([(["a"], 1), (["b"], 2)])))
+        with self.assertRaisesRegex(offramp.BadArgument, "had other keys"):
+            list(egress.pending([(["x"], 3)]))
+        egress.close()
+
     @needs_numpy
     def test_without_keys_no_batch_is_taken_for_another(self):
         import numpy

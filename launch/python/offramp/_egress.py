@@ -76,9 +76,11 @@ class Egress:
         self._run: Run | None = None
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None
+        self._comparison: Comparison | None = None      # of the batches of all pending()
         self._closed = self._cut_short = self._is_drained = False
         self._next_item = 0                 # of a checkpoint's batches
         self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
+        self._unfinished = 0                # calls of pending() that did not come to the end of their batches
         self._given: collections.deque[_Given] = collections.deque()
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
@@ -104,6 +106,7 @@ class Egress:
         if place or output is not None or resume:
             work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(output or os.fsdecode(folder), facts, work, resume)
+            self._comparison = Comparison(self._checkpoint)
         self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
                          "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout}
         if processor is not None and place is None:
@@ -186,15 +189,16 @@ class Egress:
         `batches`: in the order, and of the size, that they had then (shuffle=False); new ones may follow behind them. `keys`: a function that says a
         batch's keys, or where it has none how many samples it holds; without it a batch is a tuple whose first part is its keys. Each batch that
         is given is submitted whole, with its keys, in this order; a loop may leave some out, which then are not done. Without keys each batch is
-        submitted, in order, before the next one is taken. In a run that the launcher was asked to end there are no more.
+        submitted, in order, before the next one is taken. In a run that the launcher was asked to end there are no more. It may be called again, with
+        the batches that come next.
 
-        Errors: BadArgument where batches that are done had other keys; what was submitted is not affected.
+        Errors: BadArgument where batches that are done had other keys; what was submitted is not affected. Of fewer batches drain() tells.
         """
         self._require_own()
         keys = keys or _first_part
-        comparison = Comparison(self._checkpoint) if self._checkpoint is not None else None
         if self._next_pending is None:
             self._next_pending = self._next_item
+        self._unfinished += 1
         for batch in batches:
             self._require_own()
             if self._launched is not None and self._launched.asked_to_end:
@@ -209,22 +213,24 @@ class Egress:
             if samples < 1:
                 raise BadArgument("pending() was given a batch without samples. Leave it out")
             first, self._next_pending = self._next_pending, self._next_pending + samples
-            if comparison is not None and comparison.leaves_out(first, samples, text):
+            if self._comparison is not None and self._comparison.leaves_out(first, samples, text):
                 continue
             self._given.append(_Given(first, samples, told))
             yield batch
-        if comparison is not None:
-            comparison.finish(self._next_pending)
+        self._unfinished -= 1
 
     def drain(self, timeout: float | None = None) -> None:
         """
         Takes no more, and returns when consumers are done with everything, and those that this Egress started have put their results together.
         Errors: Timeout after so many seconds; it may be called again. ConsumersFailed, where the results are not whole. In a run that the launcher
         was asked to end before all batches were given it then is SystemExit(130), as of any such run. TensorChanged, after all of that: see submit().
+        BadArgument where pending() was given fewer batches than the run before had done.
         """
         self._require_own()
         if timeout is not None and not timeout >= 0:
             raise BadArgument(f"the timeout is {timeout}. Give seconds, or None to wait for ever")
+        if self._comparison is not None and self._next_pending is not None and self._unfinished == 0:
+            self._comparison.finish(self._next_pending)
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
             with self._turn:        # nothing was left to be submitted: what an earlier run left is put together
