@@ -12,9 +12,33 @@ import unittest
 from loops import BATCHES, LOOP, ROWS, Loops, left_of
 from offramp._library import library
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
-from world import ROOT, needs_numpy, wait_for
+from world import ROOT, World, needs_numpy, wait_for
 
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
+
+
+class Children(World):
+    def test_a_forked_child_ends_by_sigterm(self):
+        program = """
+            import os, signal
+            lifeline, kept = os.pipe()
+            os.environ.update(OFFRAMP_LIFELINE_FD=str(lifeline), OFFRAMP_RUN_DIR="run")
+            from offramp._launched import launched
+            told = launched()
+            begun, begin = os.pipe()
+            if (child := os.fork()) == 0:
+                signal.alarm(20)
+                os.write(begin, b"x")
+                while True:
+                    signal.pause()
+            os.read(begun, 1)
+            os.kill(child, signal.SIGTERM)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), told.asked_to_end)
+            os.kill(os.getpid(), signal.SIGTERM)
+            print(told.asked_to_end, flush=True)
+            os._exit(0)
+        """
+        self.assertEqual(f"{-signal.SIGTERM} False\nTrue\n", self.end(self.python(program)))
 
 
 @needs_numpy

@@ -48,6 +48,11 @@ class Launched:
     def asked_to_end(self) -> bool:
         return self._asked > 0
 
+    def forget(self) -> None:
+        """In a forked child: SIGTERM ends it, as it ends any program."""
+        if signal.getsignal(signal.SIGTERM) == self._on_signal:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     def _on_signal(self, *_) -> None:
         self._asked += 1
         if self._asked > 1 or self._gone:
@@ -87,6 +92,8 @@ def _is_pipe(number: int) -> bool:
 def _forget() -> None:
     """A forked child is not the run's producer."""
     global _launched
+    if _launched is not None:
+        _launched.forget()
     _launched = None
 
 
