@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -277,6 +278,29 @@ class Pending(unittest.TestCase):
         with self.assertRaisesRegex(offramp.BadArgument, "had other keys"):
             list(egress.pending([(["x"], 3)]))
         egress.close()
+
+    @needs_numpy
+    def test_once_there_is_room_batches_are_taken_again(self):
+        import numpy
+
+        run_dir, rows = pathlib.Path(self.folder, "run"), numpy.ones((1, 2), "float32")
+        noted = run_dir / ".offramp-egress"
+        egress = offramp.Egress(run_dir, slabs=2, resume=True, samples_per_slab=1)
+        egress.submit(rows, ["a"])
+        noted.rename(f"{noted}-away")
+        noted.mkdir()       # nothing can be put in its place
+        egress._checkpoint._bytes = 1 << 30     # it is time to write it anew
+        reader = subprocess.Popen([sys.executable, "-c", "import sys, offramp\nfor slab in offramp.Consumer(sys.argv[1]): pass", str(run_dir)])
+        self.addCleanup(reader.wait)
+        self.addCleanup(egress.close)
+        wait_for(lambda: egress._run._completions.problem, "that it cannot be noted")
+        with self.assertRaisesRegex(offramp.CannotWrite, "cannot be written: Is a directory"):
+            egress.submit(rows, ["b"])
+        noted.rmdir()
+        egress.submit(rows, ["b"])
+        egress.drain()
+        egress.close()
+        self.assertEqual(3, len(noted.read_text().splitlines()))
 
     @needs_numpy
     def test_without_keys_no_batch_is_taken_for_another(self):

@@ -131,9 +131,9 @@ class Run:
             self._call(lambda _: self._completions.note_the_rest())
 
     def require_noted(self) -> None:
-        """Errors: CannotWrite, where the checkpoint cannot be written."""
+        """Errors: CannotWrite, where the checkpoint cannot be written, which is tried once more."""
         if self._completions is not None and self._completions.problem is not None:
-            raise self._completions.problem
+            self._call(lambda _: self._completions.note_the_rest())
 
     def figures(self) -> Figures:
         now = _abi.EgressFigures(size=ctypes.sizeof(_abi.EgressFigures))
@@ -289,7 +289,7 @@ class Completions:
         self._ranges, self._count = (_abi.Items * self.MOST)(), ctypes.c_uint32()
         self._turn = threading.Lock()       # guards all but `problem`
         self._stopped = False
-        self.problem: Exception | None = None       # with the checkpoint; it is tried again with the next completion
+        self.problem: Exception | None = None       # with the checkpoint; it is tried again with the next completion, or batch
         self._thread = threading.Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
         self._thread.start()
 
