@@ -11,7 +11,7 @@ import unittest
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "launch" / "python"
 # What consumers and tests of processors are made of, all of it; of the rest what a program sees.
-STRICT = ("_abi", "_arrays", "_consumer", "_dtypes", "_errors", "_exchange", "_host", "_library", "_memory", "_order", "_slab", "_torch", "_version", "testing",
+STRICT = ("_abi", "_arrays", "_consumer", "_dtypes", "_errors", "_exchange", "_host", "_keys", "_library", "_memory", "_order", "_slab", "_torch", "_version", "testing",
           "worker")
 PROGRAM = """
     import numpy

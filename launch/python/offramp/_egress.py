@@ -21,6 +21,7 @@ from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers
 from offramp._dtypes import dtype_of
 from offramp._errors import BadArgument, CannotWrite, NotPermitted, Stopped, Timeout, WrongProcess
+from offramp._keys import key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
 from offramp._order import Layout
@@ -164,7 +165,7 @@ class Egress:
             self._require_fit(given)
             rows = given[0].shape[0]
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
-            key_text, numbers = _keys(keys, rows, self._names_results), _items(items, rows)
+            key_text, numbers = key_text_of(keys, rows, self._names_results), _items(items, rows)
             at, numbers = self._numbered(keys, rows, numbers)
             batch = _batch(given, key_text, None if self._is_counted_on(numbers) else numbers, stream_of(stream, given))
             if self._run is None:
@@ -209,7 +210,7 @@ class Egress:
                 told, samples, text = None, said, None
             else:
                 told = said if isinstance(said, (list, tuple)) else list(said)
-                samples, text = len(told), _keys(told, len(told), self._names_results)
+                samples, text = len(told), key_text_of(told, len(told), self._names_results)
             if samples < 1:
                 raise BadArgument("pending() was given a batch without samples. Leave it out")
             first, self._next_pending = self._next_pending, self._next_pending + samples
@@ -482,33 +483,6 @@ def _layout(name: str, told: object) -> Layout:
     except (TypeError, ValueError):
         raise BadArgument(f"the tensor '{name}' is described by {told!r}. Give its type and shape, as ('float32', (64, 1000))") from None
     return Layout(name, dtype_of(dtype), shape)
-
-
-def _keys(keys: Iterable[str] | None, rows: int, once: bool) -> bytes | None:
-    """One after another, with a NUL behind each: for the library, and at once. `once`: none stands twice, since results are called by them."""
-    if keys is None:
-        return None
-    if isinstance(keys, (str, bytes)):
-        raise TypeError("keys are one text. Give a list of them, one a sample")
-    if not isinstance(keys, (list, tuple)):
-        keys = list(keys)
-    try:
-        text = "\0".join(keys)
-    except TypeError:
-        text = ""
-    if text and len(keys) == rows and text.count("\0") == rows - 1:
-        if once and len(set(keys)) != rows:
-            twice = next(key for at, key in enumerate(keys) if key in keys[:at])
-            raise BadArgument(f"the key {twice!r} names two samples of a batch, whose results would replace one another. Give each a key of its own")
-        return f"{text}\0".encode("utf-8", "surrogateescape")
-    for key in keys:
-        if not isinstance(key, str):
-            raise TypeError(f"a key of type {type(key).__qualname__}. Keys are of type str")
-        if "\0" in key:
-            raise BadArgument(f"the key {key!r} has a NUL character in it. Give one without")
-    if len(keys) != rows:
-        raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one a sample, or none")
-    return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
 def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
