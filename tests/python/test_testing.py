@@ -75,6 +75,8 @@ class Testing(World):
 
         ones = numpy.ones((2, 3))
         for tensors, keys, words in (({}, None, "without tensors"), ({"x": ones}, ["a"], "1 keys for 2 samples"), ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
+                                     ({"x": ones}, [1, 2], "a key of type int"), ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
+                                     ({"x": ones}, "ab", "keys are one text"),
                                      ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"), ({"x": [1, 2]}, None, "Submit a NumPy array")):
             with self.assertRaisesRegex((offramp.BadArgument, TypeError), words):
                 save_slab(self.slab, tensors, keys)

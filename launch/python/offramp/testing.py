@@ -20,6 +20,7 @@ from typing import Iterable, Mapping
 
 from offramp._arrays import Outputs, outputs_of
 from offramp._errors import BadArgument, Error, Failed
+from offramp._keys import key_text_of
 from offramp._order import outermost_first, strides_of
 
 __all__ = ["build", "process", "save_slab"]
@@ -41,16 +42,15 @@ def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys:
     if not given:
         raise BadArgument("a slab without tensors. Give one or more")
     rows = next(iter(given.values())).shape[0]
-    named = [str(row) for row in range(rows)] if keys is None else list(keys)
+    keys = [str(row) for row in range(rows)] if keys is None else keys if isinstance(keys, str) else list(keys)
     for each, outputs in given.items():
         if outputs.shape[0] != rows:
             raise BadArgument(f"'{each}' has {outputs.shape[0]} samples, and the first tensor {rows}. Give tensors of one batch")
         if outputs.device != "cpu":
             raise BadArgument(f"'{each}' is on the device '{outputs.device}'. Give tensor.cpu()")
-    if len(named) != rows:
-        raise BadArgument(f"{len(named)} keys for {rows} samples. Give one a sample")
+    key_text_of(keys, rows, once=True)
     whole = pathlib.Path(path).absolute()
-    whole.write_bytes(_payload(given, named, name))
+    whole.write_bytes(_payload(given, list(keys), name))
     return whole
 
 
