@@ -10,9 +10,7 @@ import textwrap
 import unittest
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "launch" / "python"
-# What consumers and tests of processors are made of, all of it; of the rest what a program sees.
-STRICT = ("_abi", "_arrays", "_consumer", "_dtypes", "_errors", "_exchange", "_host", "_keys", "_library", "_memory", "_order", "_slab", "_torch", "_version", "testing",
-          "worker")
+STRICT = sorted(path.stem for path in (PACKAGE / "offramp").glob("*.py") if path.stem != "__init__")
 PROGRAM = """
     import numpy
     import offramp

@@ -19,7 +19,7 @@ import io
 import json
 import os
 import secrets
-from typing import NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 from offramp._errors import BadArgument, CannotWrite
 
@@ -27,6 +27,7 @@ NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
 VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
+Told = list[Any]        # of a tensor: name, type, shape
 
 
 class Done(NamedTuple):
@@ -40,7 +41,7 @@ class Done(NamedTuple):
 class DoneBatches:
     """What is done, as the ranges that it consists of. Thread: one."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._ranges: list[Done] = []      # in order; they neither overlap nor touch
 
     def add(self, batch: Done) -> None:
@@ -75,8 +76,8 @@ class Checkpoint:
         self.path = os.path.join(folder, NAME)
         self.folder = folder
         self._identity = identity
-        self._tensors: list[list] = []
-        self._file = None
+        self._tensors: list[Told] = []
+        self._file: io.FileIO | None = None
         self._bytes = self._anew_bytes = 0
         self._pending: collections.deque[tuple[int, int, bytes]] = collections.deque()     # submitted: first item, samples, keys
         self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
@@ -122,18 +123,18 @@ class Checkpoint:
         for done in self._done.list():
             self.earlier.add(done)
 
-    def _require_same(self, told: dict, now: dict) -> None:
+    def _require_same(self, told: Mapping[str, object], now: Mapping[str, object]) -> None:
         other = [f"{name} was {told.get(name)!r} and is {now.get(name)!r}" for name in sorted({*told, *now}) if told.get(name) != now.get(name)]
         if other:
             raise BadArgument(f"what lies in {self.folder} is of another work: {'; '.join(other)}. Go on with what it was, or leave resume=True out and give "
                               "another output")
 
     @property
-    def tensors(self) -> list:
+    def tensors(self) -> list[Told]:
         """As the earlier run was opened with them: name, type and shape of each."""
         return self._tensors
 
-    def require_same(self, tensors: list[list]) -> None:
+    def require_same(self, tensors: list[Told]) -> None:
         """Of the first batch, before the run is opened. Errors: BadArgument."""
         if self.resumes:
             self._require_same({name: describe(rest) for name, *rest in self._tensors}, {name: describe(rest) for name, *rest in tensors})
@@ -219,7 +220,7 @@ class Checkpoint:
         self._more = []
         self._bytes = self._anew_bytes = len(text)
 
-    def _put(self, path: str, text: bytes):
+    def _put(self, path: str, text: bytes) -> io.FileIO:
         """The whole file, in place of what is there; opened, to be added to."""
         partial = os.path.join(self.folder, f".offramp-{secrets.token_hex(8)}.part")
         try:
@@ -276,7 +277,7 @@ class Comparison:
                 f"with another output: {self._path} says what is done")
 
 
-def describe(tensor: list) -> str:
+def describe(tensor: Told) -> str:
     """Without the samples of a batch, of which another run may have more."""
     dtype, shape = tensor
     return f"{dtype}{tuple(shape[1:])}"

@@ -13,7 +13,8 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from types import TracebackType
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from offramp import _abi
 from offramp._arrays import Outputs, outputs_of, stream_of
@@ -101,21 +102,21 @@ class Egress:
                 run_dir = _new_run_dir()
         folder = path_of(place.run_dir if place else "" if run_dir is None else run_dir)
         library()       # where it is not there, it is said now
-        output = os.path.abspath(place.output if place else output) if place or output is not None else None
+        told = place.output if place else output
+        results = None if told is None else os.path.abspath(told)
         resume = resume or bool(place and place.resume)
         facts = _facts(identity, place.processor if place else processor, {"processor-option": place.processor_option} if place else settings or {})
-        if place or output is not None or resume:
+        if results is not None or resume:
             work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-            self._checkpoint = Checkpoint(output or os.fsdecode(folder), facts, work, resume)
+            self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
             self._comparison = Comparison(self._checkpoint)
         self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
                          "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout}
-        if processor is not None and place is None:
-            self._consumers = Consumers(os.fsdecode(folder), output, processor, consumers, settings or {},
-                                        self._checkpoint.work if self._checkpoint else None, resume)
+        if processor is not None and place is None and results is not None and self._checkpoint is not None:
+            self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
         self._names_results = place is not None or processor is not None       # a key does
         _open.add(self)
-        if self._layout is not None and device is not None:
+        if self._layout is not None and self._device is not None:
             try:
                 self._open_run(self._layout, self._device)
             except BaseException:
@@ -165,20 +166,21 @@ class Egress:
             self._require_fit(given)
             rows = given[0].shape[0]
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
-            key_text, numbers = key_text_of(keys, rows, self._names_results), _items(items, rows)
-            at, numbers = self._numbered(keys, rows, numbers)
+            key_text = key_text_of(keys, rows, self._names_results)
+            at, numbers = self._numbered(keys, rows, _items(items, rows))
             batch = _batch(given, key_text, None if self._is_counted_on(numbers) else numbers, stream_of(stream, given))
-            if self._run is None:
-                self._open_run(self._layout or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
-                               self._device or given[0].device)
+            run = self._run
+            if run is None:
+                run = self._open_run(self._layout or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
+                                     self._device or given[0].device)
             if self._consumers is not None:
                 self._consumers.require_alive()
-            if self._checkpoint is not None:
-                self._run.require_noted()
+            if self._checkpoint is not None and numbers is not None:
+                run.require_noted()
                 if numbers[-1] - numbers[0] == rows - 1:
                     self._checkpoint.submitted(numbers[0], rows, key_text)
-            self._run.submit(batch, _held(given, key_text))
-            if self._checkpoint is not None:
+            run.submit(batch, _held(given, key_text))
+            if self._checkpoint is not None and numbers is not None:
                 self._next_item = numbers[-1] + 1
             for _ in range(at):
                 self._given.popleft()
@@ -238,7 +240,7 @@ class Egress:
                 self._open_run([_layout(name, told) for name, *told in self._checkpoint.tensors], self._device or "cpu")
         if self._run is not None:
             if self._consumers is not None:
-                self._wait_for_consumers(deadline)
+                self._wait_for_consumers(self._run, self._consumers, deadline)
             self._run.drain(timeout)
             if self._consumers is not None and not self._consumers.wait(deadline):
                 raise Timeout(f"the results are not put together after {timeout} s. Call it again")
@@ -277,7 +279,7 @@ class Egress:
     def __enter__(self) -> Egress:
         return self
 
-    def __exit__(self, kind, problem, traceback) -> None:
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
         if self._pid != os.getpid():
             return
         try:
@@ -286,7 +288,7 @@ class Egress:
         finally:
             self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         _close_forgotten(self)
 
     def _require_own(self) -> None:
@@ -300,30 +302,31 @@ class Egress:
             self._cut_short = True
             raise Stopped("the run was asked to end, and takes no more batches. Leave the context, which drains")
 
-    def _wait_for_consumers(self, deadline: float | None) -> None:
+    def _wait_for_consumers(self, run: Run, consumers: Consumers, deadline: float | None) -> None:
         """A run in which nothing is submitted would be over before its consumers have met it."""
-        while (now := self._run.figures()).batches_submitted == 0 and now.consumers == 0 and not self._is_drained:
-            self._consumers.require_alive()
+        while (now := run.figures()).batches_submitted == 0 and now.consumers == 0 and not self._is_drained:
+            consumers.require_alive()
             if deadline is not None and time.monotonic() >= deadline:
                 raise Timeout("the consumers have not come yet. Call it again")
             time.sleep(0.01)
         self._is_drained = True
 
-    def _open_run(self, layout: list[Layout], device: str) -> None:
-        checkpoint, starts = self._checkpoint, self._consumers is not None
+    def _open_run(self, layout: list[Layout], device: str) -> Run:
+        checkpoint, consumers = self._checkpoint, self._consumers
         if checkpoint is not None:
             checkpoint.require_same([[each.name, each.dtype.name, list(each.shape)] for each in layout])
-            if starts:
+            if consumers is not None:
                 _make(checkpoint.folder)
                 checkpoint.begin(in_place=False)
-        if starts:
-            self._consumers.require_alive()
-        self._run = Run(self._options, layout, device, checkpoint, self._consumers.require_alive if starts else lambda: None)
+        if consumers is not None:
+            consumers.require_alive()
+        self._run = run = Run(self._options, layout, device, checkpoint, consumers.require_alive if consumers is not None else lambda: None)
         self._layout = layout
-        if checkpoint is not None and not starts:
+        if checkpoint is not None and consumers is None:
             checkpoint.begin(in_place=True)
         if self._closed:        # meanwhile, by another thread
-            self._run.close()
+            run.close()
+        return run
 
     def _numbered(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> tuple[int, list[int] | range | None]:
         """(how many of the batches that pending() gave are settled with this one, the items' numbers; None: the library counts on)."""
@@ -417,7 +420,7 @@ def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:
     return started_by
 
 
-def _require_whole(own: Mapping[str, object]) -> None:
+def _require_whole(own: Mapping[str, Any]) -> None:
     processor, settings = own["processor"], own["settings"] or {}
     if processor is None:
         for name in ("output", "consumers", "settings"):
@@ -476,7 +479,7 @@ def _device(given: str) -> str:
     return given
 
 
-def _layout(name: str, told: object) -> Layout:
+def _layout(name: str, told: Any) -> Layout:
     try:
         dtype, shape = told
         shape = tuple(int(extent) for extent in shape)

@@ -53,7 +53,7 @@ class Launched:
         if signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def _on_signal(self, *_) -> None:
+    def _on_signal(self, *_: object) -> None:
         self._asked += 1
         if self._asked > 1 or self._gone:
             raise KeyboardInterrupt
@@ -75,10 +75,10 @@ def launched() -> Launched | None:
         del os.environ[LIFELINE]        # what this program starts is not the run's producer
         if not number.isdecimal() or not _is_pipe(int(number)):
             return None
-        told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields}
+        told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields if name != "resume"}
         if not told["run_dir"]:
             raise BadArgument(f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Leave both to `offramp run --producer`")
-        _launched = Launched(Place(**{**told, "resume": told["resume"] == "true"}), int(number))
+        _launched = Launched(Place(**told, resume=os.environ.get("OFFRAMP_RESUME") == "true"), int(number))
     return _launched
 
 

@@ -8,7 +8,7 @@ import ctypes
 import queue
 import threading
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 from offramp import _abi
 from offramp._checkpoint import Checkpoint
@@ -42,7 +42,7 @@ class Figures(NamedTuple):
 class Run:
     """One offramp_egress. Owns it, the tensors of batches that are not copied yet, and the thread that lets them go."""
 
-    def __init__(self, options: dict, layout: list[Layout], device: str, checkpoint: Checkpoint | None = None,
+    def __init__(self, options: Mapping[str, object], layout: list[Layout], device: str, checkpoint: Checkpoint | None = None,
                  require_consumers: Callable[[], None] = lambda: None):
         self.device = device
         self._require_consumers = require_consumers
@@ -127,13 +127,13 @@ class Run:
             self._require_consumers()
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call it again, or start more of them")
-        if self._completions is not None:
-            self._call(lambda _: self._completions.note_the_rest())
+        if (completions := self._completions) is not None:
+            self._call(lambda _: completions.note_the_rest())
 
     def require_noted(self) -> None:
         """Errors: CannotWrite, where the checkpoint cannot be written, which is tried once more."""
-        if self._completions is not None and self._completions.problem is not None:
-            self._call(lambda _: self._completions.note_the_rest())
+        if (completions := self._completions) is not None and completions.problem is not None:
+            self._call(lambda _: completions.note_the_rest())
 
     def figures(self) -> Figures:
         now = _abi.EgressFigures(size=ctypes.sizeof(_abi.EgressFigures))
@@ -155,7 +155,7 @@ class Run:
         finally:
             self._releases.let_all_go()     # no copy runs any more
 
-    def _call(self, function, *arguments):
+    def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """
         The handle is there meanwhile: close() waits for the calls of other threads. Without a lock, here as below: Ctrl-C may come between its
         acquisition and the block that releases it.
@@ -201,7 +201,7 @@ class Releases:
         self._library, self._handle = library, handle
         self._held: dict[int, list[object]] = {}
         self._next = self._released = 0
-        self._more: queue.SimpleQueue = queue.SimpleQueue()     # something to wake the thread with
+        self._more: queue.SimpleQueue[None] = queue.SimpleQueue()     # something to wake the thread with
         self._idle = self._stopped = False
         self._watching = False
         self.changed: collections.deque[TensorChanged] = collections.deque()
@@ -239,7 +239,7 @@ class Releases:
     def latest_is_changed(self) -> bool:
         """Before or after it was copied: of the batch that a loop still has in its hands."""
         owners = self._held.get(self._next - 1)
-        return bool(owners) and type(owners[-1]) is Watch and owners[-1].changed() is not None
+        return bool(owners and type(owners[-1]) is Watch and owners[-1].changed() is not None)
 
     def find_changed(self, call: Callable[..., int]) -> None:
         """A tensor is looked at first, and whether it is copied is asked afterwards: what is written to once it is copied is not found."""
@@ -284,7 +284,7 @@ class Completions:
 
     MOST = 1024     # ranges at once
 
-    def __init__(self, library, handle, checkpoint: Checkpoint):
+    def __init__(self, library: Any, handle: ctypes.c_void_p | None, checkpoint: Checkpoint):
         self._library, self._handle, self._checkpoint = library, handle, checkpoint
         self._ranges, self._count = (_abi.Items * self.MOST)(), ctypes.c_uint32()
         self._turn = threading.Lock()       # guards all but `problem`
