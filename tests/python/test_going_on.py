@@ -147,6 +147,16 @@ class Pending(unittest.TestCase):
         self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
         checkpoint.close()
 
+    def test_a_batch_whose_tensors_were_changed_is_not_done(self):
+        checkpoint = self.checkpoint(False)
+        for first in (0, 4, 8):
+            checkpoint.submitted(first, 4, b"a")
+        checkpoint.changed(4)
+        checkpoint.completed([(0, 12)])
+        checkpoint.write()
+        checkpoint.close()
+        self.assertEqual([(0, 4), (8, 12)], [each[:2] for each in self.checkpoint().earlier.list()])
+
     def test_what_cannot_be_written_is_told_and_tried_again(self):
         checkpoint = self.checkpoint(False)
         checkpoint.begin(in_place=True)

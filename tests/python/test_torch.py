@@ -203,6 +203,23 @@ class OnTheCpu(Egresses):
                 egress.drain()
                 self.assertEqual(28, len(self.seen_by(reader)))
 
+    def test_a_batch_that_was_told_so_is_not_done(self):
+        import torch
+
+        with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4, resume=True) as egress:
+            tensors = [torch.zeros(4, 10) for _ in range(4)]
+            for batch, tensor in enumerate(tensors):      # the last two wait for slabs
+                egress.submit(tensor, keys_of(batch, 4))
+            tensors[2].add_(1)
+            wait_for(lambda: egress._run._releases.changed, "that it is seen")
+            reader = self.reader()
+            with self.assertRaisesRegex(offramp.TensorChanged, "batch 2"):
+                egress.drain()
+        self.assertEqual(16, len(self.seen_by(reader)))
+        noted = (self.run_dir / ".offramp-egress").read_text().splitlines()[1:]
+        self.assertEqual([0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15], sorted(item for line in noted for begin, end, _ in json.loads(line)["done"]
+                                                                          for item in range(begin, end)))
+
     def test_a_loop_that_writes_when_it_is_copied_is_not_accused(self):
         import torch
 

@@ -82,6 +82,7 @@ class Checkpoint:
         self._pending: collections.deque[tuple[int, int, bytes]] = collections.deque()     # submitted: first item, samples, keys
         self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
         self._firsts: list[int] = []                # of these, in order
+        self._changed: collections.deque[int] = collections.deque()     # the first items of batches that are not to count as done
         self._done = DoneBatches()
         self._more: list[Done] = []                 # that the file lacks
         self.earlier = DoneBatches()                # by runs before this one; fixed
@@ -154,12 +155,19 @@ class Checkpoint:
         """Before the library has it."""
         self._pending.append((first, samples, keys or b""))
 
+    def changed(self, first: int) -> None:
+        """Of a submitted batch whose tensors were changed before they were copied: it stays one that is not done. Thread: any."""
+        self._changed.append(first)
+
     def completed(self, ranges: list[tuple[int, int]]) -> None:
         while self._pending:
             first, samples, keys = self._pending.popleft()
             if first not in self._open:
                 bisect.insort(self._firsts, first)
             self._open[first] = [samples, samples, hash_of(first, keys)]
+        while self._changed:
+            if (batch := self._open.get(self._changed.popleft())) is not None:
+                batch[0] += 1       # which nobody completes
         for begin, end in ranges:
             self._count(begin, end)
 

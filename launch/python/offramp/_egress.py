@@ -143,7 +143,7 @@ class Egress:
         of CuPy and Numba do, else the legacy stream. For arrays of JAX their computation is waited for.
 
         Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
-        batch's tensor was written to, freed or resized before it was copied; nothing was taken, and the loop may go on. It never accuses a loop that
+        batch's tensor was written to, freed or resized before it was copied; nothing was taken, the loop may go on, and resume=True makes it again. It never accuses a loop that
         wrote afterwards, and it may miss one: tensors are looked at every 5 ms, and when drain() or, those of the last batch, submit() begins; a
         copy that is done by then has hidden what came before. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other
         tensors, `.data`, and arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked to end: leave the context with it, which drains.
@@ -179,7 +179,7 @@ class Egress:
                 run.require_noted()
                 if numbers[-1] - numbers[0] == rows - 1:
                     self._checkpoint.submitted(numbers[0], rows, key_text)
-            run.submit(batch, _held(given, key_text))
+            run.submit(batch, _held(given, key_text, None if numbers is None else numbers[0]))
             if self._checkpoint is not None and numbers is not None:
                 self._next_item = numbers[-1] + 1
             for _ in range(at):
@@ -500,10 +500,10 @@ def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
     return items
 
 
-def _held(given: list[Outputs], keys: bytes | None) -> list[object]:
+def _held(given: list[Outputs], keys: bytes | None, first: int | None) -> list[object]:
     owners: list[object] = [each.owner for each in given]
     if memories := [each.memory for each in given if each.memory is not None]:
-        owners.append(Watch(memories, keys))
+        owners.append(Watch(memories, keys, first))
     return owners
 
 

@@ -68,7 +68,7 @@ class Run:
         given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
                                    tell_completed=int(checkpoint is not None), **options)
         checked(self._library.offramp_egress_open, ctypes.byref(given), ctypes.byref(self._handle))
-        self._releases = Releases(self._library, self._handle)
+        self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
     def submit(self, batch: _abi.Batch, owners: list[object]) -> None:
@@ -172,12 +172,12 @@ class Run:
 
 
 class Watch:
-    """Of a batch's tensors, as the last of what is held: whether they are what they were. `keys`: a NUL behind each."""
+    """Of a batch's tensors, as the last of what is held: whether they are what they were. `keys`: a NUL behind each. `first`: its first item, if known."""
 
-    __slots__ = ("_memories", "_keys")
+    __slots__ = ("_memories", "_keys", "first")
 
-    def __init__(self, memories: list[Memory], keys: bytes | None):
-        self._memories, self._keys = memories, keys
+    def __init__(self, memories: list[Memory], keys: bytes | None, first: int | None):
+        self._memories, self._keys, self.first = memories, keys, first
 
     def changed(self) -> str | None:
         for memory in self._memories:
@@ -197,8 +197,8 @@ class Releases:
     meanwhile.
     """
 
-    def __init__(self, library: Any, handle: ctypes.c_void_p | None):
-        self._library, self._handle = library, handle
+    def __init__(self, library: Any, handle: ctypes.c_void_p | None, tell_changed: Callable[[int], None] | None):
+        self._library, self._handle, self._tell_changed = library, handle, tell_changed
         self._held: dict[int, list[object]] = {}
         self._next = self._released = 0
         self._more: queue.SimpleQueue[None] = queue.SimpleQueue()     # something to wake the thread with
@@ -252,6 +252,8 @@ class Releases:
             code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
             for number, watch, how in suspects if code in (_abi.OK, _abi.TIMEOUT) else ():
                 if number >= now.value and watch is self._watch_of(number):
+                    if self._tell_changed is not None and watch.first is not None:
+                        self._tell_changed(watch.first)
                     self._held[number].pop()        # it is told once
                     self.changed.append(watch.problem(number, how))
 
