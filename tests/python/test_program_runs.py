@@ -123,7 +123,7 @@ class ProgramRuns(Loops):
     def test_stopped_at_once_it_is_abandoned_and_goes_on(self):
         gates = [self.work.close_gate(f"b{number:03}-0") for number in range(BATCHES)]
         launcher = self.launch()
-        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json")["submitted_samples"] >= 4 * ROWS, "full slabs")
+        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json").get("submitted_samples", 0) >= 4 * ROWS, "full slabs")
         launcher.send_signal(signal.SIGINT)
         wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
         launcher.send_signal(signal.SIGINT)
@@ -153,7 +153,7 @@ class ProgramRuns(Loops):
             status = self.told("status.json")
         except (OSError, ValueError):
             return None
-        return status["pid"] if status["pid"] != besides and (status["released_samples"] >= 4 or besides and status["submitted_samples"]) else None
+        return status["pid"] if status["pid"] != besides and (status.get("released_samples", 0) >= 4 or besides and status.get("submitted_samples")) else None
 
     def test_one_that_may_not_be_started_again_ends_the_run_with_its_signal_and_resume_goes_on(self):
         said = self.ended(self.launch("--producer-restarts", "0", program=self.program(dies="accepted 5")), 128 + signal.SIGKILL)
