@@ -1,5 +1,9 @@
 """Watches a run whose producer is a program of one's own, which opens an Egress, and its consumers."""
 
+import contextlib
+import os
+import signal
+
 from offramp_launch.children import Child
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS
@@ -21,6 +25,7 @@ class ProgramSupervisor(Supervisor):
         """`environment`: of the program."""
         self._environment = environment
         self._earlier = dict.fromkeys(ADDED, 0)      # of programs that died
+        self._before = set()    # processes whose runs were there before the last program
         self._away = 0      # consumers that the next program's run is to have
         super().__init__(plan, display)
 
@@ -28,6 +33,8 @@ class ProgramSupervisor(Supervisor):
         self._away, others = 0, self._away
         for _ in range(others):
             self._seats.add()
+        if self._status:
+            self._before.add(self._status.get("pid"))
         lifeline = str(self._lifeline_read)
         return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
                      env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
@@ -43,8 +50,25 @@ class ProgramSupervisor(Supervisor):
                    doc="How the last program's run ended, in its own word; None where it opened none, or died in it.")
 
     def _own_status(self):
-        """Of the last program's run, and not of one before it."""
-        return self._status if self._producer and self._status.get("pid") == self._producer.pid else {}
+        """Of the last program's run, and not of one before it: it may be a script, a torchrun or a uv that starts the loop."""
+        if not self._producer:
+            return {}
+        pid = self._status.get("pid")
+        of_its_own = self._status.get("run_id") == self._plan.run_id and pid not in self._before
+        return self._status if pid == self._producer.pid or of_its_own else {}
+
+    def _signal_producer(self):
+        """The process that has the run: a shell between it and this launcher would end, and leave it."""
+        pid = self._own_status().get("pid")
+        with contextlib.suppress(OSError, TypeError):
+            process = os.pidfd_open(pid)
+            try:
+                if not self.end and os.getsid(pid) == self._producer.pid:
+                    signal.pidfd_send_signal(process, signal.SIGTERM)
+                    return
+            finally:
+                os.close(process)
+        super()._signal_producer()
 
     def has_opened_a_run(self):
         return bool(self._own_status())

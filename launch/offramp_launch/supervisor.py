@@ -160,14 +160,17 @@ class Supervisor(Watch):
             self.fail(problem)
             self._end_without_producer()
 
-    def _ask_to_drain(self):
+    def _signal_producer(self):
         self._producer.signal(signal.SIGTERM)
+
+    def _ask_to_drain(self):
+        self._signal_producer()
 
     def _ask_to_abandon(self, asked_before):
         """The producer writes its account."""
-        self._producer.signal(signal.SIGTERM)
+        self._signal_producer()
         if not asked_before:
-            self._timers.after(SECOND_WORD_SECONDS, lambda: self._producer.signal(signal.SIGTERM))
+            self._timers.after(SECOND_WORD_SECONDS, self._signal_producer)
 
     def fail(self, problem):
         """
@@ -179,8 +182,8 @@ class Supervisor(Watch):
         self.failure = problem
         self._display.note(str(problem))
         self._draining = True
-        self._producer.signal(signal.SIGTERM)
-        self._timers.after(ABANDON_SECONDS, lambda: self._producer.signal(signal.SIGTERM))
+        self._signal_producer()
+        self._timers.after(ABANDON_SECONDS, self._signal_producer)
         self._timers.after(FAILED_END_SECONDS, self._terminate_children)
 
     def _facts(self):

@@ -97,10 +97,33 @@ class ProgramRuns(Loops):
         self.ended(self.launch("--processor-option", "q=1", "--resume", program=self.program(batches=2)), 0)
         self.assertEqual({b"1"}, {found for name, found in self.work.results().items() if name.endswith(".txt")})
 
+    def wrapped(self, **told):
+        """A script that starts the loop, and waits for it."""
+        script = self.folder / "wrapper.sh"
+        script.write_text(f"#!/bin/sh\n{self.program(**told)}\ncode=$?\necho wrapped\nexit $code\n")
+        script.chmod(0o755)
+        return str(script)
+
+    def test_a_script_that_starts_the_loop(self):
+        self.ended(self.launch(program=self.wrapped()), 0)
+        self.assertEqual(self.undisturbed(), self.work.results())
+        self.assertEqual(BATCHES * ROWS, self.told("summary.json")["samples"]["released"])
+
+    def test_a_script_that_starts_the_loop_is_stopped(self):
+        gate = self.work.close_gate("b004-0")
+        launcher = self.launch(program=self.wrapped(batches=100000))
+        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json").get("released_samples", 0) > 0, "results")
+        launcher.send_signal(signal.SIGINT)
+        wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
+        gate.unlink()
+        self.ended(launcher, 130)
+        self.assertEqual("ended", self.told("status.json")["state"])
+        self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
+
     def test_it_is_scaled_and_stopped(self):
         gate = self.work.close_gate("b004-0")
         launcher = self.launch(program=self.program(batches=100000))
-        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json")["released_samples"] > 0, "results")
+        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json").get("released_samples", 0) > 0, "results")
         self.assertIn("2 -> 3", self.call("scale", "3"))
         wait_for(lambda: len(self.told("status.json")["consumers"]) == 3, "three consumers")
         self.assertIn("3 wanted", self.call("status"))
