@@ -247,7 +247,11 @@ class Watch:
     def _go_on_with_reload(self):
         if self._draining or not self.wants_consumers():
             self._reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
-        self._reload.look({consumer.get("pid") for consumer in self._status.get("consumers") or [] if consumer.get("ready")})
+        self._reload.look(self._consumers_that_are("ready"), self._consumers_that_are("overdue"))
+
+    def _consumers_that_are(self, what):
+        """Their processes, by what the run said last."""
+        return {consumer.get("pid") for consumer in self._status.get("consumers") or [] if consumer.get(what)}
 
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
