@@ -44,15 +44,9 @@ def start(places, argv, typed):
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
-    refuse_what_is_not_consumers(rest)
-    rest, typed = hide_query(sink.hide_password(rest, os.environ), os.environ), sink.hide_password(typed, os.environ)
+    rest, config, consumers = understood(places, rest)
+    typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
-    config = resolve(consumer, rest)
-    rest = [*rest, *sink.settle(config, os.environ)]
-    refuse_what_is_missing(config)
-    consumers = config.get("consumers") or default_consumers(config)
-    if consumers > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
 
     interrupts.mind_all()
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, lambda text: announce(config, text))
@@ -84,6 +78,19 @@ def start(places, argv, typed):
         ended.well = code == 0
     announce(config, told, "")
     return code
+
+
+def understood(places, flags):
+    """(the flags that consumers are given, what they mean, how many consumers). Errors: LaunchError, for what would be refused."""
+    refuse_what_is_not_consumers(flags)
+    flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
+    config = resolve(str(places.consumer()), flags)
+    flags = [*flags, *sink.settle(config, os.environ)]
+    refuse_what_is_missing(config)
+    consumers = config.get("consumers") or default_consumers(config)
+    if consumers > MOST_CONSUMERS:
+        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
+    return flags, config, consumers
 
 
 def once_free(take, waits):

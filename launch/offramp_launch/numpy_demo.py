@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -11,12 +12,14 @@ from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.children import LOG_END_BYTES
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.installed import numpy_remedy
+from offramp_launch.run_command import sweep
 from offramp_launch.run_dir import choose_run_dir, new_run_id, own_folder_in_tmp, short_runs_folder
 
 PICTURES = 12
 FOLDER = "offramp-demo"
 CUT_OUT = "post.py:cut_out"
 LOOK_AGAIN_SECONDS = 0.02
+LOOP_ENDS_SECONDS = 10      # from SIGINT to SIGKILL
 
 
 def start(places, argv):
@@ -32,11 +35,12 @@ def start(places, argv):
     output = pathlib.Path(flags.get("--output", FOLDER)).absolute()
     own = places.numpy_demo / CUT_OUT
     processors = flags.get("--processor", f"mask-png,{own}")
+    told = ["--processor", processors, "--output", str(output), "--consumer-python", str(python), "--consumers", flags.get("--consumers", "2"), *switches]
+    consume_command.understood(places, told)        # what is refused, is before there is anything to put away
     run_dir = choose_run_dir(places, None, new_run_id())
     make_parent(run_dir)
     with loop(places, python, run_dir) as program:
-        code = consume_command.start(places, ["--run-dir", str(run_dir), "--processor", processors, "--output", str(output), "--consumer-python", str(python),
-                                              "--consumers", flags.get("--consumers", "2"), *switches], ["demo", *argv])
+        code = consume_command.start(places, ["--run-dir", str(run_dir), *told], ["demo", *argv])
         if code != 0:
             return code
         program.wait()      # what its consumers did it knows, too
@@ -81,10 +85,19 @@ def loop(places, python, run_dir):
             time.sleep(LOOK_AGAIN_SECONDS)
         yield program
     finally:
-        program.terminate()
-        program.wait()
+        end(program)
+        sweep(str(places.producer()))
         with contextlib.suppress(OSError):
             os.replace(log_of(run_dir), run_dir / "logs" / "loop.log")
+
+
+def end(program):
+    """By Ctrl-C, on which its Egress removes what it has in memory."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        program.send_signal(signal.SIGINT)
+        program.wait(LOOP_ENDS_SECONDS)
+    program.kill()
+    program.wait()
 
 
 def log_of(run_dir):

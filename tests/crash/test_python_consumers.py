@@ -40,7 +40,7 @@ class PythonConsumers(unittest.TestCase):
                              consumers=WITNESSES + 2, windows=2, seconds=2, settle=0, seed=1).run()
         print("\n" + consumer_deaths.report(run), flush=True)
         self.assertEqual([], run.wrong)
-        self.assertEqual(2, run.deaths())
+        self.assertGreater(run.deaths(), 0)
         self.assertGreater(run.looked_at, 0, "items in records.jsonl")
 
 

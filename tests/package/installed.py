@@ -210,3 +210,10 @@ class Installed:
         said = self.call("demo", "--output", "shown")
         self.case.assertIn("12 pictures, a mask and a cut-out of each", said)
         self.case.assertEqual("(1200, 1200, 3)\n", self.ask(DEMO, scripts, self.folder / "shown"))
+
+    def require_that_a_refused_demo_leaves_nothing(self):
+        """Before its loop begins, or after: what is left in memory is found when the test is over."""
+        mine = self.written("mine", "no folder")
+        for flags, code in ((("--processor", "nonsense"), 64), (("--consumers", "99"), 64), (("--output", mine), 73)):
+            self.call("demo", *flags, code=code)
+        self.case.assertEqual("no folder", mine.read_text())
