@@ -59,9 +59,9 @@ def require_numpy(python):
 
 def make_parent(run_dir):
     """The program makes the directory itself."""
-    if run_dir.parent == short_runs_folder():
-        own_folder_in_tmp(run_dir.parent)
     try:
+        if run_dir.parent == short_runs_folder():
+            own_folder_in_tmp(run_dir.parent)
         run_dir.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise LaunchError(f"the folder of run directories {run_dir.parent} cannot be made: {problem.strerror}",

@@ -34,7 +34,8 @@ def fits_a_socket(folder):
 
 
 def short_runs_folder():
-    return pathlib.Path(f"/tmp/offramp-{os.getuid()}")
+    """As an offramp.Egress has it; of tests each has its own, where they cannot reach anybody else's run."""
+    return pathlib.Path(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}").absolute()
 
 
 def choose_run_dir(places, wanted, run_id):
@@ -46,7 +47,13 @@ def choose_run_dir(places, wanted, run_id):
                               "Choose a shorter path, such as /tmp/my-run", ExitCode.USAGE)
         return folder
     folder = places.runs / run_id
-    return folder if fits_a_socket(folder) and can_be_made_in(places.runs) else short_runs_folder() / run_id
+    if fits_a_socket(folder) and can_be_made_in(places.runs):
+        return folder
+    short = short_runs_folder() / run_id
+    if not fits_a_socket(short):
+        raise LaunchError(f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
+                          "Choose a shorter path, such as /tmp/runs, or none", ExitCode.USAGE)
+    return short
 
 
 class RunDir:

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -147,11 +146,17 @@ class OwnConsumers(Loops):
         with offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one, \
                 offramp.Egress(self.run_dir, output=self.folder / "two", processor="npy", consumers=1) as two:
             run_dir = os.fsdecode(one._options["run_dir"])
-            self.addCleanup(shutil.rmtree, run_dir)
-            self.assertEqual(f"/tmp/offramp-{os.getuid()}", os.path.dirname(run_dir), "where a launcher looks for runs, too")
+            self.assertEqual(self.folder / "runs", pathlib.Path(run_dir).parent, "where a launcher looks for runs, too")
             one.submit(numpy.zeros((1, 3), "float32"), ["a"])
+            self.assertIn(f"in {run_dir}", wait_for(lambda: self.live_run(), "that a launcher finds it"))
             two.submit(numpy.zeros((1, 3), "float32"), ["b"])
         self.assertEqual([{"a.output.npy"}, {"b.output.npy"}], [set(results(self.folder / name)) for name in ("one", "two")])
+
+    def live_run(self):
+        """The only one, as the command without --run-dir finds it; nothing as long as there is none."""
+        done = subprocess.run([*LAUNCHER, "status"], env={**os.environ, "OFFRAMP_BUILD_DIR": str(self.folder / "build")}, capture_output=True, text=True,
+                              check=False)
+        return done.stdout
 
     def test_two_into_one_output_or_run_directory_are_refused(self):
         import numpy

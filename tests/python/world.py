@@ -8,6 +8,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
@@ -22,6 +23,10 @@ class World(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.run_dir = self.folder / "run"
+        # Where another's command looks for no run.
+        kept = unittest.mock.patch.dict(os.environ, OFFRAMP_TEST_RUNS=str(self.folder / "runs"))
+        kept.start()
+        self.addCleanup(kept.stop)
         self.addCleanup(self.nothing_is_left_in_memory, [os.getpid()])
 
     def nothing_is_left_in_memory(self, pids):

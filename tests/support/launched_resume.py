@@ -32,7 +32,7 @@ class World(Launched):
         self.launcher = None
         self.through = ()    # a command that becomes the launcher, such as prlimit with its flags
         self.environment = {**os.environ, MARK: self.mark, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
-                            "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_LOG_LEVEL": "info"}
+                            "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_TEST_RUNS": str(self.folder / "runs"), "OFFRAMP_LOG_LEVEL": "info"}
 
     def __enter__(self):
         return self

@@ -88,7 +88,7 @@ class LaunchedRun(Launched):
         self.run_dir = self.folder / "run"
         self.output = self.folder / "output"
         self.environment = {**os.environ, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
-                            "OFFRAMP_BUILD_DIR": str(self.folder / "build")}
+                            "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_TEST_RUNS": str(self.folder / "runs")}
         self.flags = flags
         self.deadline = time.monotonic() + WATCHDOG_SECONDS
         self.launcher = None

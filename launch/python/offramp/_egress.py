@@ -453,7 +453,7 @@ def _facts(identity: str | Mapping[str, object] | None, processor: str | None, s
 
 def _new_run_dir() -> str:
     """Where the launcher, too, looks for runs, and which is short enough for a socket's address. Errors: NotPermitted, CannotWrite."""
-    folder = f"/tmp/offramp-{os.getuid()}"
+    folder = os.path.abspath(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         facts = os.lstat(folder)

@@ -69,6 +69,7 @@ class Stage:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
             "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
+            "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
             "PUPPET_SOCKET": str(self.folder / "door"), "PUPPET_ERRANDS": str(self.folder / "errands"),
         }
         # What a producer's run has in shared memory: the lock by which it lives, and what consumers join, under the name that a puppet
