@@ -13,6 +13,8 @@ from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 # By --lang: what the two files are made of, and the ending of the first.
 LANGUAGES = {"python": ("processor.py", "test_processor.py", ".py"), "c": ("processor.c", "test_shared_object.py", ".c"),
              "c++": ("processor.cpp", "test_shared_object.py", ".cpp")}
+# How the files say that a run takes them; a package has no runner.
+OF_A_RUN = "./launch/offramp run --input FOLDER --model MODEL.pt2"
 
 
 def start(places, argv):
@@ -26,7 +28,7 @@ def start(places, argv):
         raise LaunchError(f"new-processor knows no '{rest[1]}'", "See ./launch/offramp new-processor --help", ExitCode.USAGE)
     folder, name = pathlib.Path(rest[0]).parent, pathlib.Path(rest[0]).name
     require_usable(name, language)
-    write_all(folder, files_for(places.launch / "new_processor", name, language))
+    write_all(folder, files_for(places, name, language))
     source = folder / (name + LANGUAGES[language][2])
     print(f"{source}: a processor to start from; it says in its first lines how a run takes it")
     print(f"{folder / f'test_{name}.py'}: its test\n  {command_of_test(places, folder, name)}")
@@ -41,11 +43,13 @@ def require_usable(name, language):
         raise LaunchError(f"a file {name}.py would be taken for the module '{name}' of that name", f"Give another name, such as save_{name}", ExitCode.USAGE)
 
 
-def files_for(templates, name, language):
+def files_for(places, name, language):
     """{name: text}"""
+    templates = places.launch / "new_processor"
     processor, test, ending = LANGUAGES[language]
     source = name + ending
-    return {source: (templates / processor).read_text().replace("NAME", name),
+    taken_by = (OF_A_RUN, f"{places.command} consume --run-dir RUN") if places.is_installed else ("", "")
+    return {source: (templates / processor).read_text().replace(*taken_by).replace("NAME", name),
             f"test_{name}.py": (templates / test).read_text().replace("NAME", name).replace('SOURCE"', f'{source}"').replace('"""SOURCE,', f'"""{source},')}
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -80,7 +81,7 @@ class Installed:
     def __init__(self, case, folder, python, command, environment=()):
         self.case, self.folder, self.python, self.command = case, pathlib.Path(folder), str(python), [str(word) for word in command]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
-        self.environment = {**kept, "HOME": str(self.folder), **dict(environment)}
+        self.environment = {**kept, "HOME": str(self.folder), "OFFRAMP_TEST_RUNS": str(self.folder / "r"), **dict(environment)}
         before = shared_memory()
         case.addCleanup(lambda: case.assertEqual(set(), left_behind(lambda: shared_memory() - before), "something was left in /dev/shm"))
 
@@ -165,10 +166,16 @@ class Installed:
                                   {path.name: path.read_text() for path in (self.folder / folder).glob("*.txt")})
 
     def require_a_processor_to_start_from(self):
-        self.call("new-processor", "mine")
-        done = subprocess.run([self.python, "test_mine.py"], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=WATCHDOG_SECONDS,
-                              check=False)
-        self.case.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        for language, ending in (("python", ".py"), ("c", ".c"), ("c++", ".cpp")):
+            name = f"mine_in_{ending[1:]}"
+            self.call("new-processor", name, "--lang", language)
+            text = (self.folder / (name + ending)).read_text()
+            self.case.assertIn(" offramp consume --run-dir RUN --processor ", text)
+            self.case.assertNotIn("launch/offramp", text)
+            if language == "python" or shutil.which("cc") and shutil.which("c++"):
+                done = subprocess.run([self.python, f"test_{name}.py"], cwd=self.folder, env=self.environment, capture_output=True, text=True,
+                                      timeout=WATCHDOG_SECONDS, check=False)
+                self.case.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
     def require_a_consumer_of_ones_own(self):
         run_dir = self.folder / "own"

@@ -78,8 +78,8 @@ def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathL
 
 def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
     """
-    Compiles a processor in C or C++ into `folder`, and returns what --processor takes: so:FOLDER/NAME.so. The headers are those that pkg-config
-    knows, else the checkout's; the compilers those of CC and CXX. Errors: Error, with the compiler's words.
+    Compiles a processor in C or C++ into `folder`, and returns what --processor takes: so:FOLDER/NAME.so. The headers are the
+    package's, else those that pkg-config knows, else the checkout's; the compilers those of CC and CXX. Errors: Error, with the compiler's words.
     """
     path, made = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
     compiler, standard = (os.environ.get("CC", "cc"), "-std=c11") if path.suffix == ".c" else (os.environ.get("CXX", "c++"), "-std=c++20")
@@ -89,7 +89,8 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
     except OSError as problem:
         raise Error(f"{compiler} cannot be started ({problem.strerror}). Install a compiler, or name one in CC or CXX") from None
     if done.returncode != 0:
-        raise Error(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+        remedy = "" if _include() or "offramp_processor.h" not in done.stderr else "\nThere are no headers of Offramp here: apt-get install offramp-dev"
+        raise Error(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}{remedy}")
     return f"so:{made}"
 
 
@@ -105,6 +106,9 @@ def consumer() -> pathlib.Path:
 
 
 def _include() -> list[str]:
+    own = _PACKAGE / "programs" / "include"
+    if own.is_dir():
+        return [f"-I{own}"]
     if shutil.which("pkg-config"):
         done = subprocess.run(["pkg-config", "--cflags", "offramp"], capture_output=True, text=True, check=False)
         if done.returncode == 0:
