@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import unittest
+import unittest.mock
 import warnings
 import weakref
 
@@ -128,6 +129,14 @@ class Batches(Egresses):
         self.assertEqual([None] * 4, [watch() for watch in watched])
         self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
         self.assertEqual([], [thread.name for thread in threading.enumerate() if thread.name.startswith("offramp")])
+
+    def test_interrupted_while_its_run_is_opened_it_leaves_nothing(self):
+        import numpy
+
+        with unittest.mock.patch.object(threading.Thread, "start", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            with offramp.Egress(self.run_dir) as egress:
+                egress.submit(numpy.zeros((1, 3), "float32"))
+        self.nothing_is_left_in_memory([os.getpid()])
 
     def test_what_finds_no_slab_is_dropped_where_that_is_wanted(self):
         import numpy

@@ -68,7 +68,11 @@ class Run:
         given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
                                    tell_completed=int(checkpoint is not None), **options)
         checked(self._library.offramp_egress_open, ctypes.byref(given), ctypes.byref(self._handle))
-        self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
+        try:
+            self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
+        except BaseException:       # Ctrl-C, or there is no room for a thread; one that began sleeps until something is held
+            self._library.offramp_egress_close(self._handle, None)
+            raise
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
     def submit(self, batch: _abi.Batch, owners: list[object]) -> None:
