@@ -58,7 +58,7 @@ class Wheel(unittest.TestCase):
             self.skipTest(f"skipped: no Python 3.{minor} here")
         folder = self.world / f"3.{minor}{'' if with_numpy else '-bare'}"
         if not folder.exists():
-            run(python_of(minor), "-m", "venv", "--without-pip", folder)
+            run(python_of(minor), "-m", "venv", *["--without-pip"] * (minor == sys.version_info[1]), folder)
             run(*self.pip(folder), "--no-deps", self.wheel)
         if with_numpy and not list(folder.glob("lib/*/site-packages/numpy")) and not self.lend_numpy(minor, folder) and not self.fetch_numpy(folder):
             self.skipTest(f"skipped: no NumPy for Python 3.{minor} could be had")
@@ -68,8 +68,10 @@ class Wheel(unittest.TestCase):
 
     @staticmethod
     def pip(folder):
-        return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-input",
-                "--no-compile"]
+        """Its own, where it has one: pip works for no Python that is much newer than itself."""
+        python = str(folder / "bin" / "python")
+        command = [python, "-m", "pip"] if (folder / "bin" / "pip").exists() else [sys.executable, "-m", "pip", "--python", python]
+        return [*command, "--disable-pip-version-check", "install", "--quiet", "--no-input", "--no-compile"]
 
     def fetch_numpy(self, folder):
         try:
