@@ -15,9 +15,11 @@ from world import World, needs_numpy, wait_for
 
 # Batches of 8 samples; sample r of batch b has the values b * 1000 + r, as uint16 beside its index.
 PRODUCER = """
-    import sys, numpy, offramp
-    run_dir, batches = sys.argv[1], int(sys.argv[2])
+    import sys, time, numpy, offramp
+    run_dir, batches, consumers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     with offramp.Egress(run_dir, {"values": ("float32", (8, 50)), "index": ("uint16", (8,))}, "cpu", name="made up", samples_per_slab=8, max_charges=100) as egress:
+        while egress.figures().consumers < consumers:       # who comes when all is done would not know whether it was
+            time.sleep(0.01)
         for batch in range(batches):
             numbers = batch * 1000 + numpy.arange(8)
             egress.submit({"values": numpy.repeat(numbers.astype("float32")[:, None], 50, axis=1), "index": numbers.astype("uint16")},
@@ -47,8 +49,9 @@ def expected(batches):
 
 @needs_numpy
 class Consumers(World):
-    def produce(self, batches):
-        producer = self.python(PRODUCER, self.run_dir, batches)
+    def produce(self, batches, consumers=0):
+        """Once so many `consumers` are there."""
+        producer = self.python(PRODUCER, self.run_dir, batches, consumers)
         self.addCleanup(self.nothing_is_left_in_memory, [producer.pid])
         return producer
 
@@ -60,7 +63,7 @@ class Consumers(World):
         return said
 
     def test_each_sample_is_seen_once_by_one_of_two_processes(self):
-        producer = self.produce(40)
+        producer = self.produce(40, consumers=2)
         consumers = [self.python(COUNTING, self.run_dir) for _ in range(2)]
         self.hear(producer)
         self.assertEqual("320 0\n", self.end(producer))
