@@ -101,7 +101,7 @@ const BadValue kBadValues[] = {
     {"max-charges", "0", "1 to 1000"},
     {"credits", "257", "1 to 256, or 0 for auto"},
     {"consumer-user", "a:b", "a user's name"},
-    {"processor", "MaskPng", "lower-case letters"},
+    {"processor", "MaskPng", "a name that --list prints"},
     {"processor", "mask-png,", "several with commas"},
     {"processor", "mask-png,,cut-out", "several with commas"},
     {"output", "\xfe", "a path"},
