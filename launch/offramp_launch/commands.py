@@ -114,7 +114,7 @@ def run(places, argv):
         return run_help(places)
     if "--version" in argv:
         return version(places, [])
-    if places.is_installed and not places.producer().exists() and not installed.starts_a_program(argv):
+    if places.is_installed and not places.producer().exists() and not program_command.is_meant(argv):
         if not installed.is_demo(argv):
             raise installed.no_runner()
         return demo(places, argv)

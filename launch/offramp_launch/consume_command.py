@@ -1,6 +1,5 @@
 """The command `consume`: consumers for a run that a program of one's own began, watched until it is over."""
 
-import json
 import os
 import pathlib
 import time
@@ -14,7 +13,8 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure
 from offramp_launch.progress import make_display
-from offramp_launch.run_command import (announce, default_consumers, finish, require_apart, resolve, settle_output, sweep, to_toml, version_of, written_to)
+from offramp_launch.run_command import (announce, default_consumers, finish, keep_settings, require_apart, resolve, settle_output, sweep, version_of,
+                                        written_to)
 from offramp_launch.watch import MOST_CONSUMERS, RunPlan
 
 WAIT_SECONDS = 300      # for the run: a program may load its model first
@@ -57,9 +57,7 @@ def start(places, argv, typed):
     output, made = settle_output(config, run_dir, None)
     run_id = endpoint["run_id"]
     settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
-    with written_to(run_dir):
-        run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
-        run_dir.previous.put("config.toml", to_toml({**config, "consumers": consumers}))
+    keep_settings(run_dir, settled, config)
     served = [*rest, "--run-dir", str(folder), "--output", output]
     plan = RunPlan(run_id, run_dir, [], [consumer, *served], consumers, log_format=config.get("log-format", "text"))
     about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)
@@ -80,9 +78,12 @@ def start(places, argv, typed):
     return code
 
 
-def understood(places, flags):
-    """(the flags that consumers are given, what they mean, how many consumers). Errors: LaunchError, for what would be refused."""
-    refuse_what_is_not_consumers(flags)
+def understood(places, flags, command="consume", besides=()):
+    """
+    (the flags that consumers are given, what they mean, how many consumers). `besides`: flags that the `command` knows all the same. Errors:
+    LaunchError, for what would be refused.
+    """
+    refuse_what_is_not_consumers(flags, command, besides)
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     config = resolve(str(places.consumer()), flags)
     flags = [*flags, *sink.settle(config, os.environ)]
@@ -114,8 +115,7 @@ def begin_results(output, plan, work, run, note):
         own_work.begin(output, work)
 
 
-def refuse_what_is_not_consumers(argv, command="consume", besides=()):
-    """`besides`: flags that the command knows all the same."""
+def refuse_what_is_not_consumers(argv, command, besides):
     for name in (argument.partition("=")[0] for argument in argv):
         for names, why, remedy in REFUSED:
             if name in names and name not in besides:

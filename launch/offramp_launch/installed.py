@@ -45,11 +45,6 @@ def is_demo(argv):
     return all(word.partition("=")[0] in OF_DEMO for word in argv if word.startswith("--"))
 
 
-def starts_a_program(argv):
-    """Of the user's own, which takes the runner's place."""
-    return any(word.partition("=")[0] == "--producer" for word in argv)
-
-
 def no_runner():
     """What a run with a model of ours would take."""
     return LaunchError("run with a model or an input needs the runner, which is built on LibTorch and not in this package: in a checkout of the sources of "

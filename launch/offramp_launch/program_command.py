@@ -1,6 +1,5 @@
 """The command `run --producer`: a program of one's own is started as the producer, and watched with its consumers as any run is."""
 
-import json
 import os
 import secrets
 import shlex
@@ -8,18 +7,18 @@ import shutil
 import time
 
 from offramp_launch import interrupts, own_work, sink, summary
-from offramp_launch.arguments import hide_query, shown, take_values, without_values
-from offramp_launch.consume_command import begin_results, counts, how_it_ended, lines_of, followers_among, refuse_what_is_missing, refuse_what_is_not_consumers
+from offramp_launch.arguments import shown, take_values, without_values
+from offramp_launch.consume_command import begin_results, counts, followers_among, how_it_ended, lines_of, understood
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, lies_beside, removed_after_a_failure
 from offramp_launch.program_supervisor import ProgramSupervisor
 from offramp_launch.progress import make_display
-from offramp_launch.run_command import (SETTLED, announce, default_consumers, finish, goes_on_with, require_apart, resolve, settle_output, sweep, to_toml,
-                                        told_in_summary, version_of, written_to)
+from offramp_launch.run_command import (SETTLED, announce, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
+                                        written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.watch import MOST_CONSUMERS, RunPlan
+from offramp_launch.watch import RunPlan
 
 PRODUCER = "--producer"
 KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts")
@@ -34,15 +33,9 @@ def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
-    refuse_what_is_not_consumers(rest, "run --producer", KNOWN_ALL_THE_SAME)
-    rest, typed = hide_query(sink.hide_password(rest, os.environ), os.environ), sink.hide_password(typed, os.environ)
+    rest, config, consumers = understood(places, rest, "run --producer", KNOWN_ALL_THE_SAME)
+    typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
-    config = resolve(consumer, rest)
-    rest = [*rest, *sink.settle(config, os.environ)]
-    refuse_what_is_missing(config)
-    consumers = config.get("consumers") or default_consumers(config)
-    if consumers > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
         raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
 
@@ -53,9 +46,7 @@ def start(places, argv, typed):
     run_dir = RunDir(places, run_path)
     output, made = settle_output(config, run_dir, None)
     settled = {**config, "producer": flags[PRODUCER], "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
-    with written_to(run_dir):
-        run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
-        run_dir.previous.put("config.toml", to_toml({**config, "consumers": consumers}))
+    keep_settings(run_dir, settled, config)
     served = [*without_values(rest, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     plan = RunPlan(run_id, run_dir, program, [consumer, *served], consumers, producer_restarts=config.get("producer-restarts", 0),
                    log_format=config.get("log-format", "text"))

@@ -83,9 +83,7 @@ def start(places, argv, typed):
     output, made = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
-    with written_to(run_dir):
-        run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
-        run_dir.previous.put("config.toml", to_toml({**config, "consumers": consumers}))
+    keep_settings(run_dir, settled, config)
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), rungs.not_taken_over(config))
@@ -188,6 +186,13 @@ def found_out(config, without):
 def as_flag(name, value):
     """A text may be empty, and a switch takes its value only behind '='."""
     return [f"--{name}", value] if isinstance(value, str) else [f"--{name}={json.dumps(value)}"]
+
+
+def keep_settings(run_dir, settled, config):
+    """`settled`: all that the run goes by; `config`: what was asked for, to be given again as --config."""
+    with written_to(run_dir):
+        run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
+        run_dir.previous.put("config.toml", to_toml({**config, "consumers": settled["consumers"]}))
 
 
 def to_toml(config):

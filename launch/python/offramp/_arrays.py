@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-from offramp._dtypes import ALL, DType, array_type, dtype_of
+from offramp._dtypes import OF_ARRAY_TYPE, DType, array_type, dtype_of
 from offramp._errors import BadArgument
 from offramp._exchange import Exchanged, of_cuda_interface, of_dlpack
 from offramp._order import ROW_MAJOR, Layout, Order, order_of, outermost_first
 from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
 
 
-_OF_NUMPY = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
 _known: dict[Any, DType] = {}       # other packages' dtypes
 
 
@@ -57,7 +56,7 @@ def _said(given: object, attribute: str) -> Any:
 def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outputs:
     if callable(getattr(array, "filled", None)):
         raise TypeError(f"'{name}' is a masked array. Submit array.filled(VALUE)")
-    dtype = _OF_NUMPY.get(array.dtype.str)
+    dtype = OF_ARRAY_TYPE.get(array.dtype.str)
     if dtype is None:       # ml_dtypes' bfloat16, or none of ours
         if array.dtype.str.startswith(">"):
             raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")

@@ -46,6 +46,9 @@ def array_type(dtype: DType) -> str:
     return "<V2" if dtype.name == "bfloat16" else f"{'<' if dtype.bits > 8 else '|'}{_LETTERS[dtype.code]}{dtype.bits // 8}"
 
 
+OF_ARRAY_TYPE = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
+
+
 def bfloat16_of_numpy() -> Any:
     """ml_dtypes' type. TypeError without that package."""
     try:

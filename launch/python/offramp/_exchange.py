@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, NamedTuple
 
 from offramp import _abi
-from offramp._dtypes import ALL, DType, array_type, dtype_of_codes
+from offramp._dtypes import ALL, OF_ARRAY_TYPE, DType, dtype_of_codes
 from offramp._errors import BadArgument
 
 LEGACY_STREAM, PER_THREAD_STREAM = 0, 2     # as handles; the interface says 1 for the first
@@ -113,9 +113,6 @@ def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
     return owner, managed.tensor
 
 
-_BY_TYPESTR = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
-
-
 def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
     """`told`: what the array says. Errors: TypeError, BadArgument."""
     try:
@@ -123,7 +120,7 @@ def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
         strides, mask, stream = told.get("strides"), told.get("mask"), told.get("stream")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
         raise TypeError(f"'{name}' has a __cuda_array_interface__ that says {told!r}. Submit a torch.Tensor of it") from problem
-    dtype = _BY_TYPESTR.get(typestr)
+    dtype = OF_ARRAY_TYPE.get(typestr)
     if dtype is None:
         raise TypeError(f"'{name}' has elements of type '{typestr}', which cannot be handed over. Convert them to one of {', '.join(map(str, ALL))}")
     if mask is not None:
