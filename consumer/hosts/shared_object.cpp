@@ -6,16 +6,12 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
+#include "common/base/loader_error.hpp"
 
 namespace offramp {
 namespace {
 
 constexpr const char* kEntry = "offramp_processor_v1";
-
-std::string last_dl_error() {
-    const char* const text = ::dlerror();
-    return text == nullptr ? "unknown" : text;
-}
 
 }  // namespace
 
@@ -26,7 +22,7 @@ const offramp_processor& open_processor(const std::string& path) {
     const std::string absolute = std::filesystem::absolute(path).string();
     void* const object = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (object == nullptr)
-        throw ConfigError(named + " cannot be loaded: " + last_dl_error(),
+        throw ConfigError(named + " cannot be loaded: " + last_loader_error(),
                           "Link it with all that it needs, and build it for this machine");
     using Entry = const offramp_processor* (*)();
     const auto entry = reinterpret_cast<Entry>(::dlsym(object, kEntry));

@@ -5,16 +5,9 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/loader_error.hpp"
 
 namespace offramp {
-namespace {
-
-std::string last_loader_error() {
-    const char* const text = ::dlerror();
-    return text == nullptr ? "no reason given" : text;
-}
-
-}  // namespace
 
 OpenedLibrary::OpenedLibrary(const std::vector<std::string>& names, std::string wanted_by, std::string fix)
     : wanted_by_(std::move(wanted_by)), fix_(std::move(fix)) {

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "common/base/error.hpp"
+#include "common/base/loader_error.hpp"
 
 namespace offramp {
 namespace {
@@ -16,11 +17,6 @@ constexpr const char* kFix =
     "for "
     "a Python of your own, install it there (pip install pyarrow) and build with -DOFFRAMP_PYTHON= that Python. "
     "--processor embeddings-sqlite needs none";
-
-std::string last_loader_error() {
-    const char* text = ::dlerror();
-    return text == nullptr ? "no reason given" : text;
-}
 
 const ParquetModule& open_module() {
     std::error_code failure;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/loader_error.hpp"
 #include "producer/runner/models/model_module.hpp"
 
 namespace offramp {
@@ -18,11 +19,6 @@ constexpr const char* kFix =
     "It needs LibTorch 2.7 or later, the one of the Python that it was built against: run ./launch/offramp setup, or "
     "build again with -DOFFRAMP_PYTHON= that Python, or put its torch/lib into LD_LIBRARY_PATH; the model 'copy' needs "
     "none";
-
-std::string last_loader_error() {
-    const char* text = ::dlerror();
-    return text == nullptr ? "no reason given" : text;
-}
 
 [[noreturn]] void refuse(const std::string& what_happened) {
     throw ConfigError(what_happened, kFix, ErrorKind::DeviceUnsupported);
