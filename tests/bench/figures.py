@@ -169,9 +169,19 @@ def ladder_sources(ladder):
                           Figure("54.7", ladder.copy("async")), Figure("55.4", ladder.copies))))
 
 
+BESIDE_ROWS = (     # how the line begins, the row, what the rates are rounded to, readers
+    ("W1, fp32", "W1-host-write", None, ()), ("W2, input", "W2-device", None, ()), ("W4a, 4 reader", "W4a-4-readers", 100, ("4",)), ("W4b", "W4b", None, ()),
+    ("W6", "W6", None, ("12",)), ("W8, 1 reader", "W8-1-reader", 1000, ("1",)), ("W8, 4 reader", "W8-4-readers", 1000, ("4",)))
+
+
 def beside_row(beside, begins, name, now, before, ratio, step=None, readers=()):
     return Source(f"| {begins}", (*given(*readers), Figure(now, beside.rate(name), step), Figure(before, beside.rate(name, OTHER_BUILD), step),
                                   *beside.over(name, OTHER_BUILD, ratio)))
+
+
+def beside_rows(beside, *figures):
+    """`figures`: of each row, in their order: now, before, the ratio with its interval."""
+    return tuple(beside_row(beside, begins, name, *each, step, readers) for (begins, name, step, readers), each in zip(BESIDE_ROWS, figures, strict=True))
 
 
 def beside_pace(beside):
@@ -187,26 +197,20 @@ def computed(beside, text, contestant=None):
 def beside_build_sources(beside):
     return (
         beside_pace(beside),
-        beside_row(beside, "W1, fp32", "W1-host-write", "10.97", "10.93", ("0.994", "0.980", "1.021")),
-        beside_row(beside, "W2, input", "W2-device", "21.71", "20.88", ("1.037", "1.027", "1.047")),
-        beside_row(beside, "W4a, 4 reader", "W4a-4-readers", "97,300", "100,700", ("0.967", "0.862", "1.027"), 100, readers=("4",)),
-        beside_row(beside, "W4b", "W4b", "2,632", "2,625", ("1.003", "0.990", "1.030")),
-        beside_row(beside, "W6", "W6", "39.16", "39.15", ("1.002", "0.999", "1.003"), readers=("12",)),
-        beside_row(beside, "W8, 1 reader", "W8-1-reader", "815,000", "778,000", ("0.997", "0.931", "1.129"), 1000, readers=("1",)),
-        beside_row(beside, "W8, 4 reader", "W8-4-readers", "1,198,000", "1,157,000", ("0.996", "0.898", "1.103"), 1000, readers=("4",)),
+        *beside_rows(beside, ("10.97", "10.93", ("0.994", "0.980", "1.021")), ("21.71", "20.88", ("1.037", "1.027", "1.047")),
+                     ("97,300", "100,700", ("0.967", "0.862", "1.027")), ("2,632", "2,625", ("1.003", "0.990", "1.030")),
+                     ("39.16", "39.15", ("1.002", "0.999", "1.003")), ("815,000", "778,000", ("0.997", "0.931", "1.129")),
+                     ("1,198,000", "1,157,000", ("0.996", "0.898", "1.103"))),
         Source("No interval", (*given("1"), computed(beside, "46.1"), computed(beside, "47.8", OTHER_BUILD))))
 
 
 def beside_build_again_sources(beside, again):
     return (
         beside_pace(beside),
-        beside_row(beside, "W1, fp32", "W1-host-write", "10.31", "10.31", ("0.995", "0.972", "1.008")),
-        beside_row(beside, "W2, input", "W2-device", "20.16", "20.76", ("0.972", "0.965", "0.984")),
-        beside_row(beside, "W4a, 4 reader", "W4a-4-readers", "91,300", "85,800", ("1.036", "0.977", "1.107"), 100, readers=("4",)),
-        beside_row(beside, "W4b", "W4b", "2,650", "2,638", ("1.005", "1.004", "1.005")),
-        beside_row(beside, "W6", "W6", "37.85", "37.52", ("1.017", "0.999", "1.030"), readers=("12",)),
-        beside_row(beside, "W8, 1 reader", "W8-1-reader", "589,000", "581,000", ("0.978", "0.959", "1.045"), 1000, readers=("1",)),
-        beside_row(beside, "W8, 4 reader", "W8-4-readers", "885,000", "888,000", ("0.974", "0.897", "1.059"), 1000, readers=("4",)),
+        *beside_rows(beside, ("10.31", "10.31", ("0.995", "0.972", "1.008")), ("20.16", "20.76", ("0.972", "0.965", "0.984")),
+                     ("91,300", "85,800", ("1.036", "0.977", "1.107")), ("2,650", "2,638", ("1.005", "1.004", "1.005")),
+                     ("37.85", "37.52", ("1.017", "0.999", "1.030")), ("589,000", "581,000", ("0.978", "0.959", "1.045")),
+                     ("885,000", "888,000", ("0.974", "0.897", "1.059"))),
         beside_row(again, "W2 again", "W2-device", "20.68", "20.66", ("1.003", "0.994", "1.010")),
         Source("W2's loss", (computed(beside, "49.5"), computed(beside, "48.2", OTHER_BUILD), computed(again, "48.4"), computed(again, "48.3", OTHER_BUILD))))
 
