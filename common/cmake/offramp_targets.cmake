@@ -16,24 +16,20 @@ elseif(NOT OFFRAMP_SANITIZER STREQUAL "")
     message(FATAL_ERROR "OFFRAMP_SANITIZER is '${OFFRAMP_SANITIZER}'; known: address, thread, or empty")
 endif()
 
-# Under the sanitizers, whose builds nobody develops in, a room's sources are compiled together: most of a file's seconds are the headers'. GCC
-# frees no memory below 1 GiB: to look for what is free takes a tenth of its time or more (a benchmark's file: 27.5 s and 0.8 GB, so 22.0 s and 1.2 GB).
-if(NOT OFFRAMP_SANITIZER STREQUAL "")
-    set(CMAKE_UNITY_BUILD ON)
-    set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        add_compile_options(--param=ggc-min-heapsize=1048576)
-    endif()
+# A room's sources are compiled together where the preset says so (all but `dev`): most of a file's seconds are the headers'. GCC frees no memory
+# below 1 GiB then: to look for what is free takes a tenth of its time or more (a benchmark's file: 27.5 s and 0.8 GB, so 22.0 s and 1.2 GB).
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(--param=ggc-min-heapsize=1048576)
 endif()
 
 # offramp_library(NAME SOURCES ... HEADERS ... [PUBLIC targets ...] [PRIVATE targets ...])
 function(offramp_library name)
     cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE" ${ARGN})
     add_library(${name} STATIC ${ARG_SOURCES})
-    # A header that its own source includes before anything else has been compiled alone there: 0.8 s a header. Not where the source sees what the
-    # header must not need.
+    # A header that its own source includes before anything else has been compiled alone there, unless sources are compiled together: 0.8 s a header.
+    # Not where the source sees what the header must not need.
     set(shown "")
-    if(NOT "offramp::cudart" IN_LIST ARG_PRIVATE)
+    if(NOT CMAKE_UNITY_BUILD AND NOT "offramp::cudart" IN_LIST ARG_PRIVATE)
         foreach(header ${ARG_HEADERS})
             cmake_path(REPLACE_EXTENSION header LAST_ONLY cpp OUTPUT_VARIABLE source)
             if(source IN_LIST ARG_SOURCES)
