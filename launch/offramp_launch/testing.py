@@ -1,19 +1,23 @@
 """Builds and runs the tests, plainly or under the sanitizers. The verdict is ctest's own."""
 
+import os
 import platform
 import subprocess
+import time
 
 from offramp_launch.environment import ccache_environment
+from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.setting_up import set_up_tests
 
 # What cannot be judged there is left out: LibTorch was not built for a sanitizer; libzmq neither, and ThreadSanitizer, which
 # does not see its locks, would call its queues races. The matrix of crashes preloads a library, and a sanitizer's must come first.
-SANITIZED = {
-    "asan": ["-LE", "^(models|e2e-with-torch|crash)$"],
-    "tsan": ["-L", "threads", "-LE", "zmq"],
-}
-# Minutes of a compiler for what smaller ones show too: run when they are asked for.
-UNLESS_ASKED = ["-LE", "^slow$"]
+SANITIZED = ("asan", "tsan")
+LEFT_OUT = {"asan": ["models", "e2e-with-torch", "crash"], "tsan": [".*zmq.*"]}
+ONLY = {"tsan": ["-L", "threads"]}
+# Left out unless ctest is told what to run: minutes of a compiler for what smaller ones show too, and of suites that take turns by days all but today's.
+SLOW = "slow"
+TURNS = (2, 3)
+TURN_FROM = "OFFRAMP_TEST_TURN"
 # On two cores: tests that start runs wait for a third of their time.
 AT_ONCE = 3
 SANITIZER_OPTIONS = {
@@ -26,7 +30,7 @@ SANITIZER_OPTIONS = {
 
 def run_tests(places, flags, sanitizers, arguments):
     """Returns ctest's exit code. Of several runs the first that fails is the last: what failed is what one reads at the end."""
-    presets = list(SANITIZED) if sanitizers else ["release"]
+    presets = SANITIZED if sanitizers else ["release"]
     set_up_tests(places, flags, presets)
     for preset in presets:
         code = run_ctest(places, preset, arguments)
@@ -36,18 +40,31 @@ def run_tests(places, flags, sanitizers, arguments):
 
 
 def run_ctest(places, preset, arguments):
-    print(f"[test] {preset}", flush=True)
-    environment = ccache_environment(places)
+    turn = turn_of(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)))
+    print(f"[test] {preset}" + ("" if arguments else f"; suites that take turns: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
+                                                     f"again with {TURN_FROM}={turn}"), flush=True)
+    environment = {**ccache_environment(places), TURN_FROM: str(turn)}
     if preset in SANITIZED:
         for name, options in SANITIZER_OPTIONS.items():
             environment.setdefault(name, options)
-    return subprocess.run([*without_random_addresses(preset), *ctest_command(places, preset, arguments)], env=environment,
+    return subprocess.run([*without_random_addresses(preset), *ctest_command(places, preset, arguments, turn)], env=environment,
                           check=False).returncode
 
 
-def ctest_command(places, preset, arguments):
+def ctest_command(places, preset, arguments, turn):
+    left_out = [*LEFT_OUT.get(preset, []), *([] if arguments else [SLOW, *others_turns(turn)])]
     return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j", str(AT_ONCE),
-            *SANITIZED.get(preset, [] if arguments else UNLESS_ASKED), *arguments]
+            *ONLY.get(preset, []), *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []), *arguments]
+
+
+def turn_of(text):
+    if not text.isdecimal():
+        raise LaunchError(f"{TURN_FROM} is '{text}', which is not a whole number", "Give the number that an earlier run printed", ExitCode.USAGE)
+    return int(text)
+
+
+def others_turns(turn):
+    return [f"turn-{share}-of-{n}" for n in TURNS for share in range(n) if share != turn % n]
 
 
 def without_random_addresses(preset):

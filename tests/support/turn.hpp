@@ -4,7 +4,7 @@
 #include <ctime>
 #include <string>
 
-// Of many points at which a process is killed, under a sanitizer each day the next third: there every step takes
+// Of many points at which a process is killed, under a sanitizer each day the next ninth: there every step takes
 // several times as long, and the plain build has them all. The day is that of turn.py; OFFRAMP_TEST_TURN repeats one,
 // and OFFRAMP_TEST_ONE_IN=1 asks for all.
 namespace offramp::test {
@@ -24,7 +24,7 @@ struct Turn {
 
 inline Turn turn_of_kill_points() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    constexpr int kOneIn = 3;
+    constexpr int kOneIn = 9;
 #else
     constexpr int kOneIn = 1;
 #endif

@@ -671,9 +671,16 @@ class BuildTest(unittest.TestCase):
     def test_sanitized_runs_leave_out_what_cannot_be_judged(self):
         places = Places(root="/r", build="/b")
         self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j", "3", "-R", "x"],
-                         testing.ctest_command(places, "release", ["-R", "x"]))
-        self.assertIn("threads", testing.ctest_command(places, "tsan", []))
-        self.assertEqual(["-LE", "^slow$"], testing.ctest_command(places, "release", [])[-2:])
+                         testing.ctest_command(places, "release", ["-R", "x"], 0))
+        self.assertIn("threads", testing.ctest_command(places, "tsan", [], 0))
+        self.assertEqual(["-LE", "^(models|e2e-with-torch|crash)$", "-R", "x"], testing.ctest_command(places, "asan", ["-R", "x"], 0)[-4:])
+
+    def test_suites_that_take_turns_are_all_run_within_days_and_when_asked_for(self):
+        left_out = [testing.ctest_command(Places(root="/r", build="/b"), "release", [], turn)[-1] for turn in range(6)]
+        for n in testing.TURNS:
+            for share in range(n):
+                self.assertEqual(6 // n, sum(not re.match(words, f"turn-{share}-of-{n}") for words in left_out))
+        self.assertTrue(all(re.match(words, "slow") and not re.match(words, "unit") for words in left_out))
 
     def test_every_preset_that_the_commands_build_is_there(self):
         presets = {preset["name"] for preset in json.loads((REPOSITORY / "CMakePresets.json").read_text())["configurePresets"]}
