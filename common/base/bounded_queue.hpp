@@ -15,8 +15,9 @@ namespace offramp {
 
 // Joins two stages. A full queue blocks the one that pushes: back-pressure, and the time spent so is counted
 // on either side. Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop()
-// while empty.
-template <typename T>
+// while empty. `Filled`: what pop() waits on; with a NappingCondition push() wakes it when it is full, or when pop()
+// has waited for long.
+template <typename T, class Filled = std::condition_variable>
 class BoundedQueue {
   public:
     explicit BoundedQueue(std::size_t capacity, const Clock& clock = kSteadyClock)
@@ -29,6 +30,7 @@ class BoundedQueue {
     // False: the queue is closed, and the value is dropped.
     bool push(T value) {
         std::unique_lock lock(mutex_);
+        if (!closed_or_room()) has_value_.notify_all();
         wait_booked(has_room_, lock, push_blocked_, clock_, [this] { return closed_or_room(); });
         if (closed_) return false;
         values_.push_back(std::move(value));
@@ -40,6 +42,7 @@ class BoundedQueue {
     // True when a push() would not block, as long as nobody else pushes; false when `until` has passed before.
     bool wait_for_room(TimePoint until) {
         std::unique_lock lock(mutex_);
+        if (!closed_or_room()) has_value_.notify_all();
         return wait_booked_until(has_room_, lock, until, push_blocked_, clock_, [this] { return closed_or_room(); });
     }
 
@@ -128,7 +131,8 @@ class BoundedQueue {
     const Clock& clock_;
     const std::size_t capacity_;
     mutable std::mutex mutex_;
-    std::condition_variable has_room_, has_value_;
+    std::condition_variable has_room_;
+    Filled has_value_;
     std::deque<T> values_;
     bool closed_ = false;
     BlockedTime push_blocked_, pop_blocked_;

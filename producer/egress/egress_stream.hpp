@@ -11,6 +11,7 @@
 
 #include "common/base/bounded_queue.hpp"
 #include "common/base/clock.hpp"
+#include "common/base/napping_condition.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "common/wire/slab_view.hpp"
 #include "producer/device/device.hpp"
@@ -80,7 +81,7 @@ class EgressStream final : public EgressPath {
     OutputCounters counters_;
     std::vector<CopyEvents> events_;  // by slab
     std::unique_ptr<Stream> stream_;
-    BoundedQueue<OutputBatch> submitted_;
+    BoundedQueue<OutputBatch, NappingCondition> submitted_;  // submit() is the loop's time
     SlabCompletion completion_;
     std::unique_ptr<SlabFilling> open_;  // the slab that still takes batches
     TimePoint open_until_{};

@@ -3,8 +3,10 @@
 import gc
 import json
 import os
+import pathlib
 import signal
 import threading
+import time
 import unittest
 import unittest.mock
 import warnings
@@ -101,6 +103,34 @@ class Batches(Egresses):
         seen = self.seen_by(reader)
         self.assertNotEqual([3] * 100, seen["3/0"][2]["output"])
         del others
+
+    def test_without_batches_its_threads_sleep_and_a_batch_wakes_them(self):
+        import numpy
+
+        def turns():
+            """How often its threads have run that a loop's batches go through."""
+            found = {}
+            for task in pathlib.Path("/proc/self/task").iterdir():
+                facts = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+                if facts["Name"].strip() in ("egress-copy", "egress-done", "python"):
+                    found[task.name] = int(facts["voluntary_ctxt_switches"])
+            return {task: number for task, number in found.items() if task != str(threading.get_native_id())}
+
+        def asleep():
+            before = turns()
+            time.sleep(0.2)
+            return before == turns()
+
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            for number in range(2):
+                array = numpy.full((1, 10), number, "float32")
+                watch = weakref.ref(array)
+                egress.submit(array)
+                del array
+                wait_for(lambda: egress.figures().samples_completed == number + 1 and watch() is None, "that it is read, and let go")
+                wait_for(asleep, "that all sleep")
+        self.assertEqual({"0": [0] * 10, "1": [1] * 10}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
     def test_a_copy_may_be_written_to(self):
         import numpy

@@ -273,6 +273,37 @@ class OnTheCpu(Egresses):
             self.assertEqual(0, egress.figures().batches_submitted)
             egress.close()
 
+    def test_a_batch_is_taken_for_one_like_the_last_only_where_it_is(self):
+        import numpy
+        import torch
+
+        batches = [torch.arange(24.0).reshape(4, 6) + 100 * batch for batch in range(3)]
+        reader = self.reader()
+        with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu") as egress:
+            egress.submit(batches[0])
+            egress.submit(batches[1])       # like it
+            freed = torch.zeros(4, 6)
+            freed.untyped_storage().resize_(0)
+            for other, kind in ((freed, offramp.BadArgument), (batches[0].double(), TypeError), (batches[0].to_sparse(), TypeError),
+                                (torch.nested.nested_tensor([torch.zeros(6)] * 4), TypeError), (torch.zeros(4, 7), offramp.BadArgument),
+                                (torch.zeros(5, 6), offramp.BadArgument), (batches[0].to("meta"), offramp.BadArgument),
+                                (numpy.zeros((4, 6)), TypeError)):
+                with self.subTest(other), self.assertRaises(kind):
+                    egress.submit(other)
+            egress.submit(batches[2])
+            egress.submit(batches[2].t().contiguous().t())
+            egress.submit(batches[2].numpy())
+            egress.submit(batches[1].numpy())       # like it
+            egress.submit(numpy.asfortranarray(batches[0].numpy()))
+            egress.submit(numpy.ma.array(batches[0].numpy(), mask=False).filled(0))
+            with self.assertRaisesRegex(TypeError, "masked"):
+                egress.submit(numpy.ma.array(batches[0].numpy(), mask=False))
+            egress.submit(torch.complex(batches[1], -batches[1]).conj().imag)
+            egress.submit(batches[2].clone().requires_grad_() * 1)
+        seen = self.seen_by(reader)
+        expected = [sample for batch in (0, 1, 2, 2, 2, 1, 0, 0, 1, 2) for sample in batches[batch].tolist()]
+        self.assertEqual(expected, [seen[str(item)][2]["output"] for item in range(len(expected))])
+
 
 class Interfaced:
     """A tensor on a GPU that says nothing but what CUDA's array interface has, with its stream, as arrays of CuPy do."""

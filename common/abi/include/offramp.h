@@ -136,6 +136,7 @@ typedef struct offramp_batch {
     /* In place of `keys`, where an array of pointers is dear: one key after another, a NUL behind each. */
     const char* key_text;
     size_t key_text_bytes;
+    uint64_t* released; /* set by a call that takes the batch, as by offramp_egress_wait_released(); NULL: not asked */
 } offramp_batch;
 
 /* Returns at once; waits only while all slabs are full, and returns OFFRAMP_TIMEOUT when the batch's `timeout_seconds`
@@ -240,6 +241,14 @@ OFFRAMP_API int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_e
  * waits beside other calls on the handle. */
 OFFRAMP_API int32_t offramp_egress_wait_released(offramp_egress* egress, uint64_t seen, double timeout_seconds,
                                                  uint64_t* released, offramp_error* error);
+/* The same for a thread beside a loop that asks by itself, with each batch (offramp_batch.released): it is told of
+ * nothing as long as batches are taken within `quiet_seconds` (0: 0.02) of one another, and no call of the loop has to
+ * wake it, which would take longer than the call. OFFRAMP_TIMEOUT only while there is a batch that is not released;
+ * without one it sleeps. OFFRAMP_STOPPED after offramp_egress_end_waits(). */
+OFFRAMP_API int32_t offramp_egress_wait_unattended(offramp_egress* egress, uint64_t seen, double quiet_seconds,
+                                                   double timeout_seconds, uint64_t* released, offramp_error* error);
+/* Ends offramp_egress_wait_unattended() of other threads, now and from now on: for who is about to close the egress. */
+OFFRAMP_API int32_t offramp_egress_end_waits(offramp_egress* egress, offramp_error* error);
 
 /* ---- producer, for who notes what is done, to go on from there another time ----------------------------------------
  */

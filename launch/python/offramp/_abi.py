@@ -33,7 +33,7 @@ class Batch(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("tensors", ctypes.POINTER(ctypes.c_void_p)), ("tensor_count", ctypes.c_uint32), ("rows", ctypes.c_uint32),
                 ("keys", ctypes.POINTER(ctypes.c_char_p)), ("items", ctypes.POINTER(ctypes.c_uint64)), ("stream", ctypes.c_void_p),
                 ("owner", ctypes.c_void_p), ("release", ctypes.c_void_p), ("timeout_seconds", ctypes.c_double),
-                ("key_text", ctypes.c_char_p), ("key_text_bytes", ctypes.c_size_t)]
+                ("key_text", ctypes.c_char_p), ("key_text_bytes", ctypes.c_size_t), ("released", ctypes.POINTER(ctypes.c_uint64))]
 
 
 class EgressFigures(ctypes.Structure):
@@ -79,6 +79,9 @@ CALLS = {
     "offramp_egress_drain": (ctypes.c_int32, _HANDLE, ctypes.c_double, _ERROR),
     "offramp_egress_get_figures": (ctypes.c_int32, _HANDLE, ctypes.POINTER(EgressFigures), _ERROR),
     "offramp_egress_wait_released": (ctypes.c_int32, _HANDLE, ctypes.c_uint64, ctypes.c_double, ctypes.POINTER(ctypes.c_uint64), _ERROR),
+    "offramp_egress_wait_unattended": (ctypes.c_int32, _HANDLE, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_uint64),
+                                       _ERROR),
+    "offramp_egress_end_waits": (ctypes.c_int32, _HANDLE, _ERROR),
     "offramp_egress_take_completed": (ctypes.c_int32, _HANDLE, ctypes.POINTER(Items), ctypes.c_uint32, ctypes.c_double,
                                       ctypes.POINTER(ctypes.c_uint32), _ERROR),
     "offramp_egress_close": (ctypes.c_int32, _HANDLE, _ERROR),

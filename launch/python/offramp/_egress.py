@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import array
 import atexit
 import collections
-import ctypes
 import json
 import os
 import secrets
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from offramp import _abi
+from offramp._alike import Before, outputs_like, remembered
 from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers
@@ -26,7 +25,7 @@ from offramp._keys import key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
 from offramp._order import Layout
-from offramp._run import WAIT_SECONDS, Figures, Run, Watch
+from offramp._run import Figures, Run, Watch
 
 ONLY = "output"         # the name of a tensor that is submitted without one
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
@@ -84,6 +83,7 @@ class Egress:
         self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
         self._unfinished = 0                # calls of pending() that did not come to the end of their batches
         self._given: collections.deque[_Given] = collections.deque()
+        self._before: Before | None = None      # the batch that was submitted last
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
         numbers = {"slabs": slabs, "samples_per_slab": samples_per_slab, "max_key_bytes": max_key_bytes, "max_consumers": max_consumers,
@@ -144,7 +144,7 @@ class Egress:
 
         Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
         batch's tensor was written to, freed or resized before it was copied; nothing was taken, the loop may go on, and resume=True makes it again. It never accuses a loop that
-        wrote afterwards, and it may miss one: tensors are looked at every 5 ms, and when drain() or, those of the last batch, submit() begins; a
+        wrote afterwards, and it may miss one: tensors are looked at when submit() or drain() begins, and, while there is none, every 20 ms; a
         copy that is done by then has hidden what came before. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other
         tensors, `.data`, and arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked to end: leave the context with it, which drains.
         """
@@ -153,22 +153,19 @@ class Egress:
         if copy and stream is not None:
             raise BadArgument("a copy is made on the stream that is current. Give no stream with copy=True, and submit under "
                               "`with torch.cuda.stream(stream):`")
-        named = dict(outputs) if isinstance(outputs, Mapping) else {ONLY: outputs}
+        named = outputs if type(outputs) is dict else dict(outputs) if isinstance(outputs, Mapping) else {ONLY: outputs}
         if not named:
             raise BadArgument("a batch without tensors. Submit one or more")
         with self._turn:
             self._require_own()
             if self._run is not None:
                 self._run.require_unchanged()
-            layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
-            given = [outputs_of(name, tensor, copy, layout, stream) for (name, tensor), layout in zip(self._in_order(named), layouts)]
-            _require_one_batch(list(named) if self._layout is None else [layout.name for layout in self._layout], given)
-            self._require_fit(given)
+            given = self._outputs_of(named, copy, stream)
             rows = given[0].shape[0]
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
             key_text = key_text_of(keys, rows, self._names_results)
             at, numbers = self._numbered(keys, rows, _items(items, rows))
-            batch = _batch(given, key_text, None if self._is_counted_on(numbers) else numbers, stream_of(stream, given))
+            counted, on_stream = None if self._is_counted_on(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
                 run = self._open_run(self._layout or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
@@ -179,7 +176,7 @@ class Egress:
                 run.require_noted()
                 if numbers[-1] - numbers[0] == rows - 1:
                     self._checkpoint.submitted(numbers[0], rows, key_text)
-            run.submit(batch, _held(given, key_text, None if numbers is None else numbers[0]))
+            run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
             if self._checkpoint is not None and numbers is not None:
                 self._next_item = numbers[-1] + 1
             for _ in range(at):
@@ -292,7 +289,7 @@ class Egress:
         _close_forgotten(self)
 
     def _require_own(self) -> None:
-        if self._pid != os.getpid():
+        if self._pid != _process:
             raise WrongProcess("the egress belongs to the process that made it, and this is a child of it. Submit there")
         if self._closed:
             raise BadArgument("the egress is closed. Make another one")
@@ -354,13 +351,23 @@ class Egress:
         """Whether the library comes to the same by itself, which takes no time."""
         return isinstance(numbers, range) and numbers[0] == self._next_item and (self._run is None or self._run.batches_are_known)
 
-    def _in_order(self, named: dict[str, object]) -> list[tuple[str, object]]:
-        if self._layout is None:
-            return list(named.items())
-        names = [layout.name for layout in self._layout]
-        if set(names) != set(named):
+    def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> list[Outputs]:
+        """In the run's order, and found good for it."""
+        names = list(named) if self._layout is None else [layout.name for layout in self._layout]
+        try:
+            tensors = [named[name] for name in names]
+        except KeyError:
+            tensors = []
+        if len(tensors) != len(named):
             raise BadArgument(f"a batch of {', '.join(map(str, named))}; the run has {', '.join(names)}. Submit one of each")
-        return [(name, named[name]) for name in names]
+        given = None if self._before is None or copy else outputs_like(self._before, names, tensors)
+        if given is None:
+            layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
+            given = [outputs_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)]
+            _require_one_batch(names, given)
+            self._require_fit(given)
+            self._before = remembered(tensors, given)
+        return given
 
     def _require_fit(self, given: list[Outputs]) -> None:
         device = self._device if self._run is None else self._run.device
@@ -507,15 +514,16 @@ def _held(given: list[Outputs], keys: bytes | None, first: int | None) -> list[o
     return owners
 
 
-def _batch(given: list[Outputs], keys: bytes | None, items: Sequence[int] | None, stream: int | None) -> _abi.Batch:
-    rows = given[0].shape[0]
-    addresses = (ctypes.c_void_p * len(given))(*(each.address for each in given))
-    return _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=addresses, tensor_count=len(given), rows=rows,
-                      items=None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items)), stream=stream, timeout_seconds=WAIT_SECONDS,
-                      key_text=keys, key_text_bytes=0 if keys is None else len(keys))
-
-
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()
+_process = os.getpid()      # without a system call for each batch; the library asks once more
+
+
+def _note_fork() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 def _close_forgotten(egress: Egress) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import ctypes
-import queue
 import threading
 import time
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from offramp import _abi
 from offramp._checkpoint import Checkpoint
@@ -18,8 +18,8 @@ from offramp._order import ROW_MAJOR, Layout, strides_of
 from offramp._torch import Memory
 
 WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
-LOOK_SECONDS = 0.005    # between two looks of the thread at tensors that must not change
-REST_SECONDS = 0.002    # between two looks of the thread at what is copied: a loop that submits looks itself
+LOOK_SECONDS = 0.005    # between two looks of a loop that submits at all tensors that must not change
+QUIET_SECONDS = 0.02    # without a submit, before the thread looks, at them and at what is copied, and between two looks of it
 BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
 _NEVER = (1 << 64) - 1
 
@@ -51,7 +51,6 @@ class Run:
         self._calling: list[int] = []       # threads that are in the library
         self._closing = False
         self._taken, self._taken_known = 0, True    # batches
-        self._error, self._released = _abi.ErrorText(), ctypes.c_uint64()   # submit()'s
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"{len(layout)} tensors. Describe 1 to {_abi.MOST_TENSORS}")
         for each in layout:
@@ -73,10 +72,18 @@ class Run:
         except BaseException:       # Ctrl-C, or there is no room for a thread; one that began sleeps until something is held
             self._library.offramp_egress_close(self._handle, None)
             raise
+        # submit()'s
+        self._error, self._released, self._addresses = _abi.ErrorText(), ctypes.c_uint64(), (ctypes.c_void_p * len(layout))()
+        self._batch = _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=self._addresses, tensor_count=len(layout), timeout_seconds=WAIT_SECONDS,
+                                 released=ctypes.pointer(self._released))
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
-    def submit(self, batch: _abi.Batch, owners: list[object]) -> None:
-        """Thread: one at a time, so that batches have their numbers in the order in which they come."""
+    def submit(self, addresses: list[ctypes.c_void_p | int | None], rows: int, keys: bytes | None, items: Sequence[int] | None, stream: int | None, owners: list[object]) -> None:
+        """`addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches have their numbers in the order in which they come."""
+        batch, self._addresses[:] = self._batch, addresses
+        batch.rows, batch.stream = rows, stream
+        batch.key_text, batch.key_text_bytes = keys, 0 if keys is None else len(keys)
+        batch.items = None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items))
         if not self._taken_known:
             self._taken = self.figures().batches_submitted
         self._taken_known = False       # if Ctrl-C comes in between; what is held then stays so
@@ -92,7 +99,7 @@ class Run:
                     raise
         if code == _abi.OK:
             self._taken = number + 1
-            self._let_go_what_is_copied()
+            self._releases.drop(self._released.value)
             self._taken_known = True
         else:
             self._not_taken(number)
@@ -102,7 +109,7 @@ class Run:
     def require_unchanged(self) -> None:
         """Errors: TensorChanged, once for each batch of which it was seen."""
         releases = self._releases
-        if releases.latest_is_changed():
+        if time.monotonic() >= releases.look_at or releases.latest_is_changed():
             releases.find_changed(self._call)
         if releases.changed:
             raise releases.changed.popleft()
@@ -112,14 +119,6 @@ class Run:
     def _not_taken(self, number: int) -> None:
         self._releases.forget(number)
         self._taken_known = True
-
-    def _let_go_what_is_copied(self) -> None:
-        """A loop that submits does it itself: the thread need not ask it for the interpreter."""
-        try:
-            self._call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(self._released), None)
-        except BadArgument:
-            return      # closed by another thread, which lets all go
-        self._releases.drop(self._released.value)
 
     def drain(self, timeout: float | None) -> None:
         self._releases.find_changed(self._call)
@@ -197,17 +196,17 @@ class Watch:
 
 class Releases:
     """
-    Holds each batch's tensors until the library says that they are copied, and finds those that are changed before. Owns: a thread, asleep in the library
-    meanwhile.
+    Holds each batch's tensors until the library says that they are copied, and finds those that are changed before. A loop that submits does both by itself;
+    whoever would wake another thread for it, or hand it the interpreter, would take longer than all the rest of submit(). Owns: a thread for a loop that does
+    not, asleep in the library while it does.
     """
 
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, tell_changed: Callable[[int], None] | None):
         self._library, self._handle, self._tell_changed = library, handle, tell_changed
         self._held: dict[int, list[object]] = {}
         self._next = self._released = 0
-        self._more: queue.SimpleQueue[None] = queue.SimpleQueue()     # something to wake the thread with
-        self._idle = self._stopped = False
-        self._watching = False
+        self._begun = threading.Event()     # with the first batch, or stop(): before, whoever was interrupted may close the handle without them
+        self.look_at = 0.0      # then it is time to look at all that are held
         self.changed: collections.deque[TensorChanged] = collections.deque()
         self._thread = threading.Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
         self._thread.start()
@@ -216,9 +215,8 @@ class Releases:
         """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
         self._held[number] = owners
         self._next = number + 1
-        self._watching = bool(owners) and type(owners[-1]) is Watch
-        if self._idle:
-            self._more.put(None)
+        if number == 0:
+            self._begun.set()
 
     def forget(self, number: int) -> None:
         """It was not taken, and the next one has its number."""
@@ -226,8 +224,8 @@ class Releases:
         self._held.pop(number, None)
 
     def stop(self) -> None:
-        self._stopped = True
-        self._more.put(None)
+        self._library.offramp_egress_end_waits(self._handle, None)
+        self._begun.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -247,6 +245,7 @@ class Releases:
 
     def find_changed(self, call: Callable[..., int]) -> None:
         """A tensor is looked at first, and whether it is copied is asked afterwards: what is written to once it is copied is not found."""
+        self.look_at = time.monotonic() + LOOK_SECONDS
         suspects: list[tuple[int, Watch, str]] = []
         for number in range(self._released, self._next):
             if (watch := self._watch_of(number)) is not None and (how := watch.changed()) is not None:
@@ -267,22 +266,14 @@ class Releases:
 
     def _let_go(self) -> None:
         now = ctypes.c_uint64()
-        while not self._stopped:
-            if self._released >= self._next:
-                self._idle = True
-                if self._released >= self._next and not self._stopped:
-                    self._more.get()
-                self._idle = False
-                continue
-            seconds = LOOK_SECONDS if self._watching else WAIT_SECONDS
-            code = self._library.offramp_egress_wait_released(self._handle, self._released, seconds, ctypes.byref(now), None)
+        self._begun.wait()
+        while True:
+            code = self._library.offramp_egress_wait_unattended(self._handle, self._released, QUIET_SECONDS, QUIET_SECONDS, ctypes.byref(now), None)
             if code not in (_abi.OK, _abi.TIMEOUT):
                 return      # all are held until the run is closed
             self.drop(now.value)
             if code == _abi.TIMEOUT:
                 self.find_changed(lambda function, *arguments: function(self._handle, *arguments))
-            else:
-                time.sleep(REST_SECONDS)
 
 
 class Completions:

@@ -44,6 +44,9 @@ constexpr std::size_t kLeastOptions = offsetof(offramp_egress_options, tensor_co
 constexpr std::size_t kLeastBatch = offsetof(offramp_batch, rows) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastFigures = offsetof(offramp_egress_figures, batches_submitted);
 
+// So long a loop may take for one batch without that somebody else frees its tensors meanwhile.
+constexpr std::chrono::nanoseconds kQuiet = std::chrono::milliseconds(20);
+
 constinit LiveHandles open_egresses;
 
 // Threads of ours that begin meanwhile take no signals: those are the program's.
@@ -227,6 +230,8 @@ std::int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* 
         owner->release = given.release;
         owner->released = egress->released;
         owner->batch = *batch_number;
+        const std::uint64_t released = egress->released->note_taken();
+        if (given.released != nullptr) *given.released = released;
         return std::int32_t{OFFRAMP_OK};
     });
 }
@@ -267,6 +272,27 @@ std::int32_t offramp_egress_wait_released(offramp_egress* egress, std::uint64_t 
         *released = egress->released->wait(seen, timeout_of(timeout_seconds));
         if (*released > seen) return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "no more batches are released yet. Call it again");
+    });
+}
+
+std::int32_t offramp_egress_wait_unattended(offramp_egress* egress, std::uint64_t seen, double quiet_seconds,
+                                            double timeout_seconds, std::uint64_t* released, offramp_error* error) {
+    return on(egress, error, [&] {
+        if (released == nullptr)
+            throw ConfigError("there is nowhere to put how many are released", "Give the address of a uint64_t");
+        const auto quiet = seconds_or(quiet_seconds, kQuiet, "quiet_seconds");
+        const auto now = egress->released->wait_unattended(seen, quiet, timeout_of(timeout_seconds));
+        if (!now) return refused(error, OFFRAMP_STOPPED, "such waits were ended. Close the egress");
+        *released = *now;
+        if (*released > seen) return std::int32_t{OFFRAMP_OK};
+        return refused(error, OFFRAMP_TIMEOUT, "no more batches are released yet. Call it again");
+    });
+}
+
+std::int32_t offramp_egress_end_waits(offramp_egress* egress, offramp_error* error) {
+    return on(egress, error, [&] {
+        egress->released->end();
+        return std::int32_t{OFFRAMP_OK};
     });
 }
 

@@ -212,6 +212,14 @@ TEST_F(Arguments, OfWaitingForReleases) {
     EXPECT_THAT(error_.text, HasSubstr("Call it again"));
     EXPECT_EQ(released, 0U);
     EXPECT_EQ(offramp_egress_wait_released(egress_, 5, 0, &released, nullptr), OFFRAMP_TIMEOUT);
+    EXPECT_EQ(offramp_egress_wait_unattended(nullptr, 0, 0, 0, &released, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, 0, 0, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("nowhere to put"));
+    EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, -1, 0, &released, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("quiet_seconds is -1"));
+    EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, 0, no_number, &released, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_end_waits(nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("the egress is null"));
     good_.timeout_seconds = no_number;
     expect_refused(good_, "the timeout is not a number");
     good_.timeout_seconds = -1;  // TearDown() submits it
@@ -291,6 +299,8 @@ void expect_no_egress(offramp_egress* egress, const offramp_batch& batch) {
     expect_refused(offramp_egress_drain(egress, 60, &error), "drain");
     expect_refused(offramp_egress_get_figures(egress, &figures, &error), "get_figures");
     expect_refused(offramp_egress_wait_released(egress, 0, -1, &released, &error), "wait_released");
+    expect_refused(offramp_egress_wait_unattended(egress, 0, 0, -1, &released, &error), "wait_unattended");
+    expect_refused(offramp_egress_end_waits(egress, &error), "end_waits");
     expect_refused(offramp_egress_close(egress, &error), "close");
     EXPECT_EQ(offramp_egress_close(egress, nullptr), OFFRAMP_BAD_ARGUMENT) << "the text is not needed";
     EXPECT_EQ(released, 77U);
@@ -370,14 +380,17 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
     offramp_consumer* const consumer = open_consumer();
     const pid_t child = ::fork();
     if (child == 0) {
-        const bool refused = offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS &&
-                             offramp_consumer_progress(consumer) == OFFRAMP_WRONG_PROCESS &&
-                             offramp_consumer_explain(consumer, "why") == OFFRAMP_WRONG_PROCESS &&
-                             offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
-                             offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
-                             offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&
-                             offramp_egress_wait_released(egress_, 0, -1, nullptr, nullptr) == OFFRAMP_WRONG_PROCESS &&
-                             offramp_egress_close(egress_, nullptr) == OFFRAMP_WRONG_PROCESS;
+        const bool refused =
+            offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS &&
+            offramp_consumer_progress(consumer) == OFFRAMP_WRONG_PROCESS &&
+            offramp_consumer_explain(consumer, "why") == OFFRAMP_WRONG_PROCESS &&
+            offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
+            offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
+            offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&
+            offramp_egress_wait_released(egress_, 0, -1, nullptr, nullptr) == OFFRAMP_WRONG_PROCESS &&
+            offramp_egress_wait_unattended(egress_, 0, 0, -1, nullptr, nullptr) == OFFRAMP_WRONG_PROCESS &&
+            offramp_egress_end_waits(egress_, nullptr) == OFFRAMP_WRONG_PROCESS &&
+            offramp_egress_close(egress_, nullptr) == OFFRAMP_WRONG_PROCESS;
         ::_exit(refused ? 0 : 1);
     }
     int status = 0;

@@ -430,6 +430,50 @@ TEST_F(Releases, AreWaitedForBesideACallThatHasTheTurn) {
     EXPECT_EQ(released(kBatches - 1, OFFRAMP_OK, 0), kBatches);
 }
 
+// The copies of the first two are done, and the third waits for a slab.
+TEST_F(Releases, AreToldToWhoSubmitsAndToAThreadOnceThatIsQuiet) {
+    open(false);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
+    std::uint64_t count = 0;
+    EXPECT_EQ(offramp_egress_wait_unattended(egress_, 1, 1e-3, 60, &count, &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(count, 2U);
+    std::uint64_t told = 77;
+    batch_.released = &told;
+    EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(told, 2U);
+    EXPECT_EQ(offramp_egress_wait_unattended(egress_, 2, 1e-3, 1e-3, &count, &error_), OFFRAMP_TIMEOUT);
+    EXPECT_EQ(count, 2U);
+    std::thread submitter([&] {
+        for (std::uint64_t number = 3; number < kBatches; ++number) {
+            EXPECT_EQ(offramp_egress_submit(egress_, &batch_, nullptr), OFFRAMP_OK);
+            EXPECT_LE(told, number);
+        }
+    });
+    Consumer consumer(run_dir_);
+    std::thread consuming([&] { consumer.for_each([](const Slab&) {}); });
+    EXPECT_EQ(offramp_egress_wait_unattended(egress_, kBatches - 1, 1e-3, -1, &count, &error_), OFFRAMP_OK);
+    EXPECT_EQ(count, kBatches);
+    submitter.join();
+    EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
+    consuming.join();
+}
+
+TEST_F(Releases, WaitsOfAThreadAreEnded) {
+    open(false);
+    std::thread waiter([&] {
+        std::uint64_t count = 77;
+        EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, 0, -1, &count, nullptr), OFFRAMP_STOPPED);
+        EXPECT_EQ(count, 77U);
+    });
+    EXPECT_EQ(offramp_egress_end_waits(egress_, &error_), OFFRAMP_OK) << error_.text;
+    waiter.join();
+    std::uint64_t count = 0;
+    EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, 0, -1, &count, &error_), OFFRAMP_STOPPED);
+    EXPECT_THAT(error_.text, testing::HasSubstr("Close the egress"));
+    EXPECT_EQ(released(0), 1U) << "others are not";
+}
+
 TEST_F(RoundTrip, WhatFindsNoSlabIsDroppedWhereThatIsWanted) {
     EgressOptions options = small_run(run_dir_);
     options.drop_when_full = true;

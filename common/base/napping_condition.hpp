@@ -1,0 +1,82 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+
+#include "common/base/clock.hpp"
+
+namespace offramp {
+
+// How long a thread naps that waits on a NappingCondition. A nap costs it 10 to 40 µs on a virtual machine.
+struct Naps {
+    static constexpr std::chrono::nanoseconds shortest = std::chrono::microseconds(50);
+    static constexpr std::chrono::nanoseconds usual = std::chrono::microseconds(400);
+    static constexpr int share = 128;  // of its whole wait, where that is more
+    static constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds(2);
+    // Before anything is expected.
+    static constexpr std::chrono::nanoseconds longest_before = std::chrono::milliseconds(5);
+    static constexpr std::chrono::nanoseconds patience = std::chrono::seconds(2);  // then it sleeps
+};
+
+// A condition variable for one thread that waits, and others that must not be held up by telling it something. It naps,
+// and looks by itself: to wake a thread is a system call, which on a virtual machine whose core is halted takes the
+// caller 100 µs. It expects something when it has waited nearly as long as it had to lately, and looks often from then
+// on, so that a steady loop costs it a few naps a step. Only a thread that has heard nothing for long sleeps, and is
+// woken then; it costs nothing.
+//
+// Thread: any; what is waited for is guarded by the mutex. Blocks: the waits. What notify_one() tells may be seen later
+// by a nap.
+template <class Lengths = Naps>
+class BasicNappingCondition {
+  public:
+    template <class Ready>
+    void wait(std::unique_lock<std::mutex>& lock, Ready ready) {
+        const TimePoint began = kSteadyClock.now();
+        if (!nap_until(lock, began, TimePoint::max(), ready)) asleep_.wait(lock, ready);
+        note_waited(began);
+    }
+    template <class Ready>
+    bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint until, Ready ready) {
+        const TimePoint began = kSteadyClock.now();
+        const bool told = nap_until(lock, began, until, ready) || asleep_.wait_until(lock, until, ready);
+        if (told) note_waited(began);
+        return told;
+    }
+    // No system call unless somebody sleeps.
+    void notify_one() { asleep_.notify_one(); }
+    // Ends naps too.
+    void notify_all() {
+        napping_.notify_all();
+        asleep_.notify_all();
+    }
+
+  private:
+    // False: it is not ready, and it is time to sleep, or `until` has passed.
+    template <class Ready>
+    bool nap_until(std::unique_lock<std::mutex>& lock, TimePoint began, TimePoint until, Ready ready) {
+        const TimePoint end = std::min(until, began + Lengths::patience);
+        for (TimePoint now = began; !ready(); now = kSteadyClock.now()) {
+            if (now >= end) return false;
+            napping_.wait_until(lock, std::min(end, now + nap_after(now - began)));
+        }
+        return true;
+    }
+    std::chrono::nanoseconds nap_after(std::chrono::nanoseconds waited) const {
+        const auto expected = *std::ranges::min_element(waits_) * 15 / 16;
+        if (waited < expected) return std::min(expected - waited, Lengths::longest_before);
+        const auto most = std::clamp(waited / Lengths::share, Lengths::usual, Lengths::longest);
+        return std::clamp(waited - expected, Lengths::shortest, most);
+    }
+    void note_waited(TimePoint began) { waits_[next_++ % waits_.size()] = kSteadyClock.now() - began; }
+
+    std::condition_variable napping_, asleep_;
+    std::array<std::chrono::nanoseconds, 4> waits_{};  // the last ones
+    std::size_t next_ = 0;
+};
+using NappingCondition = BasicNappingCondition<>;
+
+}  // namespace offramp
