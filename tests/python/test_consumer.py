@@ -98,6 +98,28 @@ class Consumers(World):
         self.hear(producer)
         self.assertEqual("24 0\n", self.end(producer))
 
+    def test_no_read_of_a_slab_faults(self):
+        """Its pages are there with the mapping: 16 MiB are up to 4096 of them."""
+        kernel = tuple(map(int, os.uname().release.split(".")[:2]))
+        if kernel < (5, 14):
+            self.skipTest("a kernel without MADV_POPULATE_READ")
+        reader = self.python("""
+            import resource, sys, offramp
+            for slab in offramp.Consumer(sys.argv[1]):
+                values = slab["output"]
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                values.max()
+                print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        """, self.run_dir)
+        import numpy
+
+        with offramp.Egress(self.run_dir, slabs=3) as egress:
+            for _ in range(3):
+                egress.submit(numpy.zeros((4, 1 << 20), "float32"))
+        faults = [int(line) for line in self.end(reader).split()]
+        self.assertEqual(3, len(faults))
+        self.assertLess(max(faults), 64, faults)
+
     def test_after_its_turn_a_slab_says_so(self):
         producer = self.produce(2)
         slabs = list(offramp.Consumer(self.run_dir))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-_MREMAP_MAYMOVE, _MADV_DONTFORK = 1, 10
+_MREMAP_MAYMOVE, _MADV_DONTFORK, _MADV_POPULATE_READ = 1, 10, 22
 _FAILED = ctypes.c_void_p(-1).value
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mremap.restype = ctypes.c_void_p
@@ -25,6 +25,7 @@ class Mapping:
             self.address, code = None, ctypes.get_errno()
             raise OSError(code, f"mapping a slab a second time: {os.strerror(code)}")
         _libc.madvise(self.address, end - begin, _MADV_DONTFORK)    # as the first: a child must not hold a dead process's slabs
+        _libc.madvise(self.address, end - begin, _MADV_POPULATE_READ)   # as the first: no read of a slab faults; older kernels do not know it
 
     def __del__(self) -> None:
         if self.address is not None:
