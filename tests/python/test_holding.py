@@ -1,0 +1,162 @@
+"""How long outputs are held: until they are copied, so that no byte is wrong, and not beyond, so that they take little memory."""
+
+import os
+import unittest
+import weakref
+
+import offramp
+from offramp._run import Releases
+from test_egress import Egresses
+from test_torch import CHECKER, ON_GPU, TORCH, keys_of
+from world import needs_numpy
+
+MANY_PARTS = int(os.environ.get("OFFRAMP_TEST_PARTS", "4000"))      # samples; 100000 of them in the long form
+# Of batches so large that one waits for the copies, and no more (slab_plan.cpp).
+WAITING, BEING_COPIED = 1, 6        # of the latter one is handed over, four are in the queue, and one is awaited
+ROWS, NUMBERS = 64, 32 * 1024
+IDLE = """
+    import sys, offramp
+    for slab in offramp.Consumer(sys.argv[1]):
+        pass
+"""
+
+
+class Holding(Egresses):
+    def let_go_at_submit(self):
+        hold = Releases.hold
+        self.addCleanup(setattr, Releases, "hold", hold)
+        Releases.hold = lambda releases, number, owners: hold(releases, number, [])
+
+    def let_go_late(self):
+        """By one batch."""
+        drop = Releases.drop
+        self.addCleanup(setattr, Releases, "drop", drop)
+        Releases.drop = lambda releases, released: drop(releases, max(0, released - 1))
+
+
+@needs_numpy
+class OfNumpy(Holding):
+    def outputs_alive(self, batches):
+        """How many outputs there were at most, the one in the loop's hands included, that hold nothing but what it made."""
+        import numpy
+
+        reader = self.python(IDLE, self.run_dir)
+        alive = most = 0
+
+        def gone():
+            nonlocal alive
+            alive -= 1
+
+        with offramp.Egress(self.run_dir, {"output": ("float32", (ROWS, NUMBERS))}, "cpu", slabs=16, samples_per_slab=ROWS) as egress:
+            for number in range(batches):
+                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")       # so many large ones are not copied at once
+                weakref.finalize(array, gone)
+                alive += 1
+                most = max(most, alive)
+                egress.submit(array)
+                del array
+        self.end(reader)
+        return most
+
+    def test_it_holds_no_more_outputs_than_wait_and_are_copied(self):
+        self.assertLessEqual(self.outputs_alive(10_000), WAITING + BEING_COPIED + 1)
+
+    def test_with_one_more_they_would_be_too_many(self):
+        """The twin."""
+        self.let_go_late()
+        self.assertGreater(self.outputs_alive(1_000), WAITING + BEING_COPIED + 1)
+
+
+@unittest.skipUnless(TORCH, "skipped: no PyTorch")
+@needs_numpy
+class OnTheCpu(Holding):
+    def freed_at_once(self, parts):
+        import torch
+
+        checker = self.python(CHECKER, self.run_dir)
+        with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
+            for batch in range(parts // 8):
+                egress.submit(torch.full((8, 64), batch, dtype=torch.int32), keys_of(batch, 8))     # let go by the loop: the next would lie in the same memory
+        return self.end(checker)
+
+    def test_of_many_small_parts_that_are_freed_at_once_none_is_wrong(self):
+        self.assertEqual(f"{MANY_PARTS} []\n", self.freed_at_once(MANY_PARTS))
+
+    def test_let_go_at_submit_small_parts_would_be_overwritten(self):
+        """The twin."""
+        self.let_go_at_submit()
+        self.assertNotEqual("4000 []\n", self.freed_at_once(4000))
+
+
+@unittest.skipUnless(TORCH and ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
+@needs_numpy
+class OnAGpu(Holding):
+    def freed_at_once(self, parts, cycles, numbers):
+        """Of so many samples, whose batches are let go by the loop at submit, long before they are computed: how many arrived as they were, and which did not."""
+        import torch
+
+        checker = self.python(CHECKER, self.run_dir)
+        with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress, torch.inference_mode():
+            for batch in range(parts // 8):
+                torch.cuda._sleep(cycles)
+                outputs = torch.full((8, numbers), batch, dtype=torch.int32, device="cuda")
+                egress.submit(outputs, keys_of(batch, 8))
+                del outputs                         # the next one would lie in the same memory
+        right, wrong = self.end(checker).split(maxsplit=1)
+        return int(right), wrong.strip()
+
+    def test_nothing_is_freed_or_read_too_early_on_any_stream(self):
+        import torch
+
+        for stream in (torch.cuda.default_stream(), torch.cuda.Stream()):
+            with self.subTest(stream), torch.cuda.stream(stream):
+                self.assertEqual((480, "[]"), self.freed_at_once(480, 2_000_000, 1 << 18))
+
+    def test_nothing_is_freed_or_read_too_early_in_many_small_parts(self):
+        self.assertEqual((MANY_PARTS, "[]"), self.freed_at_once(MANY_PARTS, 50_000, 1 << 12))
+
+    def test_let_go_at_submit_it_would_be_overwritten(self):
+        """The twin: without what holds the tensors the test above finds that they are."""
+        self.let_go_at_submit()
+        self.assertNotEqual((480, "[]"), self.freed_at_once(480, 2_000_000, 1 << 18))
+
+    def test_let_go_at_submit_small_parts_would_be_overwritten(self):
+        """The twin of the many."""
+        self.let_go_at_submit()
+        self.assertNotEqual((8_000, "[]"), self.freed_at_once(8_000, 50_000, 1 << 12))
+
+    def memory_above_the_loop_alone(self, batches):
+        """Outputs that were there at most, beside those of the same loop that drops them: allocated, and reserved by PyTorch for them."""
+        import torch
+
+        shape = (64, 48 * 1024)         # 12 MiB, of which PyTorch reserves each for itself
+
+        def peaks():
+            return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        for _ in range(100):
+            torch.full(shape, 1.0, device="cuda")
+        alone = peaks()
+        reader = self.python(IDLE, self.run_dir)
+        with offramp.Egress(self.run_dir, {"output": ("float32", shape)}, "cuda", slabs=16, samples_per_slab=64) as egress:
+            for number in range(batches):
+                egress.submit(torch.full(shape, float(number), device="cuda"))
+        self.end(reader)
+        return [(peak - before) / (12 << 20) for peak, before in zip(peaks(), alone)]
+
+    def test_its_memory_is_that_of_the_outputs_that_wait_and_are_copied(self):
+        for outputs in self.memory_above_the_loop_alone(10_000):
+            self.assertLessEqual(outputs, WAITING + BEING_COPIED)
+
+    def test_with_one_more_its_memory_would_be_too_much(self):
+        """The twin."""
+        self.let_go_late()
+        for outputs in self.memory_above_the_loop_alone(1_000):
+            self.assertGreater(outputs, WAITING + BEING_COPIED)
+
+
+if __name__ == "__main__":
+    unittest.main()
