@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
 #include "common/base/clock.hpp"
@@ -35,19 +37,22 @@ class BasicNappingCondition {
   public:
     template <class Ready>
     void wait(std::unique_lock<std::mutex>& lock, Ready ready) {
-        const TimePoint began = kSteadyClock.now();
+        const TimePoint began = begin();
         if (!nap_until(lock, began, TimePoint::max(), ready)) asleep_.wait(lock, ready);
         note_waited(began);
     }
     template <class Ready>
     bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint until, Ready ready) {
-        const TimePoint began = kSteadyClock.now();
+        const TimePoint began = begin();
         const bool told = nap_until(lock, began, until, ready) || asleep_.wait_until(lock, until, ready);
         if (told) note_waited(began);
         return told;
     }
     // No system call unless somebody sleeps.
-    void notify_one() { asleep_.notify_one(); }
+    void notify_one() {
+        if (told_ns_.load(std::memory_order_relaxed) == 0) told_ns_.store(now_ns(), std::memory_order_relaxed);
+        asleep_.notify_one();
+    }
     // Ends naps too.
     void notify_all() {
         napping_.notify_all();
@@ -71,9 +76,19 @@ class BasicNappingCondition {
         const auto most = std::clamp(waited / Lengths::share, Lengths::usual, Lengths::longest);
         return std::clamp(waited - expected, Lengths::shortest, most);
     }
-    void note_waited(TimePoint began) { waits_[next_++ % waits_.size()] = kSteadyClock.now() - began; }
+    TimePoint begin() {
+        told_ns_.store(0, std::memory_order_relaxed);
+        return kSteadyClock.now();
+    }
+    // Until it was told first, not until it saw that: else a nap would make the next one longer.
+    void note_waited(TimePoint began) {
+        const std::uint64_t told = told_ns_.load(std::memory_order_relaxed);
+        const std::uint64_t from = to_ns(began), to = told == 0 ? now_ns() : std::max(told, from);
+        waits_[next_++ % waits_.size()] = std::chrono::nanoseconds(to - from);
+    }
 
     std::condition_variable napping_, asleep_;
+    std::atomic<std::uint64_t> told_ns_{0};            // when notify_one() was first called in this wait
     std::array<std::chrono::nanoseconds, 4> waits_{};  // the last ones
     std::size_t next_ = 0;
 };
