@@ -56,6 +56,10 @@ class Run:
         for each in layout:
             if not isinstance(each.name, str) or "\0" in each.name:
                 raise BadArgument(f"a tensor of the name {each.name!r}. Give a text, without a NUL character")
+        # submit()'s
+        self._error, self._released, self._addresses = _abi.ErrorText(), ctypes.c_uint64(), (ctypes.c_void_p * len(layout))()
+        self._batch = _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=self._addresses, tensor_count=len(layout), timeout_seconds=WAIT_SECONDS,
+                                 released=ctypes.pointer(self._released))
         tensors = (_abi.Tensor * len(layout))()
         for tensor, each in zip(tensors, layout):
             numbers = ctypes.c_int64 * len(each.shape)
@@ -72,10 +76,6 @@ class Run:
         except BaseException:       # Ctrl-C, or there is no room for a thread; one that began sleeps until something is held
             self._library.offramp_egress_close(self._handle, None)
             raise
-        # submit()'s
-        self._error, self._released, self._addresses = _abi.ErrorText(), ctypes.c_uint64(), (ctypes.c_void_p * len(layout))()
-        self._batch = _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=self._addresses, tensor_count=len(layout), timeout_seconds=WAIT_SECONDS,
-                                 released=ctypes.pointer(self._released))
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
     def submit(self, addresses: list[ctypes.c_void_p | int | None], rows: int, keys: bytes | None, items: Sequence[int] | None, stream: int | None, owners: list[object]) -> None:
