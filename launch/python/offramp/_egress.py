@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import collections
 import json
 import os
 import secrets
@@ -12,7 +11,7 @@ import time
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from offramp import _abi
 from offramp._alike import Before, outputs_like, remembered
@@ -24,6 +23,7 @@ from offramp._errors import BadArgument, CannotWrite, NotPermitted, Stopped, Tim
 from offramp._keys import key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
+from offramp._numbering import Numbering
 from offramp._order import Layout
 from offramp._run import Figures, Run, Watch
 
@@ -77,12 +77,7 @@ class Egress:
         self._run: Run | None = None
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None
-        self._comparison: Comparison | None = None      # of the batches of all pending()
         self._closed = self._cut_short = self._is_drained = False
-        self._next_item = 0                 # of a checkpoint's batches
-        self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
-        self._unfinished = 0                # calls of pending() that did not come to the end of their batches
-        self._given: collections.deque[_Given] = collections.deque()
         self._before: Before | None = None      # the batch that was submitted last
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
@@ -109,12 +104,12 @@ class Egress:
         if results is not None or resume:
             work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
-            self._comparison = Comparison(self._checkpoint)
         self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
                          "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout}
         if processor is not None and place is None and results is not None and self._checkpoint is not None:
             self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
         self._names_results = place is not None or processor is not None       # a key does
+        self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._names_results)
         _open.add(self)
         if self._layout is not None and self._device is not None:
             try:
@@ -164,7 +159,7 @@ class Egress:
             rows = given[0].shape[0]
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
             key_text = key_text_of(keys, rows, self._names_results)
-            at, numbers = self._numbered(keys, rows, _items(items, rows))
+            at, numbers = self._numbering.of(keys, rows, _items(items, rows))
             counted, on_stream = None if self._is_counted_on(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
@@ -177,10 +172,7 @@ class Egress:
                 if numbers[-1] - numbers[0] == rows - 1:
                     self._checkpoint.submitted(numbers[0], rows, key_text)
             run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
-            if self._checkpoint is not None and numbers is not None:
-                self._next_item = numbers[-1] + 1
-            for _ in range(at):
-                self._given.popleft()
+            self._numbering.submitted(at, numbers)
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
         """
@@ -195,29 +187,7 @@ class Egress:
         Errors: BadArgument where batches that are done had other keys; what was submitted is not affected. Of fewer batches drain() tells.
         """
         self._require_own()
-        keys = keys or _first_part
-        if self._next_pending is None:
-            self._next_pending = self._next_item
-        self._unfinished += 1
-        for batch in batches:
-            self._require_own()
-            if self._launched is not None and self._launched.asked_to_end:
-                self._cut_short = True
-                return
-            said = keys(batch)
-            if isinstance(said, int):
-                told, samples, text = None, said, None
-            else:
-                told = said if isinstance(said, (list, tuple)) else list(said)
-                samples, text = len(told), key_text_of(told, len(told), self._names_results)
-            if samples < 1:
-                raise BadArgument("pending() was given a batch without samples. Leave it out")
-            first, self._next_pending = self._next_pending, self._next_pending + samples
-            if self._comparison is not None and self._comparison.leaves_out(first, samples, text):
-                continue
-            self._given.append(_Given(first, samples, told))
-            yield batch
-        self._unfinished -= 1
+        yield from self._numbering.pending(batches, keys, self._takes_more)
 
     def drain(self, timeout: float | None = None) -> None:
         """
@@ -229,8 +199,7 @@ class Egress:
         self._require_own()
         if timeout is not None and not timeout >= 0:
             raise BadArgument(f"the timeout is {timeout}. Give seconds, or None to wait for ever")
-        if self._comparison is not None and self._next_pending is not None and self._unfinished == 0:
-            self._comparison.finish(self._next_pending)
+        self._numbering.finish()
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
             with self._turn:        # nothing was left to be submitted: what an earlier run left is put together
@@ -294,8 +263,14 @@ class Egress:
         if self._closed:
             raise BadArgument("the egress is closed. Make another one")
 
+    def _takes_more(self) -> bool:
+        self._require_own()
+        if self._launched is not None and self._launched.asked_to_end:
+            self._cut_short = True
+        return not self._cut_short
+
     def _require_not_asked_to_end(self) -> None:
-        if self._launched is not None and self._launched.asked_to_end and not self._given:
+        if self._launched is not None and self._launched.asked_to_end and not self._numbering.expects_more:
             self._cut_short = True
             raise Stopped("the run was asked to end, and takes no more batches. Leave the context, which drains")
 
@@ -325,31 +300,9 @@ class Egress:
             run.close()
         return run
 
-    def _numbered(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> tuple[int, list[int] | range | None]:
-        """(how many of the batches that pending() gave are settled with this one, the items' numbers; None: the library counts on)."""
-        if self._next_pending is None:
-            return 0, items if items is not None or self._checkpoint is None else range(self._next_item, self._next_item + rows)
-        if items is not None:
-            raise BadArgument("pending() numbers the items. Submit its batches without items")
-        if keys is None:
-            self._require_no_other_like_it(rows)
-        if self._given and self._given[0].is_of(keys, rows):
-            return 1, range(self._given[0].first, self._given[0].first + rows)
-        for at, given in enumerate(list(self._given), 1):       # another thread may be in pending() meanwhile
-            if given.is_of(keys, rows):
-                return at, range(given.first, given.first + rows)
-        raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
-                          "its order, with the same keys")
-
-    def _require_no_other_like_it(self, rows: int) -> None:
-        """Of batches without keys, which their sizes alone tell apart."""
-        if sum(given.is_of(None, rows) for given in list(self._given)) > 1:
-            raise BadArgument(f"a batch of {rows} samples without keys, and pending() has given several such that are not submitted: it may be any of them. "
-                              "Without keys each batch is submitted, in order, before the next one is taken; or say their keys: pending(batches, keys=...)")
-
     def _is_counted_on(self, numbers: list[int] | range | None) -> bool:
         """Whether the library comes to the same by itself, which takes no time."""
-        return isinstance(numbers, range) and numbers[0] == self._next_item and (self._run is None or self._run.batches_are_known)
+        return self._numbering.is_next(numbers) and (self._run is None or self._run.batches_are_known)
 
     def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> list[Outputs]:
         """In the run's order, and found good for it."""
@@ -391,25 +344,6 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
             raise BadArgument(f"'{name}' is on the device '{each.device}', '{names[0]}' on '{given[0].device}'. Submit tensors of one device")
         if len(each.shape) > _abi.MOST_DIMS:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
-
-
-class _Given(NamedTuple):
-    """A batch that pending() gave."""
-
-    first: int
-    samples: int
-    keys: Sequence[str] | None
-
-    def is_of(self, keys: Sequence[str] | None, rows: int) -> bool:
-        return self.samples == rows and (self.keys is None if keys is None else self.keys is not None and list(self.keys) == list(keys))
-
-
-def _first_part(batch: object) -> Sequence[str]:
-    keys = batch[0] if isinstance(batch, (tuple, list)) and batch else None
-    if not isinstance(keys, (tuple, list)):
-        raise TypeError("pending() was given a batch that is not a tuple whose first part is a list of keys. Say where its keys are: "
-                        "pending(batches, keys=lambda batch: batch['key']); or how many samples it holds: keys=len")
-    return keys
 
 
 def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:

@@ -1,0 +1,112 @@
+"""Which batch is which: the numbers of their items, and what pending() gave and is not submitted."""
+
+from __future__ import annotations
+
+import collections
+from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
+
+from offramp._checkpoint import Comparison
+from offramp._errors import BadArgument
+from offramp._keys import key_text_of
+
+_Batch = TypeVar("_Batch")
+
+
+class Numbering:
+    """
+    Borrows: the comparison, where what is done is noted. Thread: pending() may be in others than of() and submitted(), which take turns. A batch's
+    numbers are settled by submitted(), once the library has taken it.
+    """
+
+    def __init__(self, comparison: Comparison | None, names_results: bool):
+        self._comparison = comparison       # of the batches of all pending()
+        self._names_results = names_results     # a key does
+        self._next_item = 0                 # of a checkpoint's batches
+        self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
+        self._unfinished = 0                # calls of pending() that did not come to the end of their batches
+        self._given: collections.deque[_Given] = collections.deque()
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether batches that pending() gave are not submitted."""
+        return bool(self._given)
+
+    def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None, takes_more: Callable[[], bool]) -> Iterator[_Batch]:
+        """Those that are not done, while more are taken. Errors: BadArgument."""
+        keys = keys or _first_part
+        if self._next_pending is None:
+            self._next_pending = self._next_item
+        self._unfinished += 1
+        for batch in batches:
+            if not takes_more():
+                return
+            said = keys(batch)
+            if isinstance(said, int):
+                told, samples, text = None, said, None
+            else:
+                told = said if isinstance(said, (list, tuple)) else list(said)
+                samples, text = len(told), key_text_of(told, len(told), self._names_results)
+            if samples < 1:
+                raise BadArgument("pending() was given a batch without samples. Leave it out")
+            first, self._next_pending = self._next_pending, self._next_pending + samples
+            if self._comparison is not None and self._comparison.leaves_out(first, samples, text):
+                continue
+            self._given.append(_Given(first, samples, told))
+            yield batch
+        self._unfinished -= 1
+
+    def finish(self) -> None:
+        """No more batches come. Errors: BadArgument, where the run before had more."""
+        if self._comparison is not None and self._next_pending is not None and self._unfinished == 0:
+            self._comparison.finish(self._next_pending)
+
+    def of(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> tuple[int, list[int] | range | None]:
+        """(how many of the batches that pending() gave are settled with this one, the items' numbers; None: the library counts on)."""
+        if self._next_pending is None:
+            return 0, items if items is not None or self._comparison is None else range(self._next_item, self._next_item + rows)
+        if items is not None:
+            raise BadArgument("pending() numbers the items. Submit its batches without items")
+        if keys is None:
+            self._require_no_other_like_it(rows)
+        if self._given and self._given[0].is_of(keys, rows):
+            return 1, range(self._given[0].first, self._given[0].first + rows)
+        for at, given in enumerate(list(self._given), 1):       # another thread may be in pending() meanwhile
+            if given.is_of(keys, rows):
+                return at, range(given.first, given.first + rows)
+        raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
+                          "its order, with the same keys")
+
+    def is_next(self, numbers: list[int] | range | None) -> bool:
+        return isinstance(numbers, range) and numbers[0] == self._next_item
+
+    def submitted(self, settled: int, numbers: Sequence[int] | None) -> None:
+        """What of() said of it."""
+        if self._comparison is not None and numbers is not None:
+            self._next_item = numbers[-1] + 1
+        for _ in range(settled):
+            self._given.popleft()
+
+    def _require_no_other_like_it(self, rows: int) -> None:
+        """Of batches without keys, which their sizes alone tell apart."""
+        if sum(given.is_of(None, rows) for given in list(self._given)) > 1:
+            raise BadArgument(f"a batch of {rows} samples without keys, and pending() has given several such that are not submitted: it may be any of them. "
+                              "Without keys each batch is submitted, in order, before the next one is taken; or say their keys: pending(batches, keys=...)")
+
+
+class _Given(NamedTuple):
+    """A batch that pending() gave."""
+
+    first: int
+    samples: int
+    keys: Sequence[str] | None
+
+    def is_of(self, keys: Sequence[str] | None, rows: int) -> bool:
+        return self.samples == rows and (self.keys is None if keys is None else self.keys is not None and list(self.keys) == list(keys))
+
+
+def _first_part(batch: object) -> Sequence[str]:
+    keys = batch[0] if isinstance(batch, (tuple, list)) and batch else None
+    if not isinstance(keys, (tuple, list)):
+        raise TypeError("pending() was given a batch that is not a tuple whose first part is a list of keys. Say where its keys are: "
+                        "pending(batches, keys=lambda batch: batch['key']); or how many samples it holds: keys=len")
+    return keys
