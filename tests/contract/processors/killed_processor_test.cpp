@@ -15,7 +15,7 @@ class KilledProcessor : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
         if (const std::string missing = what_is_missing_for(GetParam()); !missing.empty()) GTEST_SKIP() << missing;
-        if (runs_in_interpreter(GetParam())) GTEST_SKIP() << "crash.python_consumers kills those in Python";
+        if (runs_by_consumer(GetParam())) GTEST_SKIP() << "crash.python_consumers kills those in Python";
     }
 
     std::vector<MemorySlab> slabs() const {

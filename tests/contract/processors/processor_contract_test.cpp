@@ -221,7 +221,7 @@ TEST_P(ProcessorContract, HolesAreSkipped) {
 }
 
 TEST_P(ProcessorContract, ProgressIsToldAtLeastOnceASample) {
-    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
+    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     std::size_t calls = 0;
@@ -232,7 +232,7 @@ TEST_P(ProcessorContract, ProgressIsToldAtLeastOnceASample) {
 }
 
 TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
-    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
+    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     const auto processor = made(GetParam(), config);
@@ -243,7 +243,7 @@ TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
 }
 
 TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
-    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << "a dead letter has samples";
+    if (runs_by_consumer(GetParam())) GTEST_SKIP() << "a dead letter has samples";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     SlabContents empty = make_slab(0, 1).contents();
@@ -294,7 +294,7 @@ TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
     // No source of images gives such keys: a broken file name becomes a sound key.
     if (!needs_originals()) keys.insert(keys.end(), {"a b/\xc3\xa4", "line\nfeed"});
     // What an interpreter of its own is given is JSON.
-    if (!needs_originals() && !runs_in_interpreter(GetParam())) keys.emplace_back("\xc3\xa4\xff");
+    if (!needs_originals() && !runs_by_consumer(GetParam())) keys.emplace_back("\xc3\xa4\xff");
     for (const std::string& key : keys) {
         const ScratchFolder folder;
         const RunConfig config = config_for(GetParam(), folder.path());
@@ -335,7 +335,7 @@ TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
 }
 
 TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsSaidAtTheStart) {
-    if (runs_in_interpreter(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
+    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     if (!leaves_files() || posts()) GTEST_SKIP() << "writes nothing";
     const RunConfig config = config_for(GetParam(), "/proc/offramp/output");
     try {

@@ -20,7 +20,7 @@
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"
-#include "tests/contract/processors/in_interpreter.hpp"
+#include "tests/contract/processors/by_consumer.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp::test {
@@ -204,7 +204,7 @@ const std::string& originals() {
 }
 
 std::string what_is_missing_for(const std::string& processor) {
-    if (runs_in_interpreter(processor)) return InInterpreter::what_is_missing();
+    if (runs_by_consumer(processor)) return ByConsumer::what_is_missing();
     if (processor == "embeddings-parquet" && OFFRAMP_HAS_PARQUET == 0) return "built without pyarrow";
     if (processor.ends_with("-postgres") && postgres_of_tests() == nullptr)
         return "OFFRAMP_TEST_POSTGRES names no server; contract.postgres runs this with one";
@@ -271,7 +271,7 @@ std::unique_ptr<Processor> made(const std::string& names, const RunConfig& confi
     static const MakeHosted hosted = [](const ProcessorSpec& spec, const ProcessorOptions& options) {
         return make_hosted(spec, options, nullptr);
     };
-    if (runs_in_interpreter(names)) return std::make_unique<InInterpreter>(config);
+    if (runs_by_consumer(names)) return std::make_unique<ByConsumer>(config);
     return make_processor(names, config, &hosted);
 }
 
@@ -288,7 +288,7 @@ std::vector<std::string> names_of_hosted() {
 
 bool is_hosted(const std::string& name) { return ProcessorSpec::of(name).has_value(); }
 
-bool runs_in_interpreter(const std::string& name) { return name.starts_with("python:"); }
+bool runs_by_consumer(const std::string& name) { return name.starts_with("python:"); }
 
 std::string word_for(const std::string& name) {
     std::string word = is_hosted(name) ? name.substr(0, name.find(':')) : name;

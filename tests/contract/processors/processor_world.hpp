@@ -76,7 +76,7 @@ std::vector<std::string> names_of_all();
 std::vector<std::string> names_of_hosted();
 bool is_hosted(const std::string& name);
 // Each slab in a process of its own, which tells nothing of its progress and asks for nothing.
-bool runs_in_interpreter(const std::string& name);
+bool runs_by_consumer(const std::string& name);
 // A test's name for it.
 std::string word_for(const std::string& name);
 

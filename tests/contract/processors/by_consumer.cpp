@@ -1,4 +1,4 @@
-#include "tests/contract/processors/in_interpreter.hpp"
+#include "tests/contract/processors/by_consumer.hpp"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -47,7 +47,7 @@ std::string text_of(const std::string& path) {
 
 }  // namespace
 
-std::string InInterpreter::what_is_missing() {
+std::string ByConsumer::what_is_missing() {
     static const std::string missing = [] {
         if (!fs::exists(kConsumer) || !fs::exists(OFFRAMP_BUILD "/lib/libofframp_worker.so"))
             return std::string("this build has no consumer in Python");
@@ -58,7 +58,7 @@ std::string InInterpreter::what_is_missing() {
     return missing;
 }
 
-void InInterpreter::process(const SlabContents& slab, const Progress&, const StillCurrent&) {
+void ByConsumer::process(const SlabContents& slab, const Progress&, const StillCurrent&) {
     const ScratchFolder folder;
     const std::string payload = folder.path() + "/slab.safetensors", log = folder.path() + "/log";
     write_payload(payload, slab);

@@ -10,9 +10,9 @@ namespace offramp::test {
 // A processor in Python, one slab after the other each in a process of its own, since a consumer becomes an
 // interpreter: offramp-consumer processes it as it does a dead letter. Owns: nothing that outlives process(). Thread:
 // one. Blocks: until that process has ended. Errors: Error of the kind that it ended with, with its words.
-class InInterpreter final : public Processor {
+class ByConsumer final : public Processor {
   public:
-    explicit InInterpreter(const RunConfig& config) : config_(config) {}
+    explicit ByConsumer(const RunConfig& config) : config_(config) {}
 
     // Why there can be none in this build; else empty.
     static std::string what_is_missing();
