@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 
-from offramp_launch.children import Child
+from offramp_launch.children import UsersProgram
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS
 from offramp_launch.supervisor import Supervisor
@@ -36,8 +36,8 @@ class ProgramSupervisor(Supervisor):
         if self._status:
             self._before.add(self._status.get("pid"))
         lifeline = str(self._lifeline_read)
-        return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
-                     env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
+        return UsersProgram("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
+                            env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
 
     def _seek_hold(self):
         """What a dead program's run had in memory is of no use to the next."""

@@ -157,8 +157,17 @@ class ProgramRuns(Loops):
         self.assertEqual(self.undisturbed(), self.work.results())
 
     def test_a_loop_that_is_killed_is_started_again_and_goes_on(self):
+        self.require_that_a_killed_loop_is_followed(self.program())
+
+    def test_the_same_where_a_script_waits_for_the_loop_and_says_so(self):
+        said = self.require_that_a_killed_loop_is_followed(self.wrapped())
+        self.assertIn("producer was killed by SIGKILL", said)
+        self.assertIn("wrapped", self.log())
+
+    def require_that_a_killed_loop_is_followed(self, program):
+        """What the launcher says."""
         gate = self.work.close_gate("b009-0")
-        launcher = self.launch("--log-format", "json")
+        launcher = self.launch("--log-format", "json", program=program)
         first = wait_for(lambda: self.loop_at_work(), "a loop with results")
         os.kill(first, signal.SIGKILL)
         second = wait_for(lambda: self.loop_at_work(besides=first), "the next loop")
@@ -169,6 +178,7 @@ class ProgramRuns(Loops):
         self.assertEqual(self.undisturbed(), self.work.results())
         summary = self.told("summary.json")
         self.assertEqual((1, 0), (summary["producer_restarts"], summary["exit"]))
+        return said
 
     def loop_at_work(self, besides=None):
         """Its process, once its run has results, or has nothing more to make but what waits at the gate."""
@@ -191,7 +201,8 @@ class ProgramRuns(Loops):
                  (f"{sys.executable} -c 'import offramp; offramp.Egress()'", 64, "submitted nothing to it"),
                  (self.program(told="processor='npy'"), 1, "processor is given, and this program was started by `offramp run"),
                  (f"{sys.executable} -c 'import offramp; offramp.Egress(); offramp.Egress()'", 1, "has made its Egress already"),
-                 (f"{sys.executable} -c 'import sys; sys.exit(3)'", 3, "ended with exit code 3"))
+                 (f"{sys.executable} -c 'import sys; sys.exit(3)'", 3, "ended with exit code 3"),
+                 ("sh -c 'exit 143'", 143, "ended with exit code 143"))
         launchers = [self.launch(program=program, place=self.place(f"case-{number}")) for number, (program, _, _) in enumerate(cases)]
         for launcher, (_, code, text) in zip(launchers, cases):
             with self.subTest(text):

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import tempfile
 import unittest
@@ -13,7 +14,7 @@ import unittest.mock
 
 from offramp_launch import (arguments, backoff, build, commands, control, demo, doctor, log_follower, progress, quarantine, run_command, run_dir, screen,
                             shared_folder, summary, testing, timers)
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
 from offramp_launch.log_follower import size_of
 from offramp_launch.places import Places
 
@@ -706,6 +707,12 @@ class ExitCodeTest(unittest.TestCase):
 
     def test_a_signal_is_what_a_shell_makes_of_it(self):
         self.assertEqual([0, 84, 137], [shell_code(status) for status in (0, 84, -9)])
+
+    def test_a_shell_says_that_a_program_died_and_not_that_it_was_asked_to_end(self):
+        deaths = {132: signal.SIGILL, 134: signal.SIGABRT, 135: signal.SIGBUS, 136: signal.SIGFPE, 137: signal.SIGKILL, 139: signal.SIGSEGV}
+        self.assertEqual({code: -number for code, number in deaths.items()}, {code: status_behind_a_shell(code) for code in deaths})
+        others = [-9, -15, 0, 1, 84, 126, 127, 128, 129, 130, 141, 143, 255]
+        self.assertEqual(others, [status_behind_a_shell(status) for status in others])
 
 
 class DoctorTest(unittest.TestCase):
