@@ -71,6 +71,24 @@ DEMO = """
 """
 
 
+def without_a_way_back():
+    """The environment, without variables that lead to the tree."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
+
+
+def contract_of_processors(consumer, python, which="*"):
+    """The suite of tests/contract/processors over somebody's processors, each slab processed by this consumer."""
+    named = {"OFFRAMP_TEST_CONSUMER": str(consumer), "OFFRAMP_TEST_CONSUMER_PYTHON": str(python)}
+    return subprocess.run([str(BUILD / "bin" / "tests" / "contract_processors"), f"--gtest_filter=Hosted/ProcessorContract.{which}"], capture_output=True,
+                          text=True, env={**without_a_way_back(), **named}, timeout=3 * WATCHDOG_SECONDS, check=False)
+
+
+def tests_of_the_package(python, *modules):
+    """Those of Egress and Consumer, which know the package by its name alone."""
+    return subprocess.run([str(python), "-m", "unittest", *modules], cwd=ROOT / "tests" / "python", capture_output=True, text=True,
+                          env={**without_a_way_back(), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}, timeout=3 * WATCHDOG_SECONDS, check=False)
+
+
 def sums():
     return {f"{batch}-{row}": 5 * (100 * batch + 5 * row) + 10 for batch in range(3) for row in range(4)}
 
@@ -80,8 +98,7 @@ class Installed:
 
     def __init__(self, case, folder, python, command, environment=()):
         self.case, self.folder, self.python, self.command = case, pathlib.Path(folder), str(python), [str(word) for word in command]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
-        self.environment = {**kept, "HOME": str(self.folder), "OFFRAMP_TEST_RUNS": str(self.folder / "r"), **dict(environment)}
+        self.environment = {**without_a_way_back(), "HOME": str(self.folder), "OFFRAMP_TEST_RUNS": str(self.folder / "r"), **dict(environment)}
         before = shared_memory()
         case.addCleanup(lambda: case.assertEqual(set(), left_behind(lambda: shared_memory() - before), "something was left in /dev/shm"))
 
@@ -184,12 +201,16 @@ class Installed:
         self.case.assertEqual(f"{sorted((key, float(total)) for key, total in sums().items())}\n", self.ask(CONSUMER, run_dir))
         self.end(loop)
 
-    def require_the_tests_of_the_package(self):
-        """Those of Egress and Consumer, which know the package by its name alone."""
-        done = subprocess.run([self.python, "-m", "unittest", "test_egress", "test_consumer"], cwd=ROOT / "tests" / "python", capture_output=True, text=True,
-                              env={**self.environment, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}, timeout=3 * WATCHDOG_SECONDS, check=False)
-        self.case.assertEqual(0, done.returncode, done.stderr)
-        self.case.assertRegex(done.stderr, r"Ran [3-9]\d tests")
+    def require_well(self, tests, least):
+        self.case.assertEqual(0, tests.returncode, tests.stderr)
+        self.case.assertGreaterEqual(int(re.search(r"Ran (\d+) tests", tests.stderr)[1]), least, tests.stderr)
+
+    def require_the_contract_of_processors(self, suite):
+        """The same of all three kinds of somebody's processors."""
+        self.case.assertEqual(0, suite.returncode, suite.stdout)
+        passed = {kind: re.findall(rf"       OK \] Hosted/ProcessorContract\.(\w+)/{kind} ", suite.stdout) for kind in ("so", "exec", "python")}
+        self.case.assertGreaterEqual(len(passed["python"]), 10, suite.stdout)
+        self.case.assertEqual([passed["python"]] * 2, [passed["so"], passed["exec"]])
 
     def require_a_run_that_is_steered(self, run_dir, loop):
         """`loop` drains its run when its standard input is closed."""

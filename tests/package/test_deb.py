@@ -9,8 +9,8 @@ import sys
 import tempfile
 import unittest
 
+from environments import run
 from installed import BUILD, ROOT, VERSION, Installed
-from test_wheel import run
 
 TOOLS = ("cpack", "dpkg-deb", "dpkg-shlibdeps")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]

@@ -1,7 +1,10 @@
-"""The wheel, in clean environments of every Python from 3.9 on that this machine has, outside the tree."""
+"""
+The wheel, in clean environments of the oldest and the newest Python from 3.9 on that this machine has, outside the tree. OFFRAMP_TEST_PYTHONS=all:
+of every one.
+"""
 
+import concurrent.futures
 import email
-import functools
 import importlib.util
 import os
 import pathlib
@@ -13,33 +16,14 @@ import tempfile
 import unittest
 import zipfile
 
-from installed import BUILD, ROOT, VERSION, Installed
+from environments import EVERY, MINORS, OWN, Environments, Wanting, minors_asked_for, python_of, run, site_of, unpack
+from installed import BUILD, ROOT, VERSION, Installed, contract_of_processors, tests_of_the_package
 
-MINORS = range(9, 16)
-FETCH_SECONDS = 60
+AT_ONCE = 2
 TOOLS = ("scikit_build_core", "auditwheel")
 MISSING = [tool for tool in TOOLS if importlib.util.find_spec(tool) is None]
 # What auditwheel lets the system have, of all that a wheel's libraries may ask for.
 OF_THE_SYSTEM = re.compile(r"(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s|z))\.so\b.*")
-
-
-@functools.lru_cache
-def python_of(minor):
-    """An interpreter of CPython 3.`minor`, or nothing."""
-    name = f"python3.{minor}"
-    homes = sorted(pathlib.Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"), reverse=True)
-    for candidate in (f"/usr/bin/{name}", *map(str, homes), shutil.which(name)):
-        code = f"import sys, venv; sys.exit(sys.version_info[:2] != (3, {minor}))"
-        if candidate and os.path.exists(candidate) and subprocess.run([candidate, "-c", code], capture_output=True, check=False).returncode == 0:
-            return candidate
-    return None
-
-
-def run(*command, **options):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, check=False, **options)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 @unittest.skipIf(MISSING, f"skipped: {sys.executable} has no {' and no '.join(MISSING)} (launch/requirements-package.txt)")
@@ -51,43 +35,26 @@ class Wheel(unittest.TestCase):
         cls.world = pathlib.Path(world.name)
         run(sys.executable, ROOT / "launch" / "packager", ROOT, BUILD, cls.world / "packages")
         [cls.wheel] = (cls.world / "packages").iterdir()
+        cls.environments = Environments(cls.world, cls.wheel)
+        workers = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+        cls.addClassCleanup(workers.shutdown, cancel_futures=True)
+        cls.suites = {minor: workers.submit(cls.run_suites, minor) for minor in minors_asked_for()}
+
+    @classmethod
+    def run_suites(cls, minor):
+        """Beside the other tests, for they wait a good deal."""
+        python = cls.environments.of(minor) / "bin" / "python"
+        consumer = site_of(python.parents[1]) / "offramp" / "programs" / "bin" / "offramp-consumer"
+        return contract_of_processors(consumer, python), tests_of_the_package(python, "test_egress", "test_arrays", *["test_consumer"] * EVERY)
 
     def installed(self, minor, with_numpy=True):
-        """In an environment that has nothing else. NumPy comes from where packages come from; without a way there only this Python's own is there."""
-        if python_of(minor) is None:
-            self.skipTest(f"skipped: no Python 3.{minor} here")
-        folder = self.world / f"3.{minor}{'' if with_numpy else '-bare'}"
-        if not folder.exists():
-            run(python_of(minor), "-m", "venv", *["--without-pip"] * (minor == sys.version_info[1]), folder)
-            run(*self.pip(folder), "--no-deps", self.wheel)
-        if with_numpy and not list(folder.glob("lib/*/site-packages/numpy")) and not self.lend_numpy(minor, folder) and not self.fetch_numpy(folder):
-            self.skipTest(f"skipped: no NumPy for Python 3.{minor} could be had")
+        try:
+            folder = self.environments.of(minor, with_numpy)
+        except Wanting as problem:
+            self.skipTest(f"skipped: {problem}")
         work = tempfile.TemporaryDirectory(prefix="work-", dir=folder)
         self.addCleanup(work.cleanup)
         return Installed(self, work.name, folder / "bin" / "python", [folder / "bin" / "offramp"])
-
-    @staticmethod
-    def pip(folder):
-        """Its own, where it has one: pip works for no Python that is much newer than itself."""
-        python = str(folder / "bin" / "python")
-        command = [python, "-m", "pip"] if (folder / "bin" / "pip").exists() else [sys.executable, "-m", "pip", "--python", python]
-        return [*command, "--disable-pip-version-check", "install", "--quiet", "--no-input", "--no-compile"]
-
-    def fetch_numpy(self, folder):
-        try:
-            return subprocess.run([*self.pip(folder), "--retries", "0", "--timeout", "10", "--only-binary", ":all:", "numpy"], capture_output=True,
-                                  timeout=FETCH_SECONDS, check=False).returncode == 0
-        except subprocess.TimeoutExpired:
-            return False
-
-    def lend_numpy(self, minor, folder):
-        spec = importlib.util.find_spec("numpy")
-        if sys.version_info[1] != minor or spec is None:
-            return False
-        packages = pathlib.Path(spec.origin).parents[1]
-        for name in ("numpy", "numpy.libs"):
-            (folder / "lib" / f"python3.{minor}" / "site-packages" / name).symlink_to(packages / name)
-        return True
 
     def test_it_is_whole_and_says_what_it_is(self):
         self.assertEqual(f"offramp-{VERSION}-py3-none-manylinux_2_34_x86_64.whl", self.wheel.name)
@@ -133,13 +100,13 @@ class Wheel(unittest.TestCase):
         self.assertRegex(done.stderr.splitlines()[-1], r"LibraryNotFound: .*needs glibc 2\.34 or later.*GLIBC_2\.94.*Take Debian 12, Ubuntu 22\.04")
 
     def test_without_numpy_the_demo_says_in_one_line_what_to_do(self):
-        bare = self.installed(sys.version_info[1], with_numpy=False)
+        bare = self.installed(OWN, with_numpy=False)
         self.assertRegex(bare.call("demo", code=71), r"\Aofframp: the demo is a loop on NumPy, and \S+ has none: \S+ -m pip install numpy\n\Z")
         self.assertRegex(bare.call("doctor", code=71), r"WANTING  NumPy .*\n +fix: \S+ -m pip install numpy")
         self.assertIn("OK       consumers", bare.call("doctor", code=71))
 
     def test_what_it_has_not_it_says_in_one_line(self):
-        asked = self.installed(sys.version_info[1], with_numpy=False)
+        asked = self.installed(OWN, with_numpy=False)
         for words in (("setup",), ("test",), ("bench", "W1"), ("ladder",), ("export", "x.py:make"), ("query", "words"), ("package",)):
             self.assertRegex(asked.call(*words, code=64), rf"\Aofframp: {words[0]} .*needs the sources of Offramp.*`launch/offramp {words[0]}`.*\n\Z")
         self.assertRegex(asked.call("run", "--model", "net.pt2", "--input", "x", code=64), r"\Aofframp: run with a model .*LibTorch.*`launch/offramp run`.*\n\Z")
@@ -150,7 +117,7 @@ class Wheel(unittest.TestCase):
             self.assertRegex(asked.call("help"), rf"(?m)^  {command}\b")
 
     def test_a_live_run_is_seen_scaled_and_ended(self):
-        installed = self.installed(sys.version_info[1])
+        installed = self.installed(OWN)
         run_dir = installed.folder / "live"
         loop = installed.start("""
             import sys, numpy, offramp
@@ -164,34 +131,57 @@ class Wheel(unittest.TestCase):
 
     def test_a_function_runs_in_another_python_than_the_command(self):
         """Which has packages of its own beside that of the wheel: it sees its own ones."""
-        own = sys.version_info[1]
-        other = next((minor for minor in MINORS if minor != own and python_of(minor)), None)
+        other = next((minor for minor in reversed(minors_asked_for()) if minor != OWN), None)
         if other is None:
-            self.skipTest(f"skipped: no Python from 3.9 on but 3.{own} here")
+            self.skipTest(f"skipped: no Python from 3.9 on but 3.{OWN} here")
         there = self.installed(other)
-        self.installed(own).require_consumers_of_all_kinds(other, "--consumer-python", there.python)
+        self.installed(OWN).require_consumers_of_all_kinds(other, "--consumer-python", there.python)
 
     def test_what_is_set_aside_is_listed_and_tried_again(self):
-        self.installed(sys.version_info[1]).require_that_what_is_set_aside_can_be_tried_again()
+        self.installed(OWN).require_that_what_is_set_aside_can_be_tried_again()
 
     def test_a_loop_has_consumers_that_it_starts_or_that_the_command_starts(self):
-        self.installed(sys.version_info[1]).require_a_loop_with_consumers(sys.version_info[1])
+        self.installed(OWN).require_a_loop_with_consumers(OWN)
 
     def test_a_processor_to_start_from_passes_its_own_test(self):
-        self.installed(sys.version_info[1]).require_a_processor_to_start_from()
+        self.installed(OWN).require_a_processor_to_start_from()
+
+
+    def test_the_demo_and_one_that_is_refused(self):
+        installed = self.installed(OWN)
+        installed.require_the_demo(site_of(installed.folder.parent) / "offramp" / "programs" / "share" / "launch" / "numpy_demo")
+        installed.require_that_a_refused_demo_leaves_nothing()
+
+    def test_what_is_unpacked_here_is_what_pip_installs(self):
+        folder = self.world / "unpacked"
+        run(python_of(OWN), "-m", "venv", "--without-pip", folder)
+        unpack(self.wheel, folder)
+        whole = site_of(self.environments.of(OWN))
+        found = {path.relative_to(site_of(folder)): os.access(path, os.X_OK) for path in site_of(folder).rglob("*")}
+        self.assertTrue(found)
+        self.assertEqual(found, {name: os.access(whole / name, os.X_OK) for name in found})
+        for name in found:
+            if (whole / name).is_file() and name.name != "RECORD":
+                self.assertEqual((whole / name).read_bytes(), (site_of(folder) / name).read_bytes(), name)
+        self.assertEqual(f"offramp {VERSION}\n", run(folder / "bin" / "offramp", "version"))
+
+    def test_the_contract_of_processors_is_kept_by_the_consumer_that_is_named(self):
+        """One that ends well and does nothing does not keep it."""
+        done = contract_of_processors(shutil.which("true"), sys.executable, "HolesAreSkipped/*")
+        self.assertEqual((1, []), (done.returncode, re.findall(r"OK \].*", done.stdout)))
 
 
 def of_python(minor):
     def test(self):
+        if python_of(minor) and minor not in minors_asked_for():
+            self.skipTest("skipped: the oldest and the newest Python are asked for; OFFRAMP_TEST_PYTHONS=all has this one, too")
         installed = self.installed(minor)
         installed.require_one_version()
         installed.require_consumers_of_all_kinds(minor)
         installed.require_a_consumer_of_ones_own()
-        if minor == sys.version_info[1]:
-            site = next(installed.folder.parent.glob("lib/python3*/site-packages"))
-            installed.require_the_demo(site / "offramp" / "programs" / "share" / "launch" / "numpy_demo")
-            installed.require_that_a_refused_demo_leaves_nothing()
-            installed.require_the_tests_of_the_package()
+        contract, tests = self.suites[minor].result()
+        installed.require_the_contract_of_processors(contract)
+        installed.require_well(tests, least=25)
     return test
 
 

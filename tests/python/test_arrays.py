@@ -96,8 +96,9 @@ class OtherArrays(Egresses):
         numbers = numpy.arange(12, dtype="float32").reshape(4, 3)
         fixed = numbers.copy()
         fixed.flags.writeable = False
-        made = {"versioned": Exported(numbers), "unversioned": ExportedUnversioned(numbers), "read_only": fixed, "exported_read_only": Exported(fixed),
-                "memoryview": memoryview(numbers), "interface": unittest.mock.Mock(spec=["__array_interface__"], __array_interface__=numbers.__array_interface__),
+        versioned = numpy.lib.NumpyVersion(numpy.__version__) >= "2.1.0"    # before it exports nothing that is read-only
+        made = {"versioned": Exported(numbers), "unversioned": ExportedUnversioned(numbers), "read_only": fixed,
+                "exported_read_only": Exported(fixed if versioned else numbers), "memoryview": memoryview(numbers), "interface": unittest.mock.Mock(spec=["__array_interface__"], __array_interface__=numbers.__array_interface__),
                 "bytes": bytearray(b"abcd"), "array": array.array("i", [5, 6, 7, 8]), "ctypes": (ctypes.c_double * 4)(1, 2, 3, 4)}
         wanted = {**{name: numbers for name in list(made)[:6]}, "bytes": numpy.uint8([97, 98, 99, 100]), "array": numpy.int32([5, 6, 7, 8]),
                   "ctypes": numpy.float64([1, 2, 3, 4])}
@@ -108,7 +109,7 @@ class OtherArrays(Egresses):
         seen = self.seen_by(reader)
         for key in range(8):
             self.assertEqual({name: array[key % 4].tolist() for name, array in wanted.items()}, seen[str(key)][2])
-        self.assertEqual([{"max_version": (1, 1)}] * 2, made["versioned"].asked)
+        self.assertEqual([{"max_version": (1, 1)}, *[{}] * (not versioned)] * 2, made["versioned"].asked)
 
     @unittest.skipUnless(importlib.util.find_spec("jax"), "skipped: no JAX")
     def test_arrays_of_jax_arrive(self):

@@ -19,7 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConsumer = OFFRAMP_BUILD "/bin/offramp-consumer";
+const char* told(const char* variable, const char* otherwise) {
+    const char* const said = std::getenv(variable);
+    return said == nullptr ? otherwise : said;
+}
+
+const char* const kInstalled = std::getenv("OFFRAMP_TEST_CONSUMER");
+const char* const kConsumer = told("OFFRAMP_TEST_CONSUMER", OFFRAMP_BUILD "/bin/offramp-consumer");
+const char* const kPython = told("OFFRAMP_TEST_CONSUMER_PYTHON", OFFRAMP_TEST_PYTHON);
 
 // Its standard error goes to `log`. What waitpid() says of its end.
 int run_to_end(std::vector<std::string> words, const std::string& log) {
@@ -47,13 +54,16 @@ std::string text_of(const std::string& path) {
 
 }  // namespace
 
+bool ByConsumer::is_installed() { return kInstalled != nullptr; }
+
 std::string ByConsumer::what_is_missing() {
+    if (is_installed()) return {};  // what an installation lacks is its fault
     static const std::string missing = [] {
         if (!fs::exists(kConsumer) || !fs::exists(OFFRAMP_BUILD "/lib/libofframp_worker.so"))
             return std::string("this build has no consumer in Python");
         const ScratchFolder folder;
-        const bool has_numpy = run_to_end({OFFRAMP_TEST_PYTHON, "-c", "import numpy"}, folder.path() + "/log") == 0;
-        return std::string(has_numpy ? "" : OFFRAMP_TEST_PYTHON " has no NumPy");
+        const bool has_numpy = run_to_end({kPython, "-c", "import numpy"}, folder.path() + "/log") == 0;
+        return has_numpy ? std::string() : std::string(kPython) + " has no NumPy";
     }();
     return missing;
 }
@@ -63,7 +73,7 @@ void ByConsumer::process(const SlabContents& slab, const Progress&, const StillC
     const std::string payload = folder.path() + "/slab.safetensors", log = folder.path() + "/log";
     write_payload(payload, slab);
     const int status = run_to_end({kConsumer, "--retry", payload, "--processor", config_.processor, "--consumer-python",
-                                   OFFRAMP_TEST_PYTHON, "--output", config_.output},
+                                   kPython, "--output", config_.output},
                                   log);
     if (!WIFEXITED(status)) throw std::runtime_error("offramp-consumer was killed: " + text_of(log));
     if (WEXITSTATUS(status) != 0) throw Error(static_cast<ErrorKind>(WEXITSTATUS(status)), text_of(log));

@@ -288,7 +288,9 @@ std::vector<std::string> names_of_hosted() {
 
 bool is_hosted(const std::string& name) { return ProcessorSpec::of(name).has_value(); }
 
-bool runs_by_consumer(const std::string& name) { return name.starts_with("python:"); }
+bool runs_by_consumer(const std::string& name) {
+    return name.starts_with("python:") || (is_hosted(name) && ByConsumer::is_installed());
+}
 
 std::string word_for(const std::string& name) {
     std::string word = is_hosted(name) ? name.substr(0, name.find(':')) : name;
