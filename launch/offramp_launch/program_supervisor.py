@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import signal
 
 from offramp_launch.children import UsersProgram
@@ -35,7 +36,7 @@ class ProgramSupervisor(Supervisor):
             self._seats.add()
         if self._status:
             self._before.add(self._status.get("pid"))
-        lifeline = str(self._lifeline_read)
+        lifeline = f"{self._lifeline_read}:{os.fstat(self._lifeline_read).st_ino}"
         return UsersProgram("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
                             env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
 
@@ -63,7 +64,7 @@ class ProgramSupervisor(Supervisor):
         with contextlib.suppress(OSError, TypeError):
             process = os.pidfd_open(pid)
             try:
-                if not self.end and os.getsid(pid) == self._producer.pid:
+                if not self.end and (os.getsid(pid) == self._producer.pid or descends_from(pid, self._producer.pid)):
                     signal.pidfd_send_signal(process, signal.SIGTERM)
                     return
             finally:
@@ -82,6 +83,8 @@ class ProgramSupervisor(Supervisor):
 
     def _code(self):
         code = super()._code()
+        if self._draining and self.end == "ended" and self._own_status().get("pid") != self._producer.pid:
+            return int(ExitCode.INTERRUPTED)    # it did as it was asked; what started it, as torchrun, may call that a failure
         if code != ExitCode.OK:
             return code
         if not self.has_opened_a_run():
@@ -118,3 +121,18 @@ class ProgramSupervisor(Supervisor):
         self._away = len(staying)
         self._seats.send_away(staying)
         return True
+
+
+def descends_from(pid, ancestor):
+    """Also in a session of its own, as torchrun's programs are."""
+    while pid > 1 and pid != ancestor:
+        pid = parent_of(pid)
+    return pid == ancestor
+
+
+def parent_of(pid):
+    """0 where there is no such process any more."""
+    try:
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,5 +1,6 @@
 """`offramp run --producer 'python loop.py'`: a loop of one's own is supervised, scaled, stopped and started again as the producer of any run is."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -18,11 +19,27 @@ LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_lau
 
 
 class Children(World):
+    def test_what_has_the_lifelines_number_and_is_another_pipe_is_not_it(self):
+        program = """
+            import os, offramp
+            other, kept = os.pipe()
+            os.environ.update(OFFRAMP_LIFELINE_FD=f"{other}:{os.fstat(other).st_ino + 1}", OFFRAMP_RUN_DIR="run")
+            try:
+                offramp.Egress()
+            except offramp.BadArgument as problem:
+                print(problem)
+            os.write(kept, b"x")
+            print(os.read(other, 1))
+        """
+        said = self.end(self.python(program, cwd=self.folder))
+        self.assertIn("no launcher answers in run any more (No such file or directory)", said)
+        self.assertEqual("b'x'", said.splitlines()[-1])
+
     def test_a_forked_child_ends_by_sigterm(self):
         program = """
             import os, signal
             lifeline, kept = os.pipe()
-            os.environ.update(OFFRAMP_LIFELINE_FD=str(lifeline), OFFRAMP_RUN_DIR="run")
+            os.environ.update(OFFRAMP_LIFELINE_FD=f"{lifeline}:{os.fstat(lifeline).st_ino}", OFFRAMP_RUN_DIR="run")
             from offramp._launched import launched
             told = launched()
             begun, begin = os.pipe()
@@ -103,6 +120,47 @@ class ProgramRuns(Loops):
         script.write_text(f"#!/bin/sh\n{self.program(**told)}\ncode=$?\necho wrapped\nexit $code\n")
         script.chmod(0o755)
         return str(script)
+
+    def closing(self, **told):
+        """A program that closes what it inherited when it starts the loop, in a session of its own, as torchrun does; and another Egress in between."""
+        script = self.folder / "closing.py"
+        script.write_text("import subprocess, sys\n"
+                          "own = 'import sys, offramp; offramp.Egress(sys.argv[1]).close(); print(\"a run of its own\")'\n"
+                          f"subprocess.run([sys.executable, '-c', own, {str(self.folder / 'own')!r}], check=True)\n"
+                          f"loop = subprocess.Popen({shlex.split(self.program(**told))!r}, close_fds=True, start_new_session=True)\n"
+                          "code = loop.wait()\n"
+                          "sys.exit(code if code >= 0 else 128 - code)\n")
+        return shlex.join([sys.executable, str(script)])
+
+    def test_a_loop_behind_a_program_that_closes_what_it_inherited(self):
+        said = self.require_that_a_killed_loop_is_followed(self.closing())
+        self.assertIn("producer was killed by SIGKILL", said)
+        self.assertEqual(2, self.log().count("a run of its own"))
+
+    def test_such_a_loop_ends_with_its_launcher(self):
+        launcher, gate = self.at_work(self.closing(batches=100000))
+        launcher.kill()
+        launcher.wait()
+        gate.unlink()
+        wait_for(lambda: not left_of(self.folder), "that loop and consumers end")
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch")
+    def test_a_loop_of_torchruns_is_stopped(self):
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1"]
+        launcher, gate = self.at_work(shlex.join(torchrun + shlex.split(self.program(batches=100000))[1:]))
+        launcher.send_signal(signal.SIGINT)
+        wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
+        gate.unlink()
+        self.ended(launcher, 130)
+        self.assertEqual("ended", self.told("status.json")["state"])
+        self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
+
+    def at_work(self, program):
+        """(the launcher, a gate that consumers wait at), once there are results."""
+        gate = self.work.close_gate("b004-0")
+        launcher = self.launch(program=program)
+        wait_for(lambda: self.loop_at_work(), "a loop with results")
+        return launcher, gate
 
     def test_a_script_that_starts_the_loop(self):
         self.ended(self.launch(program=self.wrapped()), 0)

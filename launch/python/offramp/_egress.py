@@ -348,7 +348,7 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
 
 def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:
     """Where the program was started by one, which decides what an Egress else is told."""
-    started_by = launched()
+    started_by = launched(knows_its_run=any(given is not None for given in own.values()))
     if started_by is None:
         return None
     for name, given in own.items():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import threading
 from typing import NamedTuple
 
 from offramp._errors import BadArgument
 
-LIFELINE = "OFFRAMP_LIFELINE_FD"
+LIFELINE = "OFFRAMP_LIFELINE_FD"      # NUMBER:INODE of a pipe
+CONTROL_SOCKET = "control.sock"
 ENDED_BY_THE_USER = 130
 
 
@@ -68,25 +70,47 @@ class Launched:
 _launched: Launched | None = None
 
 
-def launched() -> Launched | None:
-    """Nothing in a program that was started in another way, or by a program that was started so."""
+def launched(knows_its_run: bool = False) -> Launched | None:
+    """
+    Nothing in a program that was started in another way. What a program in between closed (torchrun closes all that it does not know) is made up for
+    by a connection to the launcher; not so where an Egress `knows_its_run`, for then a program that was started so has started this one for itself.
+    Errors: BadArgument.
+    """
     global _launched
-    if _launched is None and (number := os.environ.get(LIFELINE)):
+    if _launched is None and (told_of := os.environ.get(LIFELINE)):
         del os.environ[LIFELINE]        # what this program starts is not the run's producer
-        if not number.isdecimal() or not _is_pipe(int(number)):
-            return None
         told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields if name != "resume"}
         if not told["run_dir"]:
             raise BadArgument(f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Leave both to `offramp run --producer`")
-        _launched = Launched(Place(**told, resume=os.environ.get("OFFRAMP_RESUME") == "true"), int(number))
+        lifeline = _inherited(told_of)
+        if lifeline is None and knows_its_run:
+            return None
+        if lifeline is None:
+            lifeline = _connected(told["run_dir"])
+        _launched = Launched(Place(**told, resume=os.environ.get("OFFRAMP_RESUME") == "true"), lifeline)
     return _launched
 
 
-def _is_pipe(number: int) -> bool:
+def _inherited(told: str) -> int | None:
+    """The lifeline, and nothing that has got its number since it was closed."""
+    number, _, inode = told.partition(":")
     try:
-        return stat.S_ISFIFO(os.fstat(number).st_mode)
-    except OSError:
-        return False
+        facts = os.fstat(int(number))
+    except (OSError, ValueError):
+        return None
+    return int(number) if stat.S_ISFIFO(facts.st_mode) and str(facts.st_ino) == inode else None
+
+
+def _connected(run_dir: str) -> int:
+    """To the control socket, whose connections the launcher keeps as long as it lives."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(os.path.join(run_dir, CONTROL_SOCKET))
+    except OSError as problem:
+        connection.close()
+        raise BadArgument(f"this program was started by `offramp run --producer`, and no launcher answers in {run_dir} any more ({problem.strerror}). "
+                          "Give that command again, with --resume") from problem
+    return connection.detach()
 
 
 def _forget() -> None:
