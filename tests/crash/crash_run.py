@@ -25,6 +25,7 @@ DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"     # makes leases run out
 DEATH = "consumer.work_noted#2:kill"    # makes holds be taken back
 RECOVERY = "ledger.leased#4:kill"     # makes another producer take over
+LAUNCHER = "kill-parent"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,20 +42,29 @@ class Order:
 @functools.cache
 def failpoints_of_the_sources():
     """Every failpoint's name, with the program that comes by it."""
+    files = [*ROOT.glob("producer/**/*.cpp"), *ROOT.glob("consumer/**/*.cpp"), *ROOT.glob("common/**/*.cpp")]
+    return {name: "consumer" if file.relative_to(ROOT).parts[0] == "consumer" else "producer" for name, file in failpoints_in(files).items()}
+
+
+def failpoints_in(files):
+    """Every failpoint's name, with the file that it is in."""
     found = {}
-    for file in sorted([*ROOT.glob("producer/**/*.cpp"), *ROOT.glob("consumer/**/*.cpp"), *ROOT.glob("common/**/*.cpp")]):
+    for file in sorted(files):
         for name in re.findall(r'failpoint\("([^"]+)"\)', file.read_text()):
             if name in found:
                 raise AssertionError(f"failpoint '{name}' is in the sources twice")
-            found[name] = "consumer" if file.relative_to(ROOT).parts[0] == "consumer" else "producer"
+            found[name] = file
     return found
 
 
 class CrashRun:
     """Use as a context. `orders` and `setting_up` (what must happen before they can be reached) are told to every process of the run."""
 
+    RUN = COPY
+    resume_flags = ("--resume", "--when-full", "block")
+
     def __init__(self, *orders, setting_up=(), when_full="block", flags=()):
-        self.orders, self.run = orders, LaunchedRun(*COPY, *WHEN_FULL[when_full], *flags)
+        self.orders, self.run = orders, LaunchedRun(*self.RUN, *WHEN_FULL[when_full], *flags)
         self.may_drop = when_full == "drop-newest"
         self.run.deadline = time.monotonic() + WATCHDOG_SECONDS
         self.once = self.run.folder / "failpoints"
@@ -72,6 +82,14 @@ class CrashRun:
     def outputs(self):
         """What a run left for its user, without what is its own book-keeping."""
         return {name: text for name, text in self.run.files().items() if name == "checksums.tsv"}
+
+    def is_conserved(self):
+        return self.run.summary().get("conserved")
+
+    @staticmethod
+    def is_ended_by(order):
+        """A dead consumer is replaced, and a dead producer followed by another; the launcher takes the run along, which is then continued."""
+        return order.action == LAUNCHER
 
     def led_by_the_checkpoint(self):
         """Items that are done by the checkpoint's word, and not in the files."""
@@ -100,12 +118,12 @@ class CrashRun:
         """The same run once more, undisturbed, for what is missing."""
         self.run.environment = self._clean
         self.may_drop = False
-        return self.run.start("--resume", "--when-full", "block").wait()
+        return self.run.start(*self.resume_flags).wait()
 
     def wrong(self, code, expected):
         """What is not as it must be at the end of a run that ended with `code`, and of the one that makes what it dropped; a list of texts."""
         wrong = [f"exit code {code}"] if code != 0 else []
-        if code == 0 and not self.run.summary().get("conserved"):
+        if code == 0 and not self.is_conserved():
             wrong.append("samples are not conserved")
         if code == 0 and (led := self.led_by_the_checkpoint()):
             wrong.append(f"done by the checkpoint, and not in the outputs: items {led}")

@@ -10,8 +10,8 @@ import random
 import sys
 import time
 
-from tests.crash.crash_run import DEATHS, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
-from tests.crash.matrix import ELSEWHERE, LAUNCHER, ends_the_run
+from tests.crash.crash_run import DEATHS, LAUNCHER, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
+from tests.crash.matrix import ELSEWHERE
 
 MOST_DEATHS = 3
 LATEST = 12     # how often a failpoint is passed before the death, at most
@@ -33,7 +33,7 @@ def check(seed, expected):
     when_full, orders = history(seed)
     with CrashRun(*orders, when_full=when_full) as crash:
         code = crash.finish()
-        if any(ends_the_run(order) and crash.reached(order) for order in orders):
+        if any(crash.is_ended_by(order) and crash.reached(order) for order in orders):
             code = crash.resume()
         wrong = crash.wrong(code, expected)
         return "; ".join(wrong) + f"\nseed {seed}: {when_full}, {', '.join(map(str, orders))}\n{crash.run.said()}" if wrong else ""

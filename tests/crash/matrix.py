@@ -9,7 +9,7 @@ import dataclasses
 import sys
 import time
 
-from tests.crash.crash_run import DEATH, DEATHS, HANG, RECOVERY, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
+from tests.crash.crash_run import DEATH, DEATHS, HANG, LAUNCHER, RECOVERY, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
 
 # What must happen first so that these are reached at all, and how often a run comes by them where that is once.
 SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.charged": (DEATH,),
@@ -26,7 +26,6 @@ ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledge
 # Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 ASLEEP, ONE_CONSUMER = ("consumer.welcomed#1:stop",), ("--consumers", "1")
-LAUNCHER = "kill-parent"
 # In a test, where the run does not block: the deaths of which the others differ for the dead one's parent only.
 FEWER_ACTIONS = ("kill", "stop", LAUNCHER)
 
@@ -47,11 +46,6 @@ class Cell:
         return Order(self.failpoint, self.action, 1 if self.failpoint in ONCE_A_PROCESS else 3)
 
 
-def ends_the_run(order):
-    """A dead consumer is replaced, and a dead producer followed by another; the launcher takes the run along, which is then continued."""
-    return order.action == LAUNCHER
-
-
 def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
     """Every cell, whole rows of those that are wanted."""
     return [Cell(name, program, action, when_full) for name, program in failpoints_of_the_sources().items()
@@ -66,7 +60,7 @@ def check(cell, expected, make=CrashRun):
     with make(cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()) as crash:
         code = crash.finish()
         unreached = [] if crash.reached(cell.order) else ["the failpoint was not reached"]
-        if ends_the_run(cell.order):
+        if crash.is_ended_by(cell.order):
             code = crash.resume()
         wrong = unreached + crash.wrong(code, expected)
         return "; ".join(wrong) + (f"\n{crash.run.said()}" if wrong else "")

@@ -22,6 +22,7 @@ import secrets
 from typing import Any, Mapping, NamedTuple
 
 from offramp._errors import BadArgument, CannotWrite
+from offramp._failpoint import failpoint
 
 NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
 VERSION = 1
@@ -199,11 +200,13 @@ class Checkpoint:
         if self._bytes + len(text) >= max(LEAST_TO_REWRITE, 2 * self._anew_bytes):
             self._write_anew()
             return
+        failpoint("checkpoint.add")
         try:
             write_all(self._file, text)
         except OSError as problem:
             self._close_file()
             raise self._write_error(problem) from problem
+        failpoint("checkpoint.added")
         self._more = []
         self._bytes += len(text)
 
@@ -236,7 +239,9 @@ class Checkpoint:
             try:
                 write_all(file, text)
                 os.fsync(file.fileno())
+                failpoint("checkpoint.replace")
                 os.replace(partial, path)
+                failpoint("checkpoint.replaced")
                 return file
             except BaseException:
                 file.close()

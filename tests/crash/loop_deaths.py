@@ -1,0 +1,116 @@
+"""
+A Python loop as the producer, killed wherever its egress comes by: at the failpoints of the library, and at those of the package.
+
+    python3 -m tests.crash.loop_deaths [NAME...]      every failpoint × every way to die, or those of failpoints whose name begins so
+"""
+
+import argparse
+import concurrent.futures
+import json
+import shlex
+import sys
+import textwrap
+
+from tests.crash import matrix
+from tests.crash.crash_run import BIN, LEASE_SECONDS, ROOT, CrashRun, failpoints_in, failpoints_of_the_sources, undisturbed
+from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, OF_A_SPILL, Cell
+
+BATCHES, ROWS = 24, 4
+LOOP = f"""
+    import numpy, offramp
+
+    def batch(number):
+        return [f"b{{number:03}}-{{row}}" for row in range({ROWS})], numpy.arange({ROWS} * 6, dtype="float32").reshape({ROWS}, 6) + number
+
+    with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={LEASE_SECONDS}) as egress:
+        for keys, values in egress.pending(map(batch, range({BATCHES}))):
+            egress.submit({{"values": values}}, keys)
+"""
+# What a loop's egress does not come by: nobody takes over its run, and runs of the programs have a checkpoint of their own.
+OF_THE_PROGRAMS = ("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined", "run.first_result", "run.begun",
+                   "run.joined", "run.ended", "run.swept")
+# In a test: where the launcher dies, a step of the run's beginning, of its work and of its notes.
+LAUNCHER_DIES_AT = ("run.meet", "egress.published", "checkpoint.added")
+JOBS = 3
+
+
+def failpoints_of_a_loop():
+    of_the_package = failpoints_in((ROOT / "launch" / "python").glob("**/*.py"))
+    of_the_library = [name for name, program in failpoints_of_the_sources().items() if program == "producer"]
+    return [name for name in (*of_the_library, *of_the_package) if name not in (*ELSEWHERE, *OF_A_SPILL, *OF_THE_PROGRAMS)]
+
+
+class LoopCell(Cell):
+    """A loop's checkpoint is written anew once in a life, and added to a few times."""
+
+    @property
+    def order(self):
+        return matrix.Order(self.failpoint, self.action, 1 if self.failpoint.startswith("checkpoint.") else super().order.nth)
+
+
+class LoopCrashRun(CrashRun):
+    """The same run, its producer a loop in the interpreter that runs these tests."""
+
+    RUN = ("--consumers", "2", "--processor", "npy", "--producer-restarts", "4")
+    LOOP = LOOP
+    resume_flags = ("--resume",)
+
+    def consumers(self):
+        loop = self.run.folder / "loop.py"
+        loop.write_text(textwrap.dedent(self.LOOP))
+        self.run.flags += ("--producer", shlex.join([sys.executable, str(loop)]))
+        return {**super().consumers(), "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1")}
+
+    def outputs(self):
+        return {name: text for name, text in self.run.files().items() if name.endswith(".npy")}
+
+    def is_conserved(self):
+        samples = self.run.summary()["samples"]
+        return samples["quarantined"] == samples["dropped_when_full"] == 0
+
+    def led_by_the_checkpoint(self):
+        """A batch's keys are its number, and its samples' within."""
+        lines = (self.run.output / ".offramp-egress").read_text().splitlines()[1:]
+        done = {item for line in lines for begin, end, _ in json.loads(line)["done"] for item in range(begin, end)}
+        return sorted(item for item in done if not (self.run.output / f"b{item // ROWS:03}-{item % ROWS}.values.npy").exists())
+
+    @staticmethod
+    def is_ended_by(order):
+        """An end by a code of its own a program means."""
+        return CrashRun.is_ended_by(order) or order.action == "exit"
+
+
+def cells(wanted=(), everything=False):
+    """SIGKILL at every step, and the launcher's death at some; or all ways to die, of whole rows of those that are wanted."""
+    names = [name for name in failpoints_of_a_loop() if not wanted or any(name.startswith(begin) for begin in wanted)]
+    if everything:
+        return [LoopCell(name, "producer", action) for name in names for action in (*DEATHS, LAUNCHER)]
+    return [LoopCell(name, "producer", action) for name in names for action in ("kill", LAUNCHER) if action == "kill" or name in LAUNCHER_DIES_AT]
+
+
+def is_whole(outputs):
+    """Of a run that is through: a file for each sample."""
+    return len(outputs) == BATCHES * ROWS
+
+
+def check_all(wanted, make=LoopCrashRun):
+    """{cell: what is wrong with it, or an empty text}."""
+    expected = undisturbed(make)
+    assert is_whole(expected), list(expected)
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return dict(zip(wanted, pool.map(lambda cell: matrix.check(cell, expected, make), wanted)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    results = check_all(cells(parser.parse_args().names, everything=True))
+    for cell, wrong in results.items():
+        if wrong:
+            print(f"{cell.failpoint} {cell.action}: {wrong}", file=sys.stderr)
+    print(matrix.table(results))
+    return 1 if any(results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""A Python loop that is killed at each step of its egress, and goes on: outputs are those of an undisturbed run."""
+
+import importlib.util
+import os
+import unittest
+
+from tests.crash import loop_deaths, matrix
+from tests.crash.crash_run import failpoints_of_the_sources
+from tests.crash.loop_deaths import LoopCell, LoopCrashRun
+
+
+@unittest.skipIf(os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
+                 "skipped: a sanitizer's library needs an interpreter of its kind; NumPy is needed, too")
+class LoopDeaths(unittest.TestCase):
+    maxDiff = None
+
+    def test_killed_at_each_step(self):
+        results = loop_deaths.check_all(loop_deaths.cells())
+        print("\n" + matrix.table(results), flush=True)
+        self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
+
+    def test_a_loop_that_goes_on_with_other_values_is_found(self):
+        [wrong] = loop_deaths.check_all([LoopCell("egress.published", "producer", "kill")], KnowsItsPast).values()
+        self.assertIn("outputs differ from the undisturbed run's", wrong)
+
+    def test_exceptions_are_failpoints_of_the_sources(self):
+        self.assertEqual([], [name for name in loop_deaths.OF_THE_PROGRAMS if name not in failpoints_of_the_sources()])
+        self.assertEqual([], [name for name in loop_deaths.LAUNCHER_DIES_AT if name not in loop_deaths.failpoints_of_a_loop()])
+
+
+class KnowsItsPast(LoopCrashRun):
+    LOOP = LoopCrashRun.LOOP.replace("+ number", "+ number + (os.environ['OFFRAMP_RESUME'] == 'true')").replace("import numpy", "import os, numpy")
+
+
+if __name__ == "__main__":
+    unittest.main()
