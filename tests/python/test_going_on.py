@@ -120,6 +120,17 @@ class Pending(unittest.TestCase):
         comparison = Comparison(self.checkpoint())
         return [comparison.leaves_out(*batch) for batch in batches]
 
+    def test_what_another_loop_has_put_there_meanwhile_stays(self):
+        one, other = (Checkpoint(self.folder, {"identity": "a"}, work, False) for work in ("one", "other"))
+        for checkpoint in (one, other):
+            checkpoint.begin(in_place=False)
+        new = os.path.join(self.folder, ".offramp-egress.new")
+        one.close()
+        with open(new, encoding="utf-8") as file:
+            self.assertEqual("other", json.loads(file.read())["work"])
+        other.close()
+        self.assertEqual([], os.listdir(self.folder))
+
     def test_what_is_done_is_left_out_and_nothing_else(self):
         self.note((0, 4, b"a"), (4, 4, b"b"), (12, 2, b"d"))
         self.assertEqual([True, True, False, True, False], self.left_out((0, 4, b"a"), (4, 4, b"b"), (8, 4, b"c"), (12, 2, b"d"), (14, 4, b"e")))

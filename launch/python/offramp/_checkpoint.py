@@ -79,6 +79,7 @@ class Checkpoint:
         self._identity = identity
         self._tensors: list[Told] = []
         self._file: io.FileIO | None = None
+        self._new: io.FileIO | None = None      # kept open: nobody else's gets its number meanwhile
         self._bytes = self._anew_bytes = 0
         self._pending: collections.deque[tuple[int, int, bytes]] = collections.deque()     # submitted: first item, samples, keys
         self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
@@ -150,7 +151,7 @@ class Checkpoint:
         if in_place:
             self._write_anew()
         elif not self.resumes:
-            self._put(os.path.join(self.folder, NEW_NAME), self._header()).close()
+            self._new = self._put(os.path.join(self.folder, NEW_NAME), self._header())
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
         """Before the library has it."""
@@ -212,8 +213,12 @@ class Checkpoint:
 
     def close(self) -> None:
         self._close_file()
-        with contextlib.suppress(OSError):      # the launcher found that results may not go there
-            os.unlink(os.path.join(self.folder, NEW_NAME))
+        if self._new is None:
+            return
+        new, self._new = self._new, None
+        with new, contextlib.suppress(OSError):      # the launcher found that results may not go there; another loop may have put its own in the place
+            if os.path.samestat(os.fstat(new.fileno()), os.lstat(os.path.join(self.folder, NEW_NAME))):
+                os.unlink(os.path.join(self.folder, NEW_NAME))
 
     def _close_file(self) -> None:
         if self._file is not None:
