@@ -132,27 +132,38 @@ def refuse_what_is_missing(config):
 
 def attend(plan, places, endpoint, program, output, about, note):
     """(the exit code, what is told at the end)."""
-    run_dir = plan.run_dir
+    return watched(plan, places, output, note,
+                   watch_on=lambda display: Attendance(plan, display, endpoint, program),
+                   conclude=lambda *ended: conclude(plan, about, *ended),
+                   lines=lambda attendance, whole: lines_of(whole, output, followers_among(attendance.records)),
+                   beside=": --resume adds to that")
+
+
+def watched(plan, places, output, note, watch_on, conclude, lines, beside):
+    """
+    (the exit code, what is told at the end) of the watch that is made on a display. `conclude`: the exit code and the summary of (the watch, its exit
+    code, Finishing, seconds). `lines`: of (the watch, the summary), for a reader. `beside`: what becomes of results that lie beside earlier ones.
+    """
     began = time.monotonic()
     display = make_display("samples", plan.log_format)
-    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {run_dir.path}")
-    attendance = Attendance(plan, display, endpoint, program)
+    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {plan.run_dir.path}")
+    watch = watch_on(display)
     with Finishing(note) as finishing:
         try:
-            code = attendance.run()
+            code = watch.run()
             display.close()
-            code, whole = conclude(plan, attendance, code, about, finishing, time.monotonic() - began)
-            display.show_end(attendance.status)
+            code, whole = conclude(watch, code, finishing, time.monotonic() - began)
+            display.show_end(watch.status)
             if lies_beside(output):
-                note(f"the earlier results in {output} are as they were; what this run made lies beside them: --resume adds to that")
-            return code, "\n".join(lines_of(whole, output, followers_among(attendance.records)))
+                note(f"the earlier results in {output} are as they were; what this run made lies beside them{beside}")
+            return code, "\n".join(lines(watch, whole))
         finally:
             display.close()
             sweep(str(places.producer()))
-            attendance.close()
+            watch.close()
 
 
-def conclude(plan, attendance, code, about, finishing, seconds):
+def conclude(plan, about, attendance, code, finishing, seconds):
     """Puts the outputs together and writes the summary, once no consumer is left: (the exit code, the summary)."""
     program, *flags = plan.consumer
     how = how_it_ended(attendance)

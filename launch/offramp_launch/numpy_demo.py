@@ -71,13 +71,10 @@ def make_parent(run_dir):
 @contextlib.contextmanager
 def loop(places, python, run_dir):
     """The loop's process, once its run is there; ended with what is done within. Errors: LaunchError where it ends before."""
-    known = {"PYTHONPATH": os.pathsep.join(filter(None, (str(places.package), os.environ.get("PYTHONPATH"))))}
-    if not places.is_installed:
-        known["OFFRAMP_LIBRARY"] = str(places.programs().parent / "lib" / "libofframp.so.1")
     command = places.python_command(python, places.numpy_demo / "loop.py")
     with open(log_of(run_dir), "wb") as log:
         program = subprocess.Popen([*command, str(run_dir), str(PICTURES)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                   start_new_session=True, env={**os.environ, **known})
+                                   start_new_session=True, env=places.environment_of_loops())
     try:
         while not (run_dir / "endpoint").exists():
             if program.poll() is not None:

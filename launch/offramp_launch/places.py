@@ -14,6 +14,7 @@ import sys
 LAUNCHER = pathlib.Path(__file__).resolve().parent
 # Beside the launcher where it is installed: what is no Python.
 INSTALLED_PROGRAMS = LAUNCHER.parent / "offramp" / "programs"
+LIBRARY = "libofframp.so.1"
 
 
 def here():
@@ -71,6 +72,12 @@ class Places:
         """
         limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
         return [str(python), *options, *(["-B"] if limited else []), "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
+
+    def environment_of_loops(self):
+        """Of programs that import the package: it and its library are those beside this launcher, unless others are named."""
+        library = self.programs().parent / "lib" / LIBRARY
+        paths = [os.environ.get("PYTHONPATH"), str(self.package)]
+        return {**({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def producer(self):
         return self.programs() / "offramp-producer"

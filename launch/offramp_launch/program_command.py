@@ -4,17 +4,14 @@ import os
 import secrets
 import shlex
 import shutil
-import time
 
 from offramp_launch import interrupts, own_work, sink, summary
 from offramp_launch.arguments import shown, take_values, without_values
-from offramp_launch.consume_command import begin_results, counts, followers_among, how_it_ended, lines_of, understood
+from offramp_launch.consume_command import begin_results, counts, followers_among, how_it_ended, lines_of, understood, watched
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of
-from offramp_launch.finishing import Finishing
-from offramp_launch.output_folder import OutputLock, lies_beside, removed_after_a_failure
+from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.program_supervisor import ProgramSupervisor
-from offramp_launch.progress import make_display
 from offramp_launch.run_command import (SETTLED, announce, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
                                         written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
@@ -22,7 +19,6 @@ from offramp_launch.watch import RunPlan
 
 PRODUCER = "--producer"
 KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts")
-LIBRARY = "libofframp.so.1"
 
 
 def is_meant(argv):
@@ -85,42 +81,30 @@ def words_of(command):
 
 
 def environment_of(places, run_dir, run_id, output, config, work):
-    """By what the program's Egress finds the run. The package and the library are those beside this launcher, unless others are named."""
-    library = places.programs().parent / "lib" / LIBRARY
-    paths = [os.environ.get("PYTHONPATH"), str(places.package)]
-    return {**({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output, "OFFRAMP_PROCESSOR": config.get("processor", ""),
-            "OFFRAMP_PROCESSOR_OPTION": config.get("processor-option", ""), "OFFRAMP_WORK": work, "OFFRAMP_RESUME": "true" if config.get("resume") else "false"}
+    """By what the program's Egress finds the run."""
+    return {**places.environment_of_loops(), "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output,
+            "OFFRAMP_PROCESSOR": config.get("processor", ""), "OFFRAMP_PROCESSOR_OPTION": config.get("processor-option", ""), "OFFRAMP_WORK": work,
+            "OFFRAMP_RESUME": "true" if config.get("resume") else "false"}
 
 
 def supervise(plan, places, output, environment, about, go_on, note):
     """(the exit code, what is told at the end)."""
+    def watch_on(display):
+        display.note(f"what the program says goes to {plan.run_dir.log('producer')}")
+        return ProgramSupervisor(plan, display, environment)
+
+    def lines(supervisor, whole):
+        told = lines_of(whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0)
+        if supervisor.producer_restarts:
+            told.insert(2, f"  producers  died and were followed by another {supervisor.producer_restarts} times")
+        return [*told, *([f"  go on      {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])]
+
     sweep(str(places.producer()))
-    began = time.monotonic()
-    display = make_display("samples", plan.log_format)
-    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {plan.run_dir.path}")
-    display.note(f"what the program says goes to {plan.run_dir.log('producer')}")
-    supervisor = ProgramSupervisor(plan, display, environment)
-    with Finishing(note) as finishing:
-        try:
-            code = supervisor.run()
-            display.close()
-            code, whole = conclude(plan, supervisor, code, about, finishing, time.monotonic() - began)
-            display.show_end(supervisor.status)
-            if lies_beside(output):
-                note(f"the earlier results in {output} are as they were; what this run made lies beside them, and takes their place when --resume has made "
-                     "the rest")
-            lines = lines_of(whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0)
-            if supervisor.producer_restarts:
-                lines.insert(2, f"  producers  died and were followed by another {supervisor.producer_restarts} times")
-            return code, "\n".join([*lines, *([f"  go on      {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])])
-        finally:
-            display.close()
-            sweep(str(places.producer()))
-            supervisor.close()
+    return watched(plan, places, output, note, watch_on, lambda *ended: conclude(plan, about, *ended), lines,
+                   beside=", and takes their place when --resume has made the rest")
 
 
-def conclude(plan, supervisor, code, about, finishing, seconds):
+def conclude(plan, about, supervisor, code, finishing, seconds):
     """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
     program, *flags = plan.consumer
     # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
