@@ -52,21 +52,32 @@ struct Joined {
     SlabMappings mappings;
 };
 
+bool is_of_same_run(const std::optional<Endpoint>& found, const Endpoint& endpoint) {
+    return found && found->names.nonce == endpoint.names.nonce;
+}
+
 // The producer came to its end between the look at the run and the joining, as one does that finds nothing left to do.
-// The launcher, if there is one, says what follows. True when this consumer is to end; false when it has to join
-// another producer, or cannot.
+// The launcher says what follows; without one the run directory does, for a run that is over takes its endpoint away.
+// True when this consumer is to end; false when it has to join another producer, or cannot.
 bool is_told_to_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
-    if (fds.lifeline < 0) return false;
+    const bool has_launcher = fds.lifeline >= 0;
     spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in",
                  endpoint.names.run_id, endpoint.producer_pid);
     const TimePoint began = clock.now();
     while (!has_input(fds.signals) && !hung_up(fds.lifeline)) {
         const auto found = Endpoint::read(endpoint.run_dir);
-        if (found && (found->names.nonce != endpoint.names.nonce || found->epoch != endpoint.epoch)) return false;
-        if (clock.now() - began >= kLastMoment && process_exists(endpoint.producer_pid)) return false;
+        if (!has_launcher && !is_of_same_run(found, endpoint)) return true;
+        if (found && (!is_of_same_run(found, endpoint) || found->epoch != endpoint.epoch)) return false;
+        const bool lives = process_exists(endpoint.producer_pid);
+        if (lives ? clock.now() - began >= kLastMoment : !has_launcher) return false;
         wait_readable(std::array{fds.signals, fds.lifeline}, kLookEvery);
     }
     return true;
+}
+
+ConsumerLoop::End dead_producers(const Endpoint& endpoint, const WatchedFds& fds) {
+    spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id, endpoint.producer_pid);
+    return {.error = ErrorKind::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
 }
 
 // `let_in`: set once the producer has.
@@ -75,24 +86,26 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
     const SteadyClock clock;
     WatchedFds fds = options.fds;
     std::optional<Joined> joined;
+    std::optional<RunConnection> opened;
+    std::optional<ProducerSearch::Found> found;
     try {
         joined.emplace(options, endpoint.names);
+        opened.emplace(endpoint.run_dir, endpoint.names, joined->mappings.ledger());
+        found = opened->look();
     } catch (const Error& problem) {
-        if (problem.kind() != ErrorKind::NoSuchRun || !is_told_to_end(endpoint, fds, clock)) throw;
-        return {.launcher_gone = hung_up(fds.lifeline)};
+        if (problem.kind() != ErrorKind::NoSuchRun) throw;
+        if (is_told_to_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
+        if (fds.lifeline < 0 && !process_exists(endpoint.producer_pid)) return dead_producers(endpoint, fds);
+        throw;
     }
     SlabMappings& mappings = joined->mappings;
+    RunConnection& connection = *opened;
     const LedgerHeader& ledger = mappings.ledger().header();
-    RunConnection connection(endpoint.run_dir, endpoint.names, mappings.ledger());
-    auto found = connection.look();
     if (!found) {
         if (is_told_to_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
         found = connection.look();
     }
-    if (!found) {
-        spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id, ledger.producer_pid);
-        return {.error = ErrorKind::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
-    }
+    if (!found) return dead_producers(endpoint, fds);
     fds.producer = found->producer;
     ConsumerSession session(*found->port, clock,
                             {.run_nonce = endpoint.names.nonce,
@@ -111,12 +124,14 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
 
 }  // namespace
 
-// Who fails before it is let in held the run's lock, too, and its producer may have left meanwhile: then nobody else
+// Who ends before it is let in held the run's lock, too, and its producer may have left meanwhile: then nobody else
 // comes to sweep. Who fails later leaves what a killed one leaves: all that another producer continues with.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
     bool let_in = false;
     try {
-        return serve(endpoint, options, make, let_in);
+        const ConsumerLoop::End end = serve(endpoint, options, make, let_in);
+        if (!let_in) sweep_run(endpoint.names);
+        return end;
     } catch (...) {
         if (!let_in) sweep_run(endpoint.names);
         throw;

@@ -26,7 +26,8 @@ struct ConsumerOptions {
 // whoever was the last process of the run sweeps it (sweep_run()).
 //
 // Borrows: what `make` gives, the descriptors. Thread: the caller's, for the whole time. Blocks: for the length of the
-// run. Errors: Error, as ConsumerLoop, and NoSuchRun when the run is gone before this consumer is in it.
+// run. A run that is over before this consumer is in it is an end in order, where no launcher says what follows.
+// Errors: Error, as ConsumerLoop, and NoSuchRun when its memory is gone although its producer lives.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make);
 
 }  // namespace offramp

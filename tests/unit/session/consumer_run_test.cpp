@@ -2,6 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "common/base/error.hpp"
 #include "common/shm/run_objects.hpp"
@@ -21,10 +27,19 @@ SlabProcessor& never_made(std::uint32_t) {
     throw std::logic_error("made");
 }
 
+std::uint64_t dead_pid() {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    ::waitpid(child, nullptr, 0);
+    return static_cast<std::uint64_t>(child);
+}
+
+ErrorKind end_of(const Endpoint& endpoint) { return consume_run(endpoint, {}, never_made).error; }
+
 // Joined: it holds the run's lock. Let in: never, as the run has no ledger that it could read.
 void join_in_vain(const RunNames& names) {
-    const Endpoint endpoint{.run_dir = "/nonexistent", .names = names, .producer_pid = 1, .epoch = 1};
-    EXPECT_THROW(consume_run(endpoint, {}, never_made), Error);
+    EXPECT_EQ(end_of({.run_dir = "/nonexistent", .names = names, .producer_pid = dead_pid(), .epoch = 1}),
+              ErrorKind::None);
 }
 
 // The producer saw this consumer's lock when it left, and left the sweep to it.
@@ -35,6 +50,22 @@ TEST(ConsumerRun, SweepsWhenItIsTheLastAndWasNeverLetIn) {
     ASSERT_THAT(objects_of(names), SizeIs(2));
     join_in_vain(names);
     EXPECT_THAT(objects_of(names), IsEmpty());
+}
+
+// It was met, and is closed before it is joined: its endpoint is gone, or the next run's.
+TEST(ConsumerRun, OneThatIsOverBeforeItIsJoinedHasEndedInOrder) {
+    std::string run_dir = (std::filesystem::temp_directory_path() / "offramp-joining-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(run_dir.data()), nullptr);
+    Endpoint endpoint{.run_dir = run_dir, .names = own_run("over"), .producer_pid = 1, .epoch = 1};
+    EXPECT_EQ(end_of(endpoint), ErrorKind::None);
+    Endpoint next = endpoint;
+    ++next.names.nonce;
+    next.publish();
+    EXPECT_EQ(end_of(endpoint), ErrorKind::None);
+    const Endpoint dead{.run_dir = run_dir, .names = own_run("dead"), .producer_pid = dead_pid(), .epoch = 1};
+    dead.publish();
+    EXPECT_EQ(end_of(dead), ErrorKind::ProducerGone) << "it left its endpoint";
+    std::filesystem::remove_all(run_dir);
 }
 
 TEST(ConsumerRun, LeavesARunThatLivesAlone) {
