@@ -72,8 +72,9 @@ DEMO = """
 
 
 def without_a_way_back():
-    """The environment, without variables that lead to the tree."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
+    """The environment, without variables that lead to the tree. A hundred interpreters import NumPy, and none of them multiplies matrices."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
+    return {**kept, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def contract_of_processors(consumer, python, which="*"):

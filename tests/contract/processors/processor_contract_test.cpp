@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <set>
+#include <span>
 
 #include "common/base/error.hpp"
 #include "common/settings/processor_results.hpp"
@@ -272,7 +273,8 @@ TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
                                 "a/..",
                                 ".offramp-tmp-1-1",
                                 "a/.offramp-segments/x"};
-    for (const std::string& key : keys) {
+    const std::size_t some = runs_by_consumer(GetParam()) ? 4 : std::size(keys);  // a process each
+    for (const std::string& key : std::span(keys).first(some)) {
         const ScratchFolder outside;
         const std::string folder = outside.path() + "/output";
         const RunConfig config = config_for(GetParam(), folder);
