@@ -92,16 +92,17 @@ void ConsumerLoop::look_for_producer() {
     looked_at_run_ = now_;
 }
 
-// A producer that is slow, or stands still, keeps endpoint and memory.
+// A producer that is slow, or stands still, keeps endpoint and memory; one that is killed leaves its endpoint.
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
-    if (!look_at_run_ || loss_.producer_is_dead() || session_->has_pending() || now_ - looked_at_run_ < kLookAtRunEvery)
-        return std::nullopt;
+    const bool just_died = loss_.run_is_to_say();
+    if (!look_at_run_ || session_->has_pending()) return std::nullopt;
+    if (!just_died && (loss_.producer_is_dead() || now_ - looked_at_run_ < kLookAtRunEvery)) return std::nullopt;
     looked_at_run_ = now_;
     const RunStanding standing = look_at_run_();
     if (standing == RunStanding::Open) return std::nullopt;
     using State = ConsumerSession::State;
     if (standing == RunStanding::TakenOver) {  // of whoever is let in the pidfd says it
-        if (session_->state() != State::Greeting) return std::nullopt;
+        if (just_died || session_->state() != State::Greeting) return std::nullopt;
         fds_.producer = -1;
         loss_.see_death();
         return std::nullopt;
@@ -109,7 +110,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     session_->step();  // what was said before still counts
     const State state = session_->state();
     if (state == State::Ended || state == State::Refused) return std::nullopt;
-    if (standing == RunStanding::Closed && state != State::Greeting) return std::nullopt;
+    if (standing == RunStanding::Closed && state != State::Greeting && !just_died) return std::nullopt;
     const bool launcher_gone = launcher_gone_since_.has_value();
     if (!session_->settled()) {
         spdlog::error("the run is over, and nobody has taken what this consumer gave back");

@@ -51,6 +51,9 @@ class ProducerLoss {
     void see_death();
     // From its death to the next producer's coming.
     bool producer_is_dead() const { return died_at_.has_value(); }
+    // Its death was just seen, and no launcher says what follows: the run directory says whether that was the run's
+    // end.
+    bool run_is_to_say() const { return died_at_ && !let_go_ && !has_launcher_; }
     Verdict verdict(const Wishes& wishes) const;
     // Only with a search. Does nothing when it is called again.
     void let_go();

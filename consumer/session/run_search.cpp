@@ -4,10 +4,13 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
+#include <filesystem>
+#include <system_error>
 
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
 #include "common/base/readiness.hpp"
+#include "common/shm/run_files.hpp"
 
 namespace offramp {
 namespace {
@@ -35,6 +38,14 @@ bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint
                 "Start consumers for that one");
 }
 
+std::string what_is_found(const std::string& run_dir, const std::optional<Endpoint>& endpoint) {
+    if (endpoint)
+        return "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead";
+    std::error_code unknown;
+    const bool was_there = std::filesystem::exists(run_dir + "/" + run_files::kStatus, unknown);
+    return std::string("there is no file 'endpoint'") + (was_there ? " any more: the run there is over" : "");
+}
+
 }  // namespace
 
 std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& fds, const Clock& clock,
@@ -46,9 +57,7 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
         if (nonce && is_over(run_dir, endpoint, *nonce)) return std::nullopt;
         if (endpoint && process_exists(endpoint->producer_pid)) return endpoint;
 
-        const std::string found =
-            endpoint ? "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead"
-                     : "there is no file 'endpoint'";
+        const std::string found = what_is_found(run_dir, endpoint);
         if (hung_up(fds.lifeline))
             throw Error(ErrorKind::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found +
                                                   ", and the process that started this consumer is gone");

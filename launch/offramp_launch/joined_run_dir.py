@@ -60,7 +60,7 @@ def wait_for_run(folder, seconds, note):
             return met, program
         if program is not None:
             os.close(program)
-        found = f"its program (pid {met['producer_pid']}) is dead" if met else "no program has begun one there" if folder.is_dir() else "it is not there"
+        found = f"its program (pid {met['producer_pid']}) is dead" if met else what_is_there(folder)
         if time.monotonic() >= deadline:
             raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {found}",
                               "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
@@ -69,6 +69,13 @@ def wait_for_run(folder, seconds, note):
             note(f"waiting for a run in {folder}, {seconds:g} s at most: {found}")
             told = True
         time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def what_is_there(folder):
+    """In place of a run."""
+    if (folder / "status.json").exists():
+        return "the run that was there is over"
+    return "no program has begun one there" if folder.is_dir() else "it is not there"
 
 
 def wait_for_run_of(pid, folder):

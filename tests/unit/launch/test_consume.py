@@ -187,6 +187,8 @@ class ConsumeTest(unittest.TestCase):
         self.assertIn("it is not there", said)
         self.run_dir.mkdir(mode=0o700)
         self.assertIn("no program has begun one", self.end(self.launch("--wait", "0"), 69))
+        self.program.tell(state="ended")
+        self.assertIn("the run that was there is over", self.end(self.launch("--wait", "0"), 69))
         self.program.begin()
         self.program.die()
         said = self.end(self.launch("--wait", "0"), 69)

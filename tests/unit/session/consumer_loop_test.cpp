@@ -396,6 +396,47 @@ TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenHeard) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
+// Nobody says what follows a producer's death; the run directory says whether it was the run's end.
+class WithoutLauncherTest : public ConsumerLoopTest {
+  protected:
+    std::optional<ConsumerLoop::End> end_when_the_producer_dies(RunStanding standing) {
+        standing_ = standing;
+        producer_life_.ring();
+        return alone_.turn();
+    }
+
+    ConsumerLoop alone_{*port_,    session_,
+                        mappings_, [this](std::uint32_t) -> SlabProcessor& { return processor_; },
+                        clock_,    {.producer = producer_life_.reading.get(), .signals = signals_.reading.get()},
+                        {},        [this] { return standing_; }};
+};
+
+TEST_F(WithoutLauncherTest, AProducerThatEndsItsRunBeforeItAnswersHasEndedIt) {
+    ASSERT_FALSE(alone_.turn());
+    const auto end = end_when_the_producer_dies(RunStanding::Over);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::None);
+}
+
+TEST_F(WithoutLauncherTest, AProducerThatIsKilledLeavesItsEndpointAndIsGone) {
+    ASSERT_FALSE(alone_.turn());
+    const auto end = end_when_the_producer_dies(RunStanding::Open);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
+}
+
+TEST_F(WithoutLauncherTest, WhatNobodyTookBeforeTheRunWasOverIsLost) {
+    ASSERT_FALSE(alone_.turn());
+    ASSERT_TRUE(producer_.hear<Hello>());
+    run_.admit(kConsumerIndex, kSession);
+    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    deliver({run_.lease_filled(0, 10)});
+    for (int turns = 0; processor_.items.empty() && turns < 100; ++turns) ASSERT_FALSE(alone_.turn());
+    const auto end = end_when_the_producer_dies(RunStanding::Over);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
+}
+
 TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswer) {
     welcome();
     deliver({run_.lease_filled(0, 10)});

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -86,6 +87,9 @@ TEST_F(RunSearchTest, NoRunIsToldWithItsDirectory) {
     const std::string text = failure({});
     EXPECT_NE(text.find(run_dir_), std::string::npos) << text;
     EXPECT_NE(text.find("there is no file 'endpoint'"), std::string::npos) << text;
+    EXPECT_EQ(text.find("is over"), std::string::npos) << text;
+    std::ofstream(run_dir_ + "/status.json") << "{}";
+    EXPECT_NE(failure({}).find("the run there is over"), std::string::npos) << "it was there";
 }
 
 TEST_F(RunSearchTest, WhatADeadProducerLeftIsNoRun) {
