@@ -73,7 +73,7 @@ class Egress:
                  name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
                  max_consumers: int = 0, when_full: str = "wait", max_charges: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0):
         self._pid = os.getpid()
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()      # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
         self._run: Run | None = None
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None

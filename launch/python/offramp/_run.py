@@ -284,7 +284,7 @@ class Completions:
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, checkpoint: Checkpoint):
         self._library, self._handle, self._checkpoint = library, handle, checkpoint
         self._ranges, self._count = (_abi.Items * self.MOST)(), ctypes.c_uint32()
-        self._turn = threading.Lock()       # guards all but `problem`
+        self._turn = threading.RLock()      # guards all but `problem`
         self._stopped = False
         self.problem: Exception | None = None       # with the checkpoint; it is tried again with the next completion, or batch
         self._thread = threading.Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
@@ -301,6 +301,9 @@ class Completions:
     def stop(self) -> None:
         self._stopped = True
         if self._thread is not threading.current_thread():
+            with contextlib.suppress(RuntimeError):     # until it is not this thread's: before Python 3.11 Ctrl-C may have left it taken
+                while True:
+                    self._turn.release()
             self._thread.join()
         with contextlib.suppress(Exception):     # then it is done again
             self.note_the_rest()

@@ -70,7 +70,7 @@ class Slab:
         """For Consumer and processors alone. `library`: what has the calls of a consumer that a slab makes."""
         self._library, self._consumer, self._given = library, consumer, given
         self._mappings: Mappings | None = mappings
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         self._over = False
         self._infos: tuple[TensorInfo, ...] | None = None
         self._samples: tuple[Sample, ...] | None = None
