@@ -110,7 +110,12 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     session_->step();  // what was said before still counts
     const State state = session_->state();
     if (state == State::Ended || state == State::Refused) return std::nullopt;
-    if (standing == RunStanding::Closed && state != State::Greeting && !just_died) return std::nullopt;
+    if (just_died && another_run_is_there(standing)) {
+        if (asked_to_end_ || state == State::Draining) return std::nullopt;  // it ends with its producer
+        throw Error(ErrorKind::NoSuchRun, "the producer is dead, and the run in its directory is another one by now",
+                    "The run that this consumer was started for is over; start it again");
+    }
+    if (somebody_may_serve(standing) && state != State::Greeting && !just_died) return std::nullopt;
     const bool launcher_gone = launcher_gone_since_.has_value();
     if (!session_->settled()) {
         spdlog::error("the run is over, and nobody has taken what this consumer gave back");

@@ -16,11 +16,12 @@ void RunConnection::forget() {
 
 std::optional<ProducerSearch::Found> RunConnection::look() {
     const auto endpoint = Endpoint::read(run_dir_);
-    if (!endpoint || endpoint->epoch <= epoch_) return std::nullopt;
-    if (endpoint->names.run_id != names_.run_id || endpoint->names.nonce != names_.nonce)
+    if (!endpoint) return std::nullopt;
+    if (is_anothers(*endpoint))
         throw Error(ErrorKind::NoSuchRun,
                     "the run directory '" + run_dir_ + "' is another run's by now, '" + endpoint->names.run_id + "'",
                     "The run that this consumer was started for is over; start it again");
+    if (endpoint->epoch <= epoch_) return std::nullopt;
     // The ledger knows a later one than the file when yet another producer is recovering the run.
     const LedgerView::Producer producer = ledger_.producer();
     if (producer.pid != endpoint->producer_pid) return std::nullopt;
@@ -35,13 +36,17 @@ std::optional<ProducerSearch::Found> RunConnection::look() {
 RunStanding RunConnection::standing() const {
     try {
         const auto endpoint = Endpoint::read(run_dir_);
-        if (!endpoint || endpoint->names.run_id != names_.run_id || endpoint->names.nonce != names_.nonce)
-            return has_memory() ? RunStanding::Closed : RunStanding::Over;
+        if (!endpoint) return has_memory() ? RunStanding::Closed : RunStanding::Over;
+        if (is_anothers(*endpoint)) return has_memory() ? RunStanding::Replaced : RunStanding::OverAndReplaced;
         return endpoint->epoch > epoch_ ? RunStanding::TakenOver : RunStanding::Open;
     } catch (const Error& problem) {
         spdlog::debug("the run's endpoint could not be looked at: {}", problem.what());
         return RunStanding::Open;
     }
+}
+
+bool RunConnection::is_anothers(const Endpoint& endpoint) const {
+    return endpoint.names.run_id != names_.run_id || endpoint.names.nonce != names_.nonce;
 }
 
 bool RunConnection::has_memory() const {

@@ -6,6 +6,7 @@
 
 #include "common/base/process_watch.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/transport/endpoint.hpp"
 #include "consumer/session/ledger_view.hpp"
 #include "consumer/session/producer_search.hpp"
 #include "consumer/session/run_standing.hpp"
@@ -26,6 +27,7 @@ class RunConnection final : public ProducerSearch {
     RunStanding standing() const;
 
   private:
+    bool is_anothers(const Endpoint& endpoint) const;
     bool has_memory() const;
 
     std::string run_dir_;

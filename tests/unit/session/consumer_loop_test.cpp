@@ -405,6 +405,15 @@ class WithoutLauncherTest : public ConsumerLoopTest {
         return alone_.turn();
     }
 
+    ErrorKind failure_when_the_producer_dies(RunStanding standing) {
+        try {
+            end_when_the_producer_dies(standing);
+        } catch (const Error& problem) {
+            return problem.kind();
+        }
+        return ErrorKind::None;
+    }
+
     ConsumerLoop alone_{*port_,    session_,
                         mappings_, [this](std::uint32_t) -> SlabProcessor& { return processor_; },
                         clock_,    {.producer = producer_life_.reading.get(), .signals = signals_.reading.get()},
@@ -423,6 +432,28 @@ TEST_F(WithoutLauncherTest, AProducerThatIsKilledLeavesItsEndpointAndIsGone) {
     const auto end = end_when_the_producer_dies(RunStanding::Open);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
+}
+
+TEST_F(WithoutLauncherTest, AProducerThatIsKilledAndWhoseDirectoryAnotherRunHasIsNoEndInOrder) {
+    ASSERT_FALSE(alone_.turn());
+    EXPECT_EQ(failure_when_the_producer_dies(RunStanding::Replaced), ErrorKind::NoSuchRun);
+}
+
+TEST_F(WithoutLauncherTest, NorIsItWhereTheOtherRunHasSweptItsMemory) {
+    ASSERT_FALSE(alone_.turn());
+    EXPECT_EQ(failure_when_the_producer_dies(RunStanding::OverAndReplaced), ErrorKind::NoSuchRun);
+}
+
+TEST_F(WithoutLauncherTest, WhoIsDrainedByThenEndsInOrder) {
+    ASSERT_FALSE(alone_.turn());
+    ASSERT_TRUE(producer_.hear<Hello>());
+    run_.admit(kConsumerIndex, kSession);
+    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    ASSERT_FALSE(alone_.turn());
+    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    const auto end = end_when_the_producer_dies(RunStanding::Replaced);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_F(WithoutLauncherTest, WhatNobodyTookBeforeTheRunWasOverIsLost) {

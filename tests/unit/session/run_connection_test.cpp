@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/base/error.hpp"
 #include "common/transport/endpoint.hpp"
 #include "tests/unit/session/fake_run.hpp"
 
@@ -40,13 +41,28 @@ TEST_F(RunConnectionTest, TheEndpointSaysWhetherTheRunIsStillThere) {
     publish(run_.names(), 1);
     EXPECT_EQ(connection.standing(), RunStanding::TakenOver);
     publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
-    EXPECT_EQ(connection.standing(), RunStanding::Closed) << "another run's";
+    EXPECT_EQ(connection.standing(), RunStanding::Replaced);
     std::ofstream(run_dir_ + "/endpoint") << "something else\n";
     EXPECT_EQ(connection.standing(), RunStanding::Open) << "what cannot be read says nothing";
     std::filesystem::remove_all(run_dir_);
     EXPECT_EQ(connection.standing(), RunStanding::Closed) << "no folder";
     run_.remove_ledger();
     EXPECT_EQ(connection.standing(), RunStanding::Over);
+    std::filesystem::create_directory(run_dir_);
+    publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
+    EXPECT_EQ(connection.standing(), RunStanding::OverAndReplaced);
+}
+
+TEST_F(RunConnectionTest, AnotherRunThereIsNotWaitedBeside) {
+    RunConnection connection(run_dir_, run_.names(), LedgerView::check(run_.ledger_bytes(), run_.names()));
+    EXPECT_FALSE(connection.look());
+    publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 0);  // its first, as the one that was met
+    try {
+        connection.look();
+        FAIL() << "it is taken for nothing new";
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.kind(), ErrorKind::NoSuchRun);
+    }
 }
 
 }  // namespace
