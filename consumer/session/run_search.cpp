@@ -4,12 +4,14 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
-#include <filesystem>
-#include <system_error>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
 #include "common/base/readiness.hpp"
+#include "common/json/json_text.hpp"
 #include "common/shm/run_files.hpp"
 
 namespace offramp {
@@ -38,12 +40,19 @@ bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint
                 "Start consumers for that one");
 }
 
+// A run that begins tells its state before it can be met.
+bool says_it_is_over(const std::string& run_dir) {
+    std::ifstream file(run_dir + "/" + run_files::kStatus);
+    const auto status = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
+    const auto state = status.is_object() ? status.find("state") : status.end();
+    return state != status.end() && (*state == "ended" || *state == "abandoned" || *state == "failed");
+}
+
 std::string what_is_found(const std::string& run_dir, const std::optional<Endpoint>& endpoint) {
     if (endpoint)
         return "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead";
-    std::error_code unknown;
-    const bool was_there = std::filesystem::exists(run_dir + "/" + run_files::kStatus, unknown);
-    return std::string("there is no file 'endpoint'") + (was_there ? " any more: the run there is over" : "");
+    return std::string("there is no file 'endpoint'") +
+           (says_it_is_over(run_dir) ? " any more: the run there is over" : "");
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ import time
 from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.previous_account import PreviousAccount
-from offramp_launch.run_dir import RunDir
+from offramp_launch.progress import ENDS
+from offramp_launch.run_dir import RunDir, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
 PRODUCERS_OWN = "producer-settings.toml"    # common/settings/kept_settings.hpp: of a run that offramp-producer began
@@ -73,8 +74,11 @@ def wait_for_run(folder, seconds, note):
 
 def what_is_there(folder):
     """In place of a run."""
-    if (folder / "status.json").exists():
+    status = read_object(folder / "status.json")
+    if status and status.get("state") in ENDS:
         return "the run that was there is over"
+    if status:
+        return "a run was begun there, and takes no consumers yet"
     return "no program has begun one there" if folder.is_dir() else "it is not there"
 
 

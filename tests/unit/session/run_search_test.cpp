@@ -88,8 +88,14 @@ TEST_F(RunSearchTest, NoRunIsToldWithItsDirectory) {
     EXPECT_NE(text.find(run_dir_), std::string::npos) << text;
     EXPECT_NE(text.find("there is no file 'endpoint'"), std::string::npos) << text;
     EXPECT_EQ(text.find("is over"), std::string::npos) << text;
-    std::ofstream(run_dir_ + "/status.json") << "{}";
-    EXPECT_NE(failure({}).find("the run there is over"), std::string::npos) << "it was there";
+    for (const std::string status : {"", "{}", "[]", R"({"state": 5})", R"({"state": "starting"})"}) {
+        std::ofstream(run_dir_ + "/status.json") << status;
+        EXPECT_EQ(failure({}).find("is over"), std::string::npos) << status;
+    }
+    for (const std::string state : {"ended", "abandoned", "failed"}) {
+        std::ofstream(run_dir_ + "/status.json") << R"({"state": ")" + state + R"("})";
+        EXPECT_NE(failure({}).find("the run there is over"), std::string::npos) << state;
+    }
 }
 
 TEST_F(RunSearchTest, WhatADeadProducerLeftIsNoRun) {
