@@ -35,6 +35,41 @@ class Children(World):
         self.assertIn("no launcher answers in run any more (No such file or directory)", said)
         self.assertEqual("b'x'", said.splitlines()[-1])
 
+    def test_a_launcher_that_dies_before_it_accepts_a_connection_is_gone(self):
+        program = """
+            import signal, socket
+            from offramp._launched import Launched, Place
+            listener, connection = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+            listener.bind("control.sock")
+            listener.listen()
+            connection.connect("control.sock")
+            launched = Launched(Place("run", "", "", "", "", "", False), connection.detach())
+            signal.alarm(20)
+            try:
+                listener.close()
+                while True:
+                    signal.pause()
+            except KeyboardInterrupt:
+                print("ended")
+        """
+        self.assertEqual("ended\n", self.end(self.python(program, cwd=self.folder)))
+
+    def test_a_launcher_that_does_not_answer_is_told(self):
+        program = """
+            import os, socket, offramp
+            from offramp import _launched
+            _launched.ANSWER_SECONDS = 0.1
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind("control.sock")
+            listener.listen()
+            os.environ.update(OFFRAMP_LIFELINE_FD="999:1", OFFRAMP_RUN_DIR=".")
+            try:
+                offramp.Egress()
+            except offramp.BadArgument as problem:
+                print(problem)
+        """
+        self.assertIn("no launcher answers in . any more (timed out)", self.end(self.python(program, cwd=self.folder)))
+
     def test_a_forked_child_ends_by_sigterm(self):
         program = """
             import os, signal
@@ -143,6 +178,21 @@ class ProgramRuns(Loops):
         launcher.wait()
         gate.unlink()
         wait_for(lambda: not left_of(self.folder), "that loop and consumers end")
+
+    def test_a_loop_that_is_not_this_runs_is_told(self):
+        launcher, gate = self.at_work(self.program(batches=BATCHES))
+        program = """
+            import os, sys, offramp
+            os.environ.update(OFFRAMP_LIFELINE_FD="999:1", OFFRAMP_RUN_DIR=sys.argv[1], OFFRAMP_RUN_ID="earlier")
+            try:
+                offramp.Egress()
+            except offramp.BadArgument as problem:
+                print(problem)
+        """
+        said = self.end(self.python(program, str(self.work.run_dir)))
+        self.assertIn("for the run 'earlier', and the launcher in", said)
+        gate.unlink()
+        self.ended(launcher, 0)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch")
     def test_a_loop_of_torchruns_is_stopped(self):

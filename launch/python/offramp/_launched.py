@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -13,6 +15,9 @@ from offramp._errors import BadArgument
 
 LIFELINE = "OFFRAMP_LIFELINE_FD"      # NUMBER:INODE of a pipe
 CONTROL_SOCKET = "control.sock"
+STATUS = "status"     # what is said there: offramp_launch/control.py
+ANSWER_SECONDS = 5
+TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)     # the first: more wait to be accepted than the socket takes
 ENDED_BY_THE_USER = 130
 
 
@@ -61,8 +66,9 @@ class Launched:
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
-        while os.read(self._lifeline, 1):
-            continue
+        with contextlib.suppress(OSError):      # a connection that its launcher never accepted is reset
+            while os.read(self._lifeline, 1):
+                continue
         self._gone = True
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -86,7 +92,7 @@ def launched(knows_its_run: bool = False) -> Launched | None:
         if lifeline is None and knows_its_run:
             return None
         if lifeline is None:
-            lifeline = _connected(told["run_dir"])
+            lifeline = _connected(told["run_dir"], told["run_id"])
         _launched = Launched(Place(**told, resume=os.environ.get("OFFRAMP_RESUME") == "true"), lifeline)
     return _launched
 
@@ -101,16 +107,44 @@ def _inherited(told: str) -> int | None:
     return int(number) if stat.S_ISFIFO(facts.st_mode) and str(facts.st_ino) == inode else None
 
 
-def _connected(run_dir: str) -> int:
-    """To the control socket, whose connections the launcher keeps as long as it lives."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _connected(run_dir: str, run_id: str) -> int:
+    """To the control socket of this run's launcher, which keeps connections as long as it lives."""
+    connection = _connection()
     try:
         connection.connect(os.path.join(run_dir, CONTROL_SOCKET))
-    except OSError as problem:
+        there = _ask(connection, STATUS).get("run_id")
+        connection.settimeout(None)
+    except (OSError, ValueError) as problem:
         connection.close()
-        raise BadArgument(f"this program was started by `offramp run --producer`, and no launcher answers in {run_dir} any more ({problem.strerror}). "
+        why = "timed out" if isinstance(problem, TIMED_OUT) else getattr(problem, "strerror", None) or problem
+        raise BadArgument(f"this program was started by `offramp run --producer`, and no launcher answers in {run_dir} any more ({why}). "
                           "Give that command again, with --resume") from problem
+    if there != run_id:
+        connection.close()
+        raise BadArgument(f"this program was started by `offramp run --producer` for the run {run_id!r}, and the launcher in {run_dir} has the run {there!r} by "
+                          "now, whose program is another. Let this one end")
     return connection.detach()
+
+
+def _connection() -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(ANSWER_SECONDS)
+    return connection
+
+
+def _ask(connection: socket.socket, what: str) -> dict[str, object]:
+    """Errors: OSError; ValueError for what no launcher says."""
+    connection.sendall(json.dumps({"do": what}).encode() + b"\n")
+    received = b""
+    while not received.endswith(b"\n"):
+        part = connection.recv(65536)
+        if not part:
+            raise ValueError("it ended before it answered")
+        received += part
+    answer = json.loads(received)
+    if not isinstance(answer, dict):
+        raise ValueError("its answer is not a launcher's")
+    return answer
 
 
 def _forget() -> None:
