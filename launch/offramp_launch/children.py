@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from offramp_launch import memory_kills
-from offramp_launch.exit_code import NO_ROOM, cannot_be_started, signal_name, status_behind_a_shell
+from offramp_launch.exit_code import NO_ROOM, cannot_be_started, signal_name
 from offramp_launch.log_follower import last_error, size_of
 
 LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
@@ -41,16 +41,16 @@ class Child:
     def reap(self):
         """Call once, when the pidfd is readable."""
         _, status, usage = os.wait4(self.pid, 0)
-        self.status = self._meaning_of(os.waitstatus_to_exitcode(status))
+        self._process.returncode = os.waitstatus_to_exitcode(status)
         self.cpu_seconds = usage.ru_utime + usage.ru_stime
-        if self.status == -signal.SIGKILL:
-            self._ended_for_memory = memory_kills.told_since(self._memory_kills)
-        self._process.returncode = self.status
         os.close(self.pidfd)
+        self.ended_with(self._process.returncode)
 
-    @staticmethod
-    def _meaning_of(status):
-        return status
+    def ended_with(self, status):
+        """Call it once more where the status is in truth another program's, which this one has waited for."""
+        self.status = status
+        if status == -signal.SIGKILL:
+            self._ended_for_memory = memory_kills.told_since(self._memory_kills)
 
     def signal(self, number):
         if self.status is None:
@@ -84,12 +84,6 @@ class Child:
         if self.status >= 0:
             return f"ended with exit code {self.status}"
         return f"was killed by {signal_name(-self.status)}" + (f" ({self._ended_for_memory})" if self._ended_for_memory else "")
-
-
-class UsersProgram(Child):
-    """One that may have been started by a shell, which then ends in its stead."""
-
-    _meaning_of = staticmethod(status_behind_a_shell)
 
 
 def open_log(path):

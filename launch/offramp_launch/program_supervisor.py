@@ -5,11 +5,12 @@ import os
 import pathlib
 import signal
 
-from offramp_launch.children import UsersProgram
-from offramp_launch.exit_code import ExitCode
+from offramp_launch.children import Child
+from offramp_launch.exit_code import ExitCode, status_behind_a_shell
 from offramp_launch.progress import ENDS
 from offramp_launch.supervisor import Supervisor
 
+GONE = ("X", "Z")     # states of a process that has ended
 ADDED = ("released_samples", "released_batches", "submitted_samples", "quarantined_samples", "dropped_samples", "redelivered")
 
 
@@ -27,6 +28,7 @@ class ProgramSupervisor(Supervisor):
         self._environment = environment
         self._earlier = dict.fromkeys(ADDED, 0)      # of programs that died
         self._before = set()    # processes whose runs were there before the last program
+        self._died_behind_another = False       # the last program's loop
         self._away = 0      # consumers that the next program's run is to have
         super().__init__(plan, display)
 
@@ -34,21 +36,34 @@ class ProgramSupervisor(Supervisor):
         self._away, others = 0, self._away
         for _ in range(others):
             self._seats.add()
+        self._died_behind_another = False
         if self._status:
             self._before.add(self._status.get("pid"))
         lifeline = f"{self._lifeline_read}:{os.fstat(self._lifeline_read).st_ino}"
-        return UsersProgram("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
-                            env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
+        return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
+                     env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
 
     def _seek_hold(self):
         """What a dead program's run had in memory is of no use to the next."""
 
     # -- how it ended -----------------------------------------------------------------------------------------------
 
-    died = property(lambda self: self._producer.status is not None and (self._producer.status < 0 or self._producer.status == ExitCode.DEVICE_BROKEN),
+    died = property(lambda self: self._producer.status is not None and (self._producer.status < 0 or self._producer.status == ExitCode.DEVICE_BROKEN
+                                                                        or self._died_behind_another),
                     doc="The last program, whatever became of its run.")
     end = property(lambda self: self._own_status().get("state") if self._own_status().get("state") in ENDS else None,
                    doc="How the last program's run ended, in its own word; None where it opened none, or died in it.")
+
+    def _understand_its_end(self):
+        """What is between has waited for the run's process, and tells its death in a code of its own: a shell in 128 and the signal, torchrun in 1."""
+        if self._is_the_child():
+            return
+        self._producer.ended_with(status_behind_a_shell(self._producer.status))
+        self._died_behind_another = self.has_opened_a_run() and self.end is None and self._producer.status > 0 and not lives(self._own_status().get("pid"))
+
+    def _is_the_child(self):
+        """The last program is the run's process itself."""
+        return self._own_status().get("pid") == self._producer.pid
 
     def _own_status(self):
         """Of the last program's run, and not of one before it: it may be a script, a torchrun or a uv that starts the loop."""
@@ -57,6 +72,17 @@ class ProgramSupervisor(Supervisor):
         pid = self._status.get("pid")
         of_its_own = self._status.get("run_id") == self._plan.run_id and pid not in self._before
         return self._status if pid == self._producer.pid or of_its_own else {}
+
+    def _look(self):
+        """A loop that what started it starts again is another run, too."""
+        before = self._own_status()
+        super()._look()
+        if before and before.get("pid") != self._own_status().get("pid"):
+            self._count_as_earlier(before)
+
+    def _count_as_earlier(self, status):
+        for name in ADDED:
+            self._earlier[name] += status.get(name) or 0
 
     def _signal_producer(self):
         """The process that has the run: a shell between it and this launcher would end, and leave it."""
@@ -83,7 +109,7 @@ class ProgramSupervisor(Supervisor):
 
     def _code(self):
         code = super()._code()
-        if self._draining and self.end == "ended" and self._own_status().get("pid") != self._producer.pid:
+        if self._draining and self.end == "ended" and not self._is_the_child():
             return int(ExitCode.INTERRUPTED)    # it did as it was asked; what started it, as torchrun, may call that a failure
         if code != ExitCode.OK:
             return code
@@ -115,8 +141,7 @@ class ProgramSupervisor(Supervisor):
             return False
         if not self._another_follows():
             return False
-        for name in ADDED:
-            self._earlier[name] += self._own_status().get(name) or 0
+        self._count_as_earlier(self._own_status())
         staying = self._seats.staying()
         self._away = len(staying)
         self._seats.send_away(staying)
@@ -126,13 +151,19 @@ class ProgramSupervisor(Supervisor):
 def descends_from(pid, ancestor):
     """Also in a session of its own, as torchrun's programs are."""
     while pid > 1 and pid != ancestor:
-        pid = parent_of(pid)
+        _, pid = state_and_parent_of(pid)
     return pid == ancestor
 
 
-def parent_of(pid):
-    """0 where there is no such process any more."""
+def lives(pid):
+    state, _ = state_and_parent_of(pid)
+    return state not in GONE
+
+
+def state_and_parent_of(pid):
+    """As /proc has them; GONE's first and 0 where there is no such process any more."""
     try:
-        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+        state, parent, *_ = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return state, int(parent)
+    except (OSError, ValueError):
+        return GONE[0], 0

@@ -101,6 +101,7 @@ class Supervisor(Watch):
         self._selector.unregister(self._producer.pidfd)
         self._producer.reap()
         self._look()
+        self._understand_its_end()
         explained = self._producer.status in EXPLAINED_BY_THE_SUMMARY or self._was_stopped_at_its_start()
         if not explained and not self._abandoned and not self.failure:
             # What it told as an error is repeated as the run's last words.
@@ -108,6 +109,9 @@ class Supervisor(Watch):
                                + ("" if self._producer.told_an_error() else f"; the end of its log:\n{self._producer.last_words()}"))
         if not self._producer_follows():
             self._end_without_producer()
+
+    def _understand_its_end(self):
+        """Where its status may be the word of a program in between."""
 
     def _end_without_producer(self):
         self._producer_over = True

@@ -96,7 +96,7 @@ class Place:
         self._test = test
         self.folder, self.output, self.run_dir = folder, folder / "out", folder / "run"
         self.gates = folder / "gates"
-        self.gates.mkdir(parents=True)
+        self.gates.mkdir(parents=True, exist_ok=True)
         self.environment = {**os.environ, "GATES": str(self.gates)}
 
     def close_gate(self, key):

@@ -97,6 +97,10 @@ class Children(World):
 class ProgramRuns(Loops):
     def setUp(self):
         super().setUp()
+        self.at_a_place("work")
+
+    def at_a_place(self, name):
+        self.work = self.place(name)
         self.work.environment["OFFRAMP_BIN_DIR"] = str(pathlib.Path(library()._name).resolve().parents[1] / "bin")
         self.work.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
 
@@ -149,10 +153,13 @@ class ProgramRuns(Loops):
         self.ended(self.launch("--processor-option", "q=1", "--resume", program=self.program(batches=2)), 0)
         self.assertEqual({b"1"}, {found for name, found in self.work.results().items() if name.endswith(".txt")})
 
-    def wrapped(self, **told):
+    def wrapped(self, then="echo wrapped\nexit $code", **told):
         """A script that starts the loop, and waits for it."""
+        return self.script(f"{self.program(**told)}\ncode=$?\n{then}")
+
+    def script(self, text):
         script = self.folder / "wrapper.sh"
-        script.write_text(f"#!/bin/sh\n{self.program(**told)}\ncode=$?\necho wrapped\nexit $code\n")
+        script.write_text(f"#!/bin/sh\n{text}\n")
         script.chmod(0o755)
         return str(script)
 
@@ -194,10 +201,17 @@ class ProgramRuns(Loops):
         gate.unlink()
         self.ended(launcher, 0)
 
+    def torchruns(self, **told):
+        return shlex.join([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", *shlex.split(self.program(**told))[1:]])
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch")
+    def test_a_loop_of_torchruns_that_is_killed_is_followed(self):
+        said = self.require_that_a_killed_loop_is_followed(self.torchruns())
+        self.assertIn("producer ended with exit code 1", said)
+
     @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch")
     def test_a_loop_of_torchruns_is_stopped(self):
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1"]
-        launcher, gate = self.at_work(shlex.join(torchrun + shlex.split(self.program(batches=100000))[1:]))
+        launcher, gate = self.at_work(self.torchruns(batches=100000))
         launcher.send_signal(signal.SIGINT)
         wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
         gate.unlink()
@@ -205,9 +219,9 @@ class ProgramRuns(Loops):
         self.assertEqual("ended", self.told("status.json")["state"])
         self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
 
-    def at_work(self, program):
+    def at_work(self, program, gate="b004-0"):
         """(the launcher, a gate that consumers wait at), once there are results."""
-        gate = self.work.close_gate("b004-0")
+        gate = self.work.close_gate(gate)
         launcher = self.launch(program=program)
         wait_for(lambda: self.loop_at_work(), "a loop with results")
         return launcher, gate
@@ -227,6 +241,25 @@ class ProgramRuns(Loops):
         self.ended(launcher, 130)
         self.assertEqual("ended", self.told("status.json")["state"])
         self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
+
+    def test_a_code_of_the_loops_own_is_no_death(self):
+        (self.folder / "leaving.py").write_text(LOOP + "sys.exit(137)\n")
+        program = self.program().replace("loop.py", "leaving.py")
+        self.assertIn("ended with exit code 137", self.ended(self.launch(program=program), 137))
+        self.assertEqual(0, self.told("summary.json")["producer_restarts"])
+
+    def test_a_loop_that_a_script_starts_again_goes_on(self):
+        launcher, gate = self.at_work(self.script(f"{self.program()} || {self.program()}"), gate="b009-0")
+        first = self.loop_at_work()
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: self.loop_at_work(besides=first), "the next loop")
+        gate.unlink()
+        self.ended(launcher, 0)
+        self.assertEqual(self.undisturbed(), self.work.results())
+        self.assertLess(self.work.submitted(), BATCHES)
+        summary = self.told("summary.json")
+        self.assertEqual(0, summary["producer_restarts"])
+        self.assertGreater(summary["samples"]["released"], ROWS * self.work.submitted(), "both loops count")
 
     def test_it_is_scaled_and_stopped(self):
         gate = self.work.close_gate("b004-0")

@@ -11,11 +11,13 @@ import stat
 import threading
 from typing import NamedTuple
 
+from offramp._checkpoint import NAME
 from offramp._errors import BadArgument
 
 LIFELINE = "OFFRAMP_LIFELINE_FD"      # NUMBER:INODE of a pipe
 CONTROL_SOCKET = "control.sock"
 STATUS = "status"     # what is said there: offramp_launch/control.py
+STATUS_FILE = "status.json"
 ANSWER_SECONDS = 5
 TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)     # the first: more wait to be accepted than the socket takes
 ENDED_BY_THE_USER = 130
@@ -93,8 +95,29 @@ def launched(knows_its_run: bool = False) -> Launched | None:
             return None
         if lifeline is None:
             lifeline = _connected(told["run_dir"], told["run_id"])
-        _launched = Launched(Place(**told, resume=os.environ.get("OFFRAMP_RESUME") == "true"), lifeline)
+        resume = os.environ.get("OFFRAMP_RESUME") == "true" or _is_a_second_life(told["run_dir"], told["run_id"], told["output"], told["work"])
+        _launched = Launched(Place(**told, resume=resume), lifeline)
     return _launched
+
+
+def _is_a_second_life(run_dir: str, run_id: str, output: str, work: str) -> bool:
+    """Of a loop that died, and that torchrun or a script started again, and not the launcher: its work is begun, and its run has not come to its end."""
+    run = _object_in(os.path.join(run_dir, STATUS_FILE))
+    return run.get("run_id") == run_id and run.get("state") != "ended" and _object_in(os.path.join(output, NAME)).get("work") == work
+
+
+def _object_in(path: str) -> dict[str, object]:
+    """In the file's first line, or all of it; an empty one where there is none."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            text = file.read()
+    except OSError:
+        return {}
+    for part in (text.partition(b"\n")[0], text):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(part)
+            return value if isinstance(value, dict) else {}
+    return {}
 
 
 def _inherited(told: str) -> int | None:
