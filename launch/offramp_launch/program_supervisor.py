@@ -28,7 +28,7 @@ class ProgramSupervisor(Supervisor):
         self._environment = environment
         self._earlier = dict.fromkeys(ADDED, 0)      # of programs that died
         self._before = set()    # processes whose runs were there before the last program
-        self._died_behind_another = False       # the last program's loop
+        self._died_behind_another = self._cut_short = False      # the last program's loop; any loop
         self._away = 0      # consumers that the next program's run is to have
         super().__init__(plan, display)
 
@@ -73,6 +73,13 @@ class ProgramSupervisor(Supervisor):
         of_its_own = self._status.get("run_id") == self._plan.run_id and pid not in self._before
         return self._status if pid == self._producer.pid or of_its_own else {}
 
+    def _answer(self, request):
+        """A loop that ends because it was asked to says so, behind whatever."""
+        if request.get("do") != "cut-short":
+            return super()._answer(request)
+        self._cut_short = self._cut_short or request.get("run_id") == self._plan.run_id
+        return {}
+
     def _look(self):
         """A loop that what started it starts again is another run, too."""
         before = self._own_status()
@@ -109,8 +116,8 @@ class ProgramSupervisor(Supervisor):
 
     def _code(self):
         code = super()._code()
-        if self._draining and self.end == "ended" and not self._is_the_child():
-            return int(ExitCode.INTERRUPTED)    # it did as it was asked; what started it, as torchrun, may call that a failure
+        if self._cut_short and (code == ExitCode.OK or code == ExitCode.INTERNAL and self.end == "ended" and not self._is_the_child()):
+            return int(ExitCode.INTERRUPTED)    # its loop did as it was asked; a script may keep that to itself, and torchrun calls it a failure
         if code != ExitCode.OK:
             return code
         if not self.has_opened_a_run():

@@ -242,6 +242,20 @@ class ProgramRuns(Loops):
         self.assertEqual("ended", self.told("status.json")["state"])
         self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
 
+    def test_a_script_that_is_stopped_ends_as_its_loop_and_what_is_behind_it_did(self):
+        for then, batches, code, is_whole in (("exit $code", BATCHES, 0, True), ("exit 3", 100000, 3, False), ("exit 0", 100000, 130, False)):
+            with self.subTest(then):
+                self.at_a_place(f"work-{code}")
+                launcher, gate = self.at_work(self.wrapped(then, batches=batches), gate="b011-0")
+                if is_whole:
+                    wait_for(lambda: "submitted" in (self.work.folder / "noted").read_text(), "that the last batch is given")
+                launcher.send_signal(signal.SIGINT)
+                wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
+                gate.unlink()
+                self.ended(launcher, code)
+                self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
+                self.assertEqual(is_whole, '"ended":true' in (self.work.output / ".offramp-manifest").read_text())
+
     def test_a_code_of_the_loops_own_is_no_death(self):
         (self.folder / "leaving.py").write_text(LOOP + "sys.exit(137)\n")
         program = self.program().replace("loop.py", "leaving.py")

@@ -16,7 +16,7 @@ from offramp._errors import BadArgument
 
 LIFELINE = "OFFRAMP_LIFELINE_FD"      # NUMBER:INODE of a pipe
 CONTROL_SOCKET = "control.sock"
-STATUS = "status"     # what is said there: offramp_launch/control.py
+STATUS, CUT_SHORT = "status", "cut-short"     # what is said there: offramp_launch/control.py
 STATUS_FILE = "status.json"
 ANSWER_SECONDS = 5
 TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)     # the first: more wait to be accepted than the socket takes
@@ -47,6 +47,7 @@ class Launched:
         self.is_taken = False
         self._lifeline = lifeline
         self._asked = 0
+        self._has_said_so = False
         self._gone = False
         os.set_inheritable(lifeline, False)
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
@@ -55,6 +56,10 @@ class Launched:
 
     @property
     def asked_to_end(self) -> bool:
+        """Whoever asks ends when it is so; that is said to the launcher, which hears of this process only what a script or torchrun in between makes of it."""
+        if self._asked > 0 and not self._has_said_so:
+            self._has_said_so = True
+            _say(self.place, CUT_SHORT)
         return self._asked > 0
 
     def forget(self) -> None:
@@ -149,15 +154,22 @@ def _connected(run_dir: str, run_id: str) -> int:
     return connection.detach()
 
 
+def _say(place: Place, what: str) -> None:
+    """To the launcher, if it listens."""
+    with _connection() as connection, contextlib.suppress(OSError, ValueError):
+        connection.connect(os.path.join(place.run_dir, CONTROL_SOCKET))
+        _ask(connection, what, run_id=place.run_id)
+
+
 def _connection() -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(ANSWER_SECONDS)
     return connection
 
 
-def _ask(connection: socket.socket, what: str) -> dict[str, object]:
+def _ask(connection: socket.socket, what: str, **more: str) -> dict[str, object]:
     """Errors: OSError; ValueError for what no launcher says."""
-    connection.sendall(json.dumps({"do": what}).encode() + b"\n")
+    connection.sendall(json.dumps({"do": what, **more}).encode() + b"\n")
     received = b""
     while not received.endswith(b"\n"):
         part = connection.recv(65536)
