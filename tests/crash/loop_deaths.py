@@ -88,6 +88,15 @@ def cells(wanted=(), everything=False):
     return [LoopCell(name, "producer", action) for name in names for action in ("kill", LAUNCHER) if action == "kill" or name in LAUNCHER_DIES_AT]
 
 
+def seen_by_a_loop():
+    """Names of all that an undisturbed loop, the launcher and the consumers come by."""
+    with LoopCrashRun() as crash:
+        seen = crash.run.folder / "seen"
+        crash.run.environment["OFFRAMP_FAILPOINT_SEEN"] = str(seen)
+        assert crash.finish() == 0, crash.run.said()
+        return set(seen.read_text().split())
+
+
 def is_whole(outputs):
     """Of a run that is through: a file for each sample."""
     return len(outputs) == BATCHES * ROWS

@@ -25,6 +25,9 @@ class LoopDeaths(unittest.TestCase):
 
     def test_exceptions_are_failpoints_of_the_sources(self):
         self.assertEqual([], [name for name in loop_deaths.OF_THE_PROGRAMS if name not in failpoints_of_the_sources()])
+        seen = loop_deaths.seen_by_a_loop()
+        self.assertIn("egress.published", seen)
+        self.assertEqual([], [name for name in loop_deaths.OF_THE_PROGRAMS if name in seen])
         self.assertEqual([], [name for name in loop_deaths.LAUNCHER_DIES_AT if name not in loop_deaths.failpoints_of_a_loop()])
 
 
