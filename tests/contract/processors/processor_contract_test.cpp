@@ -262,18 +262,19 @@ TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
 }
 
 TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
+    // First one of each kind: from the root, upwards, no text, a folder, of ours a file and a folder.
     const std::string keys[] = {"/etc/offramp-hostile",
-                                "../hostile",
                                 "a/../../hostile",
-                                "a/./hostile",
-                                "a//hostile",
-                                "hostile/",
-                                "..",
                                 std::string("hos\0tile", 8),
                                 "a/..",
                                 ".offramp-tmp-1-1",
-                                "a/.offramp-segments/x"};
-    const std::size_t some = runs_by_consumer(GetParam()) ? 4 : std::size(keys);  // a process each
+                                "a/.offramp-segments/x",
+                                "../hostile",
+                                "a/./hostile",
+                                "a//hostile",
+                                "hostile/",
+                                ".."};
+    const std::size_t some = runs_by_consumer(GetParam()) ? 6 : std::size(keys);  // a process each
     for (const std::string& key : std::span(keys).first(some)) {
         const ScratchFolder outside;
         const std::string folder = outside.path() + "/output";
