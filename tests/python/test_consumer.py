@@ -235,6 +235,33 @@ class Consumers(World):
         self.assertEqual(expected(10), sorted({*done, *said}), "nothing is lost")
         self.assertEqual(80, len(done) + len(said), "and what was accepted does not come again")
 
+    def test_whose_producer_is_killed_and_followed_by_another_run_is_told(self):
+        for when in ("once the other run is there", "before"):
+            with self.subTest(f"it sees the death {when}"):
+                self.run_dir = self.folder / when
+                killed = self.produce(1, consumers=2)
+                consumer = self.python("""
+                    import sys, offramp
+                    try:
+                        list(offramp.Consumer(sys.argv[1]))
+                    except offramp.NoSuchRun as problem:
+                        print(problem)
+                """, self.run_dir)
+                wait_for(lambda: '"consumers": [\n  {' in self.told("status.json"), "that it is let in")
+                if when != "before":
+                    consumer.send_signal(signal.SIGSTOP)
+                killed.kill()
+                killed.wait()
+                other = self.produce(1, consumers=1)
+                wait_for(lambda: f"producer_pid={other.pid}\n" in self.told("endpoint"), "another run")
+                consumer.send_signal(signal.SIGCONT)
+                self.assertRegex(self.end(consumer), "another (run's|one) by now")
+                self.finish(other, 1)
+
+    def told(self, name):
+        file = self.run_dir / name
+        return file.read_text() if file.exists() else ""
+
     def test_stop_ends_the_loop_when_the_slab_at_hand_is_done(self):
         producer = self.produce(3)
         consumer = offramp.Consumer(self.run_dir)
