@@ -26,13 +26,14 @@ endif()
 function(offramp_library name)
     cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE" ${ARGN})
     add_library(${name} STATIC ${ARG_SOURCES})
-    # A header that its own source includes before anything else has been compiled alone there, unless sources are compiled together: 0.8 s a header.
-    # Not where the source sees what the header must not need.
+    # A header that its own source includes before anything else has been compiled alone there, if the source is: 0.8 s a header. Not where the source
+    # sees what the header must not need.
     set(shown "")
-    if(NOT CMAKE_UNITY_BUILD AND NOT "offramp::cudart" IN_LIST ARG_PRIVATE)
+    if(NOT "offramp::cudart" IN_LIST ARG_PRIVATE)
         foreach(header ${ARG_HEADERS})
             cmake_path(REPLACE_EXTENSION header LAST_ONLY cpp OUTPUT_VARIABLE source)
-            if(source IN_LIST ARG_SOURCES)
+            get_source_file_property(apart ${source} SKIP_UNITY_BUILD_INCLUSION)
+            if(source IN_LIST ARG_SOURCES AND (apart OR NOT CMAKE_UNITY_BUILD))
                 file(STRINGS ${source} first REGEX "^#include" LIMIT_COUNT 1)
                 cmake_path(ABSOLUTE_PATH header BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE path)
                 cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
