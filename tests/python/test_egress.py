@@ -265,6 +265,18 @@ class Batches(Egresses):
             self.assertFalse(self.run_dir.exists())
             self.assertEqual(offramp.Figures(), egress.figures())
 
+    def test_of_a_batch_after_one_that_was_refused_every_tensor_arrives(self):
+        import numpy
+
+        for names in ("a", "b", "abc"):
+            run_dir = self.folder / names
+            reader = self.python(READER, run_dir)
+            with self.subTest(names), offramp.Egress(run_dir) as egress:
+                with self.assertRaisesRegex(offramp.BadArgument, "2 keys for 4 samples"):
+                    egress.submit({name: numpy.zeros((4, 6), "float32") for name in names}, ["x", "y"])
+                egress.submit({"a": numpy.full((4, 6), 1, "float32"), "b": numpy.full((4, 6), 2, "float32")}, list("wxyz"))
+            self.assertEqual({key: {"a": [1] * 6, "b": [2] * 6} for key in "wxyz"}, {key: values for key, (_, _, values) in self.seen_by(reader).items()})
+
     def test_ctrl_c_ends_a_loop_that_waits_for_slabs(self):
         loop = self.python("""
             import sys, numpy, offramp

@@ -62,7 +62,9 @@ def remembered(tensors: Sequence[object], outputs: Sequence[Outputs]) -> Before 
 
 
 def outputs_like(before: Before, names: Sequence[str], tensors: Sequence[object]) -> list[Outputs] | None:
-    """Nothing where a tensor is of another kind than that of this name was. Errors: BadArgument, of memory that is freed."""
+    """Nothing where a tensor is of another kind than that of this name was, or there are more or fewer. Errors: BadArgument, of memory that is freed."""
+    if len(before) != len(tensors):
+        return None
     given = []
     for known, name, tensor in zip(before, names, tensors):
         outputs = known.outputs_of(name, tensor)

@@ -155,7 +155,7 @@ class Egress:
             self._require_own()
             if self._run is not None:
                 self._run.require_unchanged()
-            given = self._outputs_of(named, copy, stream)
+            given, before = self._outputs_of(named, copy, stream)
             rows = given[0].shape[0]
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
             key_text = key_text_of(keys, rows, self._names_results)
@@ -172,6 +172,7 @@ class Egress:
                 if numbers[-1] - numbers[0] == rows - 1:
                     self._checkpoint.submitted(numbers[0], rows, key_text)
             run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
+            self._before = before
             self._numbering.submitted(at, numbers)
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
@@ -304,8 +305,8 @@ class Egress:
         """Whether the library comes to the same by itself, which takes no time."""
         return self._numbering.is_next(numbers) and (self._run is None or self._run.batches_are_known)
 
-    def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> list[Outputs]:
-        """In the run's order, and found good for it."""
+    def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> tuple[list[Outputs], Before | None]:
+        """In the run's order, and found good for it; and what is to be remembered of them, once they are taken."""
         names = list(named) if self._layout is None else [layout.name for layout in self._layout]
         try:
             tensors = [named[name] for name in names]
@@ -314,13 +315,13 @@ class Egress:
         if len(tensors) != len(named):
             raise BadArgument(f"a batch of {', '.join(map(str, named))}; the run has {', '.join(names)}. Submit one of each")
         given = None if self._before is None or copy else outputs_like(self._before, names, tensors)
-        if given is None:
-            layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
-            given = [outputs_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)]
-            _require_one_batch(names, given)
-            self._require_fit(given)
-            self._before = remembered(tensors, given)
-        return given
+        if given is not None:
+            return given, self._before
+        layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
+        given = [outputs_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)]
+        _require_one_batch(names, given)
+        self._require_fit(given)
+        return given, remembered(tensors, given)
 
     def _require_fit(self, given: list[Outputs]) -> None:
         device = self._device if self._run is None else self._run.device
