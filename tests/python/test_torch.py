@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import signal
+import threading
 import unittest
 
 import offramp
@@ -219,6 +220,41 @@ class OnTheCpu(Egresses):
         noted = (self.run_dir / ".offramp-egress").read_text().splitlines()[1:]
         self.assertEqual([0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15], sorted(item for line in noted for begin, end, _ in json.loads(line)["done"]
                                                                           for item in range(begin, end)))
+
+    def test_of_two_threads_that_find_a_change_one_tells_and_the_tensor_is_held(self):
+        """The second one looks, or lets the batch go, while the first one is about to tell."""
+        import torch
+
+        for how in ("looks", "lets go"):
+            with self.subTest(how), offramp.Egress(self.folder / how, slabs=2, samples_per_slab=4, resume=True) as egress:
+                tensors = [torch.zeros(4, 10) for _ in range(4)]
+                for batch, tensor in enumerate(tensors):      # the last two wait for slabs
+                    egress.submit(tensor, keys_of(batch, 4))
+                releases, told, ends = egress._run._releases, [], []
+                others_turn = {"looks": lambda: releases.find_changed(egress._run._call), "lets go": lambda: releases.drop(3)}[how]
+                tell = releases._tell_changed
+
+                def tell_when_another_was_there(first):
+                    told.append(first)
+                    if len(told) == 1:
+                        other = threading.Thread(target=others_turn)
+                        other.start()
+                        other.join()
+                    tell(first)
+                    ends.append(first)
+
+                releases._tell_changed = tell_when_another_was_there
+                tensors[2].add_(1)
+                wait_for(lambda: releases.changed and len(ends) == len(told), "that it is seen")
+                self.assertEqual([8], told)
+                if how == "looks":
+                    self.assertIs(tensors[2], releases._held[2][0])
+                self.assertTrue(releases._thread.is_alive())
+                with self.assertRaisesRegex(offramp.TensorChanged, "batch 2"):
+                    egress.submit(torch.zeros(4, 10))
+                reader = self.python(CHECKER, self.folder / how)
+                egress.drain()
+                self.end(reader)
 
     def test_a_loop_that_writes_when_it_is_copied_is_not_accused(self):
         import torch

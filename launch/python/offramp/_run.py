@@ -204,6 +204,7 @@ class Releases:
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, tell_changed: Callable[[int], None] | None):
         self._library, self._handle, self._tell_changed = library, handle, tell_changed
         self._held: dict[int, list[object]] = {}
+        self._watches: dict[int, Watch] = {}        # of those that are held, and were not told to be changed
         self._next = self._released = 0
         self._begun = threading.Event()     # with the first batch, or stop(): before, whoever was interrupted may close the handle without them
         self.look_at = 0.0      # then it is time to look at all that are held
@@ -214,6 +215,10 @@ class Releases:
     def hold(self, number: int, owners: list[object]) -> None:
         """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
         self._held[number] = owners
+        if owners and type(owners[-1]) is Watch:
+            self._watches[number] = owners[-1]
+        else:
+            self._watches.pop(number, None)     # of one that was interrupted, and not taken
         self._next = number + 1
         if number == 0:
             self._begun.set()
@@ -221,7 +226,7 @@ class Releases:
     def forget(self, number: int) -> None:
         """It was not taken, and the next one has its number."""
         self._next = number
-        self._held.pop(number, None)
+        self._pop(number)
 
     def stop(self) -> None:
         self._library.offramp_egress_end_waits(self._handle, None)
@@ -231,38 +236,39 @@ class Releases:
 
     def let_all_go(self) -> None:
         self._held.clear()
+        self._watches.clear()
 
     def drop(self, released: int) -> None:
         """Of two threads: each batch is popped once, whoever comes first."""
         for number in range(self._released, released):
-            self._held.pop(number, None)
+            self._pop(number)
         self._released = max(self._released, released)
 
     def latest_is_changed(self) -> bool:
         """Before or after it was copied: of the batch that a loop still has in its hands."""
-        owners = self._held.get(self._next - 1)
-        return bool(owners and type(owners[-1]) is Watch and owners[-1].changed() is not None)
+        watch = self._watches.get(self._next - 1)
+        return watch is not None and watch.changed() is not None
 
     def find_changed(self, call: Callable[..., int]) -> None:
         """A tensor is looked at first, and whether it is copied is asked afterwards: what is written to once it is copied is not found."""
         self.look_at = time.monotonic() + LOOK_SECONDS
         suspects: list[tuple[int, Watch, str]] = []
         for number in range(self._released, self._next):
-            if (watch := self._watch_of(number)) is not None and (how := watch.changed()) is not None:
+            if (watch := self._watches.get(number)) is not None and (how := watch.changed()) is not None:
                 suspects.append((number, watch, how))
         if suspects:
             now = ctypes.c_uint64()
             code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
             for number, watch, how in suspects if code in (_abi.OK, _abi.TIMEOUT) else ():
-                if number >= now.value and watch is self._watch_of(number):
+                # Of two threads one gets it, and tells; it may be another batch's by now, if this one was not taken.
+                if number >= now.value and watch is self._watches.get(number) and watch is self._watches.pop(number, None):
                     if self._tell_changed is not None and watch.first is not None:
                         self._tell_changed(watch.first)
-                    self._held[number].pop()        # it is told once
                     self.changed.append(watch.problem(number, how))
 
-    def _watch_of(self, number: int) -> Watch | None:
-        owners = self._held.get(number)
-        return owners[-1] if owners and type(owners[-1]) is Watch else None
+    def _pop(self, number: int) -> None:
+        self._watches.pop(number, None)
+        self._held.pop(number, None)
 
     def _let_go(self) -> None:
         now = ctypes.c_uint64()
