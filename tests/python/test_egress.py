@@ -112,9 +112,9 @@ class Batches(Egresses):
             found = {}
             for task in pathlib.Path("/proc/self/task").iterdir():
                 facts = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
-                if facts["Name"].strip() in ("egress-copy", "egress-done", "python"):
-                    found[task.name] = int(facts["voluntary_ctxt_switches"])
-            return {task: number for task, number in found.items() if task != str(threading.get_native_id())}
+                lets_go = task.name == str(egress._run._releases._thread.native_id)     # by whatever name Python, or this version of it, calls it
+                found["lets go" if lets_go else facts["Name"].strip()] = int(facts["voluntary_ctxt_switches"])
+            return {name: found[name] for name in ("egress-copy", "egress-done", "lets go")}
 
         def asleep():
             before = turns()
