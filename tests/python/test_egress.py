@@ -322,6 +322,23 @@ class Batches(Egresses):
         self.assertEqual("1\n", self.end(loop))
         self.nothing_is_left_in_memory([loop.pid])
 
+    def test_ctrl_c_at_any_moment_of_the_first_batch_ends_it(self):
+        loop = self.python("""
+            import random, signal, sys, numpy, offramp
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            for number in range(100):
+                egress = offramp.Egress(f"{sys.argv[1]}/{number}", slabs=2, samples_per_slab=1, when_full="drop")
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 0.5)      # again: Python tells no finalizer's to anybody
+                    while True:
+                        egress.submit(numpy.zeros((1, 10), "float32"))
+                except KeyboardInterrupt:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                egress.close()
+        """, self.folder)
+        self.end(loop)
+        self.nothing_is_left_in_memory([loop.pid])
+
     def test_another_thread_may_close_it_while_one_waits(self):
         import numpy
 

@@ -293,7 +293,13 @@ class Egress:
                 checkpoint.begin(in_place=False)
         if consumers is not None:
             consumers.require_alive()
-        self._run = run = Run(self._options, layout, device, checkpoint, consumers.require_alive if consumers is not None else lambda: None)
+        run = Run(self._options, layout, device, checkpoint, consumers.require_alive if consumers is not None else lambda: None)
+        try:
+            run.open()
+            self._run = run
+        except BaseException:
+            run.close()
+            raise
         self._layout = layout
         if checkpoint is not None and consumers is None:
             checkpoint.begin(in_place=True)

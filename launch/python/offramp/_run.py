@@ -6,6 +6,7 @@ import array
 import collections
 import contextlib
 import ctypes
+import queue
 import threading
 import time
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
@@ -68,15 +69,17 @@ class Run:
             if each.order != ROW_MAJOR:
                 tensor.strides = numbers(*strides_of(each.shape, each.order))
             tensor.dtype = _abi.DTypeCode(each.dtype.code, each.dtype.bits, 1)
-        given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
-                                   tell_completed=int(checkpoint is not None), **options)
-        checked(self._library.offramp_egress_open, ctypes.byref(given), ctypes.byref(self._handle))
-        try:
-            self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
-        except BaseException:       # Ctrl-C, or there is no room for a thread; one that began sleeps until something is held
-            self._library.offramp_egress_close(self._handle, None)
-            raise
+        self._given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
+                                         tell_completed=int(checkpoint is not None), **options)
+        self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
+
+    def open(self) -> None:
+        """Once, before all else. Where it does not come to its end, by Ctrl-C or without room for a thread, close() ends what was begun."""
+        checked(self._library.offramp_egress_open, ctypes.byref(self._given), ctypes.byref(self._handle))
+        self._releases.start()
+        if self._completions is not None:
+            self._completions.start()
 
     def submit(self, addresses: list[ctypes.c_void_p | int | None], rows: int, keys: bytes | None, items: Sequence[int] | None, stream: int | None, owners: list[object]) -> None:
         """`addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches have their numbers in the order in which they come."""
@@ -154,7 +157,8 @@ class Run:
             self._completions.stop()
         handle, self._handle = self._handle, None
         try:
-            checked(self._library.offramp_egress_close, handle)
+            if handle:
+                checked(self._library.offramp_egress_close, handle)
         finally:
             self._releases.let_all_go()     # no copy runs any more
 
@@ -194,6 +198,14 @@ class Watch:
                              "they are copied: write into others, or submit(..., copy=True)")
 
 
+class _Thread(threading.Thread):
+    """One that may be joined although Ctrl-C came while it was started: it was told to end, and does so at once if it has yet to begin."""
+
+    def join(self, timeout: float | None = None) -> None:
+        if self.is_alive():
+            super().join(timeout)
+
+
 class Releases:
     """
     Holds each batch's tensors until the library says that they are copied, and finds those that are changed before. A loop that submits does both by itself;
@@ -206,10 +218,14 @@ class Releases:
         self._held: dict[int, list[object]] = {}
         self._watches: dict[int, Watch] = {}        # of those that are held, and were not told to be changed
         self._next = self._released = 0
-        self._begun = threading.Event()     # with the first batch, or stop(): before, whoever was interrupted may close the handle without them
+        self._stopped = False
+        # With the first batch, or stop(). No Event, whose lock Ctrl-C could leave taken.
+        self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.look_at = 0.0      # then it is time to look at all that are held
         self.changed: collections.deque[TensorChanged] = collections.deque()
-        self._thread = threading.Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
+        self._thread = _Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
+
+    def start(self) -> None:
         self._thread.start()
 
     def hold(self, number: int, owners: list[object]) -> None:
@@ -221,7 +237,7 @@ class Releases:
             self._watches.pop(number, None)     # of one that was interrupted, and not taken
         self._next = number + 1
         if number == 0:
-            self._begun.set()
+            self._begun.put(None)
 
     def forget(self, number: int) -> None:
         """It was not taken, and the next one has its number."""
@@ -229,8 +245,9 @@ class Releases:
         self._pop(number)
 
     def stop(self) -> None:
+        self._stopped = True
         self._library.offramp_egress_end_waits(self._handle, None)
-        self._begun.set()
+        self._begun.put(None)
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -272,8 +289,8 @@ class Releases:
 
     def _let_go(self) -> None:
         now = ctypes.c_uint64()
-        self._begun.wait()
-        while True:
+        self._begun.get()
+        while not self._stopped:
             code = self._library.offramp_egress_wait_unattended(self._handle, self._released, QUIET_SECONDS, QUIET_SECONDS, ctypes.byref(now), None)
             if code not in (_abi.OK, _abi.TIMEOUT):
                 return      # all are held until the run is closed
@@ -293,7 +310,9 @@ class Completions:
         self._turn = threading.RLock()      # guards all but `problem`
         self._stopped = False
         self.problem: Exception | None = None       # with the checkpoint; it is tried again with the next completion, or batch
-        self._thread = threading.Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
+        self._thread = _Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
+
+    def start(self) -> None:
         self._thread.start()
 
     def note_the_rest(self) -> None:
