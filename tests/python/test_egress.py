@@ -195,6 +195,34 @@ class Batches(Egresses):
         self.assertEqual({f"k{number}": number for number in range(300)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
+    def test_a_submit_within_a_submit_is_refused_and_the_outer_one_sends_its_own(self):
+        loop = self.python("""
+            import signal, sys, numpy, offramp
+            refused, inner = [], numpy.full((1, 10), -1, "float32")
+
+            def submit_too(*_):
+                try:
+                    egress.submit(inner, ["inner"])
+                except offramp.BadArgument as problem:
+                    refused.append(str(problem))
+
+            def keys(number):
+                signal.raise_signal(signal.SIGUSR1)
+                yield str(number)
+
+            signal.signal(signal.SIGUSR1, submit_too)
+            with offramp.Egress(sys.argv[1]) as egress:
+                for number in range(3):
+                    egress.submit(numpy.full((1, 10), number, "float32"), keys(number))
+                    egress.submit(inner + 10 * number, [f"after/{number}"])
+                signal.raise_signal(signal.SIGUSR1)
+            assert refused and all("while submit() is at work on this thread" in text for text in refused), refused
+        """, self.run_dir)
+        reader = self.reader()
+        self.end(loop)
+        values = {key: values["output"][0] for key, (_, _, values) in self.seen_by(reader).items()}
+        self.assertEqual({"0": 0, "1": 1, "2": 2, "after/0": -1, "after/1": 9, "after/2": 19, "inner": -1}, values)
+
     def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
         import numpy
 

@@ -6,11 +6,12 @@ import atexit
 import json
 import os
 import secrets
+import sys
 import threading
 import time
 import warnings
 import weakref
-from types import TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from offramp import _abi
@@ -74,6 +75,7 @@ class Egress:
                  max_consumers: int = 0, when_full: str = "wait", max_charges: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0):
         self._pid = os.getpid()
         self._turn = threading.RLock()      # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
+        self._is_submitting = False
         self._run: Run | None = None
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None
@@ -152,6 +154,14 @@ class Egress:
         if not named:
             raise BadArgument("a batch without tensors. Submit one or more")
         with self._turn:
+            if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
+                raise BadArgument("submit() was called while submit() is at work on this thread, as by a signal handler or a finalizer. Let these keep their "
+                                  "batch, and submit it in the loop")
+            self._submit(named, keys, items, stream, copy)
+
+    def _submit(self, named: Mapping[str, object], keys: Iterable[str] | None, items: Iterable[int] | None, stream: object, copy: bool) -> None:
+        try:
+            self._is_submitting = True
             self._require_own()
             if self._run is not None:
                 self._run.require_unchanged()
@@ -174,6 +184,8 @@ class Egress:
             run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
             self._before = before
             self._numbering.submitted(at, numbers)
+        finally:
+            self._is_submitting = False
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
         """
@@ -341,6 +353,14 @@ class Egress:
             if each.shape[0] > layout.shape[0]:
                 raise BadArgument(f"'{layout.name}' has {each.shape[0]} samples; the run was opened for {layout.shape[0]} at most. Say how many there "
                                   f"may be: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})")
+
+
+def _is_called_by(code: CodeType, egress: Egress) -> bool:
+    """On this thread: before Python 3.11 Ctrl-C may leave a mark that somebody is at work."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_code is not code or frame.f_locals.get("self") is not egress):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
