@@ -1,6 +1,7 @@
 """Consumers in Python of a run of another process: what they see, how they end, and what becomes of slabs that are not accepted."""
 
 import ctypes
+import json
 import mmap
 import os
 import signal
@@ -61,6 +62,10 @@ class Consumers(World):
         self.hear(producer)
         self.assertEqual(f"{8 * batches} 0\n", self.end(producer))
         return said
+
+    def released_samples(self):
+        status = self.run_dir / "status.json"
+        return json.loads(status.read_text())["released_samples"] if status.exists() else 0
 
     def test_each_sample_is_seen_once_by_one_of_two_processes(self):
         producer = self.produce(40, consumers=2)
@@ -225,10 +230,12 @@ class Consumers(World):
                     time.sleep(600)
                 for sample, tensors in slab:
                     print(sample.key, int(tensors["index"]), flush=True)
+                time.sleep(0.001)       # of a slow slab it is said at once that it is done
         """, self.run_dir)
         done = []
         while (line := self.hear(victim)) != "at it":
             done.append(line)
+        wait_for(lambda: self.released_samples() == len(done), "that the producer has accepted what was done")
         victim.send_signal(signal.SIGKILL)
         victim.wait()
         said = self.finish(producer, 10)
