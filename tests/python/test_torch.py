@@ -5,10 +5,12 @@ import json
 import os
 import signal
 import threading
+import time
 import unittest
+import unittest.mock
 
 import offramp
-from offramp._run import Releases
+from offramp._run import LOOK_SECONDS, Releases
 from test_arrays import STRIDES, Exported, ExportedUnversioned
 from test_egress import Egresses
 from world import needs_numpy, wait_for
@@ -203,6 +205,28 @@ class OnTheCpu(Egresses):
                     egress.drain()
                 egress.drain()
                 self.assertEqual(28, len(self.seen_by(reader)))
+
+    @unittest.mock.patch("offramp._run.QUIET_SECONDS", 1000)        # as in a loop of short steps: the thread does not look
+    def test_in_a_loop_a_change_is_told_by_submit_as_long_as_it_is_not_copied(self):
+        import torch
+
+        with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
+            tensors = [torch.full((4, 10), batch) for batch in range(5)]
+            for batch, tensor in enumerate(tensors[:4]):      # the last two wait for slabs
+                egress.submit(tensor, keys_of(batch, 4))
+            tensors[3].add_(10)
+            with self.assertRaisesRegex(offramp.TensorChanged, "batch 3"):      # the one before: at once
+                egress.submit(tensors[4], keys_of(4, 4))
+            tensors[2].add_(10)
+            time.sleep(LOOK_SECONDS)
+            with self.assertRaisesRegex(offramp.TensorChanged, "batch 2"):
+                egress.submit(tensors[4], keys_of(4, 4))
+            egress.submit(tensors[4], keys_of(4, 4))
+            tensors[4].add_(10)
+            reader = self.python(CHECKER, self.run_dir)
+            wait_for(lambda: egress.figures().samples_completed == 20, "that all is copied, and read")
+            egress.submit(tensors[0], keys_of(0, 4))        # tells nothing: nobody looked before
+        self.assertEqual(f"12 {[key for batch in (2, 3, 4) for key in keys_of(batch, 4)]}\n", self.end(reader))
 
     def test_a_batch_that_was_told_so_is_not_done(self):
         import torch

@@ -141,8 +141,9 @@ class Egress:
 
         Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
         batch's tensor was written to, freed or resized before it was copied; nothing was taken, the loop may go on, and resume=True makes it again. It never accuses a loop that
-        wrote afterwards, and it may miss one: tensors are looked at when submit() or drain() begins, and, while there is none, every 20 ms; a
-        copy that is done by then has hidden what came before. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other
+        wrote afterwards, and misses one whose tensor was copied before somebody looked. submit() looks, as it begins, at the batch before it, and at
+        all that are not copied yet if that was 5 ms ago; drain() at all; a thread, every 20 ms, only where there was no submit() for 20 ms. So in a
+        loop of shorter steps a write is told by the first submit() that looks, where the tensor still waits to be copied then, and else not. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other
         tensors, `.data`, and arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked to end: leave the context with it, which drains.
         """
         self._require_own()
