@@ -64,7 +64,7 @@ class ReleasedBatches {
             } else if (now < taken_at_ + kPatience) {
                 at_end_.wait_for(lock, quiet);
             } else {
-                another_.wait(lock, [&] { return ended_ || first_ < taken_; });
+                another_.wait(lock, [&] { return ended_ || first_ > seen || first_ < taken_; });
             }
         }
         return std::nullopt;

@@ -1,0 +1,30 @@
+#include "producer/egress/released_batches.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <optional>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+using namespace std::chrono_literals;
+
+namespace offramp {
+namespace {
+
+TEST(ReleasedBatches, WhoSleepsIsToldOfABatchThatIsLetGoBeforeItIsAwake) {
+    for (int i = 0; i < 20; ++i) {
+        ReleasedBatches batches;
+        auto told = std::async(std::launch::async, [&] { return batches.wait_unattended(0, 1ms, std::nullopt); });
+        std::this_thread::sleep_for(5ms);  // it sleeps: none was taken yet
+        batches.note_taken();
+        batches.note(0);
+        const bool in_time = told.wait_for(10s) == std::future_status::ready;
+        if (!in_time) batches.end();
+        ASSERT_EQ(told.get(), std::optional<std::uint64_t>{1});
+    }
+}
+
+}  // namespace
+}  // namespace offramp
