@@ -144,8 +144,9 @@ def documents(measured, read):
             Document("tests/bench/beside.md", ("What the two libraries cost",), beside_build_sources(Bench(measured["beside-h200"]))),
             Document("tests/bench/beside.md", ("Again, with hosts for other people's code",),
                      beside_build_again_sources(Bench(measured["beside-h100"]), Bench(measured["beside-h100-again"]))),
-            Document("tests/bench/processors.md", ("Processors of one's own, on a GPU machine",), hosted_sources(Bench(measured["hosted-h100"]), measured["python-deaths-h100"])),
-            Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured["python-h200"], ladder, bench)),
+            Document("tests/bench/processors.md", ("Processors of one's own, on a GPU machine",),
+                     hosted_sources(Bench(measured["hosted-h100"]), Bench(measured["hosted-copy-h100"]), measured["python-deaths-h100"])),
+            Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured["python-h200"], measured["python-submit-h100"], ladder, bench)),
             Document("tests/bench/results.md", ("Measured", "Beside the rates", "Two cores, no GPU"),
                      (*bench_figures.sources(bench, cores), *beside_sources(bench, cores))))
 
@@ -215,11 +216,13 @@ def beside_build_again_sources(beside, again):
         Source("W2's loss", (computed(beside, "49.5"), computed(beside, "48.2", OTHER_BUILD), computed(again, "48.4"), computed(again, "48.3", OTHER_BUILD))))
 
 
-def hosted_sources(hosted, deaths):
+def hosted_sources(hosted, again, deaths):
     pace, ratios = hosted.saved["pace"], sorted(deaths["ratios"])
     return (
         Source("Rows W12", (Figure("16", hosted.saved["machine"]["cores"]), Figure("4", pace["windows"]), Figure("2", pace["seconds"]))),
-        Source("The fourth row", (Figure("1,490", hosted.median("W12-copy", "readers_faults_per_batch", "in Python"), 10),)),
+        Source("The fourth row", (Figure("1,490", hosted.median("W12-copy", "readers_faults_per_batch", "in Python"), 10),
+                                    Figure("1,800", again.median("W12-copy", "readers_faults_per_batch", "in Python"), 100),
+                                    *again.over("W12-copy", "shared object", ("0.927", "0.892", "0.973")))),
         Source("One of", (*given("12"), Figure("50", sum(window["deaths"] for window in deaths["windows"])), Figure("0.940", ratios[len(ratios) // 2]),
                           *given("0.99"))),
         Source("| a Python function", (Figure("5.3", hosted.target("W12-nothing", "a slab of in Python")), *given("30"))),
@@ -253,7 +256,7 @@ def article_sources(ladder, again):
             Figure("146", ladder.rest("workers", "compute", "d2h", "h2d")))))
 
 
-def queue_sources(python, ladder, bench):
+def queue_sources(python, submit, ladder, bench):
     loop, slabs = python["loop"], sorted(python["processor"]["slabs_per_second"]["python"])
     return (
         Source("On one NVIDIA H200", (
@@ -263,7 +266,7 @@ def queue_sources(python, ladder, bench):
         Source("A new segment", (
             Figure("0.95", ladder.rate("workers")), Figure("7.49", ladder.rate("streams")), Figure("4", bench.readers("W8-4-readers")),
             Figure("1.18", bench.rate("W8-4-readers") / 1e6), Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))),
-        Source("What it costs", (Figure("94", python["submit"]["no keys"]["p50_us"]), *given("5"), Figure("33", 1e6 / slabs[len(slabs) // 2]))))
+        Source("What it costs", (Figure("83", submit["submit"]["no keys"]["p50_us"]), *given("5", "9", "50"), Figure("33", 1e6 / slabs[len(slabs) // 2]))))
 
 
 def bench_driver(machine):
