@@ -83,13 +83,20 @@ MUTANTS = (
 )
 
 
+def sources_of(file):
+    """Of what a build compiles as one."""
+    if pathlib.Path(file).parent.name != "Unity":
+        return [file]
+    return re.findall(r'^#include "(.*)"$', pathlib.Path(file).read_text(), re.MULTILINE)
+
+
 class Build:
     """What is known of a configured build folder."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
-        self._commands = {entry["file"]: entry for entry in json.loads((self.folder / "compile_commands.json").read_text())
-                          if " -o tests/fuzz/" not in entry["command"]}
+        self._commands = {source: entry for entry in json.loads((self.folder / "compile_commands.json").read_text())
+                          if " -o tests/fuzz/" not in entry["command"] for source in sources_of(entry["file"])}
 
     def bring_up_to_date(self, programs):
         subprocess.run(["ninja", "-C", self.folder, *sorted({f"bin/tests/{name}" for name in programs})], check=True, stdout=subprocess.DEVNULL)
@@ -113,7 +120,8 @@ class Build:
         commands = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/tests/{program}"], capture_output=True, text=True,
                                   check=True).stdout.strip().splitlines()
         command = re.sub(r"(\S+\.o )", lambda first: f"{shlex.quote(str(in_front))} {first[1]}", commands[-1], count=1)
-        command = command.replace(f"-o bin/tests/{program}", f"-o {shlex.quote(str(linked))}", 1)
+        # What else is in the object that the source was compiled to, together with others of its room, is needed; what the two have in common is the first's.
+        command = command.replace(f"-o bin/tests/{program}", f"-Wl,-z,muldefs -o {shlex.quote(str(linked))}", 1)
         subprocess.run(command, shell=True, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
         return linked
 
