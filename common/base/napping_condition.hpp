@@ -15,13 +15,13 @@ namespace offramp {
 
 // How long a thread naps that waits on a NappingCondition. A nap costs it 10 to 40 µs on a virtual machine.
 struct Naps {
-    static constexpr std::chrono::nanoseconds shortest = std::chrono::microseconds(50);
-    static constexpr std::chrono::nanoseconds usual = std::chrono::microseconds(400);
-    static constexpr int share = 128;  // of its whole wait, where that is more
-    static constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds(2);
+    static constexpr std::chrono::nanoseconds kShortest = std::chrono::microseconds(50);
+    static constexpr std::chrono::nanoseconds kUsual = std::chrono::microseconds(400);
+    static constexpr int kShare = 128;  // of its whole wait, where that is more
+    static constexpr std::chrono::nanoseconds kLongest = std::chrono::milliseconds(2);
     // Before anything is expected.
-    static constexpr std::chrono::nanoseconds longest_before = std::chrono::milliseconds(5);
-    static constexpr std::chrono::nanoseconds patience = std::chrono::seconds(2);  // then it sleeps
+    static constexpr std::chrono::nanoseconds kLongestBefore = std::chrono::milliseconds(5);
+    static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);  // then it sleeps
 };
 
 // A condition variable for one thread that waits, and others that must not be held up by telling it something. It naps,
@@ -63,7 +63,7 @@ class BasicNappingCondition {
     // False: it is not ready, and it is time to sleep, or `until` has passed.
     template <class Ready>
     bool nap_until(std::unique_lock<std::mutex>& lock, TimePoint began, TimePoint until, Ready ready) {
-        const TimePoint end = std::min(until, began + Lengths::patience);
+        const TimePoint end = std::min(until, began + Lengths::kPatience);
         for (TimePoint now = began; !ready(); now = kSteadyClock.now()) {
             if (now >= end) return false;
             napping_.wait_until(lock, std::min(end, now + nap_after(now - began)));
@@ -72,9 +72,9 @@ class BasicNappingCondition {
     }
     std::chrono::nanoseconds nap_after(std::chrono::nanoseconds waited) const {
         const auto expected = *std::ranges::min_element(waits_) * 15 / 16;
-        if (waited < expected) return std::min(expected - waited, Lengths::longest_before);
-        const auto most = std::clamp(waited / Lengths::share, Lengths::usual, Lengths::longest);
-        return std::clamp(waited - expected, Lengths::shortest, most);
+        if (waited < expected) return std::min(expected - waited, Lengths::kLongestBefore);
+        const auto most = std::clamp(waited / Lengths::kShare, Lengths::kUsual, Lengths::kLongest);
+        return std::clamp(waited - expected, Lengths::kShortest, most);
     }
     TimePoint begin() {
         told_ns_.store(0, std::memory_order_relaxed);

@@ -14,15 +14,16 @@ namespace offramp {
 namespace {
 
 struct HoursOfNaps : Naps {
-    static constexpr std::chrono::nanoseconds shortest = std::chrono::hours(1), usual = shortest, longest = shortest,
-                                              longest_before = shortest, patience = std::chrono::hours(24);
+    static constexpr std::chrono::nanoseconds kShortest = std::chrono::hours(1), kUsual = kShortest,
+                                              kLongest = kShortest, kLongestBefore = kShortest,
+                                              kPatience = std::chrono::hours(24);
 };
 struct NoPatience : Naps {
-    static constexpr std::chrono::nanoseconds patience{};
+    static constexpr std::chrono::nanoseconds kPatience{};
 };
 // It goes to sleep as often as others tell it something.
 struct LittlePatience : Naps {
-    static constexpr std::chrono::nanoseconds patience = std::chrono::microseconds(100);
+    static constexpr std::chrono::nanoseconds kPatience = std::chrono::microseconds(100);
 };
 
 template <class Lengths>
