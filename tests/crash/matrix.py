@@ -25,6 +25,7 @@ ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect",
 ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledger.fail.charged", "ledger.abandon", "merge.write", "sink.replace", "sink.replaced", "place.swap", "place.swapped")
 # Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
+RUNS_TO_REACH_IT = 3
 ASLEEP, ONE_CONSUMER = ("consumer.welcomed#1:stop",), ("--consumers", "1")
 # In a test, where the run does not block: the deaths of which the others differ for the dead one's parent only.
 FEWER_ACTIONS = ("kill", "stop", LAUNCHER)
@@ -54,16 +55,28 @@ def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
 
 
 def check(cell, expected, make=CrashRun):
-    """Runs the cell, in a run that `make` gives. What is wrong with it, or an empty text."""
+    """
+    Runs the cell, in a run that `make` gives. What is wrong with it, or an empty text. Once more where all is well but that the failpoint was not come
+    by: on a busy machine a consumer that is to come back may be so late that another has done its work.
+    """
+    for _ in range(RUNS_TO_REACH_IT):
+        unreached, wrong = run(cell, expected, make)
+        if wrong or not unreached:
+            break
+    return "; ".join(unreached + wrong)
+
+
+def run(cell, expected, make):
+    """(that the failpoint was not reached, what else is wrong), each with all that the run said."""
     spills = cell.failpoint in OF_A_SPILL
     setting_up = ASLEEP if spills else SETTING_UP.get(cell.failpoint, ())
     with make(cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()) as crash:
         code = crash.finish()
-        unreached = [] if crash.reached(cell.order) else ["the failpoint was not reached"]
+        unreached = [] if crash.reached(cell.order) else [f"the failpoint was not reached\n{crash.run.said()}"]
         if crash.is_ended_by(cell.order):
             code = crash.resume()
-        wrong = unreached + crash.wrong(code, expected)
-        return "; ".join(wrong) + (f"\n{crash.run.said()}" if wrong else "")
+        wrong = crash.wrong(code, expected)
+        return unreached, wrong + ([crash.run.said()] if wrong else [])
 
 
 def table(results):
