@@ -76,6 +76,7 @@ class Run:
 
     def open(self) -> None:
         """Once, before all else. Where it does not come to its end, by Ctrl-C or without room for a thread, close() ends what was begun."""
+        assert self._handle is not None
         checked(self._library.offramp_egress_open, ctypes.byref(self._given), ctypes.byref(self._handle))
         self._releases.start()
         if self._completions is not None:
