@@ -265,6 +265,7 @@ class ProgramRuns(Loops):
     def test_a_loop_that_a_script_starts_again_goes_on(self):
         launcher, gate = self.at_work(self.script(f"{self.program()} || {self.program()}"), gate="b009-0")
         first = self.loop_at_work()
+        wait_for(lambda: json.loads(self.call("status", "--json"))["status"].get("released_samples", 0) > ROWS, "that the launcher has its account")
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: self.loop_at_work(besides=first), "the next loop")
         gate.unlink()
