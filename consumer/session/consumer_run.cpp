@@ -125,13 +125,17 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
 }  // namespace
 
 // Who ends before it is let in held the run's lock, too, and its producer may have left meanwhile: then nobody else
-// comes to sweep. Who fails later leaves what a killed one leaves: all that another producer continues with.
+// comes to sweep. Who fails later leaves what a killed one leaves: all that another producer continues with, unless
+// another run has the directory.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
     bool let_in = false;
     try {
         const ConsumerLoop::End end = serve(endpoint, options, make, let_in);
         if (!let_in) sweep_run(endpoint.names);
         return end;
+    } catch (const Error& problem) {
+        if (!let_in || problem.kind() == ErrorKind::NoSuchRun) sweep_run(endpoint.names);
+        throw;
     } catch (...) {
         if (!let_in) sweep_run(endpoint.names);
         throw;
