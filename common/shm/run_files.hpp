@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 
 // What lies in a run's directory. Whoever writes or reads one of these calls it by its name here, and whoever takes the
 // directory over for another run knows by the lists what would speak of one that is over.
@@ -23,5 +24,8 @@ inline constexpr const char* kProducerSummary = "producer-summary.json";
 inline constexpr const char* kSummary = "summary.json";  // launch/offramp_launch/run_dir.py
 inline constexpr const char* kDropped = "dropped.jsonl";
 inline constexpr std::array kAccount{kProducerSummary, kSummary, kDropped, kStatus};
+
+// Of the states that kStatus tells: the run is over. launch/offramp_launch/progress.py
+constexpr bool is_end(std::string_view state) { return state == "ended" || state == "abandoned" || state == "failed"; }
 
 }  // namespace offramp::run_files

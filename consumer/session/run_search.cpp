@@ -45,7 +45,7 @@ bool says_it_is_over(const std::string& run_dir) {
     std::ifstream file(run_dir + "/" + run_files::kStatus);
     const auto status = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
     const auto state = status.is_object() ? status.find("state") : status.end();
-    return state != status.end() && (*state == "ended" || *state == "abandoned" || *state == "failed");
+    return state != status.end() && state->is_string() && run_files::is_end(state->get_ref<const std::string&>());
 }
 
 std::string what_is_found(const std::string& run_dir, const std::optional<Endpoint>& endpoint) {
@@ -66,14 +66,15 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
         if (nonce && is_over(run_dir, endpoint, *nonce)) return std::nullopt;
         if (endpoint && process_exists(endpoint->producer_pid)) return endpoint;
 
-        const std::string found = what_is_found(run_dir, endpoint);
+        const auto waiting = [&] {
+            return "waiting for a run in '" + run_dir + "': " + what_is_found(run_dir, endpoint);
+        };
         if (hung_up(fds.lifeline))
-            throw Error(ErrorKind::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found +
-                                                  ", and the process that started this consumer is gone");
+            throw Error(ErrorKind::NoSuchRun, waiting() + ", and the process that started this consumer is gone");
         if (clock.now() >= give_up_at)
-            throw Error(ErrorKind::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found,
+            throw Error(ErrorKind::NoSuchRun, waiting(),
                         "Start the producer with the same run directory, or check the path");
-        if (first) spdlog::info("waiting for a run in '{}': {}", run_dir, found);
+        if (first) spdlog::info("{}", waiting());
         wait_for_any(fds);
     }
 }

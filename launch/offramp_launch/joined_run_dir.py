@@ -61,19 +61,20 @@ def wait_for_run(folder, seconds, note):
             return met, program
         if program is not None:
             os.close(program)
-        found = f"its program (pid {met['producer_pid']}) is dead" if met else what_is_there(folder)
         if time.monotonic() >= deadline:
-            raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {found}",
+            raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {what_is_there(folder, met)}",
                               "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
                               ExitCode.NO_SUCH_RUN)
         if not told:
-            note(f"waiting for a run in {folder}, {seconds:g} s at most: {found}")
+            note(f"waiting for a run in {folder}, {seconds:g} s at most: {what_is_there(folder, met)}")
             told = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def what_is_there(folder):
-    """In place of a run."""
+def what_is_there(folder, endpoint):
+    """In place of a run that can be met."""
+    if endpoint:
+        return f"its program (pid {endpoint['producer_pid']}) is dead"
     status = read_object(folder / "status.json")
     if status and status.get("state") in ENDS:
         return "the run that was there is over"

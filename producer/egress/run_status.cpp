@@ -24,9 +24,6 @@ constexpr double kNoticed = 0.2;                   // a wait of such a share hol
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
-// Then all consumers have left, and what each of them did is told.
-bool is_over(const std::string& state) { return state == "ended" || state == "abandoned" || state == "failed"; }
-
 // The loop computes, reads and waits unseen: all of that is the program.
 std::string limiting_stage(const std::string& state, const RunStatusFigures& before, const RunStatusFigures& now,
                            double seconds) {
@@ -116,7 +113,8 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"consumer_share", consumer_share(before.broker, broker, seconds)},
         {"limiting_stage", limiting_stage(state, before, now, seconds)},
         {"slabs", slabs_json(broker)},
-        {"consumers", consumers_json(broker, is_over(state) ? WhichConsumers::All : WhichConsumers::Living)},
+        // Once it is over all consumers have left, and what each of them did is told.
+        {"consumers", consumers_json(broker, run_files::is_end(state) ? WhichConsumers::All : WhichConsumers::Living)},
         {"slab_wait_seconds", now.slab_wait_seconds},
         {"skipped", 0},
         {"redelivered", broker.redelivered.slabs},
