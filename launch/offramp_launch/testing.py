@@ -5,8 +5,8 @@ import platform
 import subprocess
 import time
 
+from offramp_launch.arguments import count
 from offramp_launch.environment import ccache_environment
-from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.setting_up import set_up_tests
 
 # What cannot be judged there is left out: LibTorch was not built for a sanitizer; libzmq neither, and ThreadSanitizer, which
@@ -40,7 +40,7 @@ def run_tests(places, flags, sanitizers, arguments):
 
 
 def run_ctest(places, preset, arguments):
-    turn = turn_of(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)))
+    turn = count(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)), TURN_FROM)
     print(f"[test] {preset}" + ("" if arguments else f"; suites that take turns: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
                                                      f"again with {TURN_FROM}={turn}"), flush=True)
     environment = {**ccache_environment(places), TURN_FROM: str(turn)}
@@ -55,12 +55,6 @@ def ctest_command(places, preset, arguments, turn):
     left_out = [*LEFT_OUT.get(preset, []), *([] if arguments else [SLOW, *others_turns(turn)])]
     return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j", str(AT_ONCE),
             *ONLY.get(preset, []), *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []), *arguments]
-
-
-def turn_of(text):
-    if not text.isdecimal():
-        raise LaunchError(f"{TURN_FROM} is '{text}', which is not a whole number", "Give the number that an earlier run printed", ExitCode.USAGE)
-    return int(text)
 
 
 def others_turns(turn):

@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import pathlib
-import platform
 import statistics
 import sys
 import tempfile
@@ -30,7 +29,7 @@ import torch
 
 import article
 from progress import ProgressReader, make_progress_file
-from python_loop import CONSUMER, Consumers, interval, model_of, per_second, run_dir, settle
+from python_loop import CONSUMER, Consumers, interval, machine_of, model_of, per_second, run_dir, settle
 from tests.bench.intervals import ratio
 
 import offramp
@@ -221,9 +220,8 @@ def main():
     parser.add_argument("--readers", type=int, default=12 if torch.cuda.is_available() else 2)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
-    machine = {"device": torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else "CPU", "cores": len(os.sched_getaffinity(0)),
-               "python": platform.python_version(), "torch": torch.__version__, "offramp": offramp.library_version(), "readers": options.readers,
-               "peers_read_with": "the consumers' loop" if native_reader() else "NumPy", "windows": options.windows, "seconds": options.seconds}
+    machine = {**machine_of(options.device), "readers": options.readers, "peers_read_with": "the consumers' loop" if native_reader() else "NumPy",
+               "windows": options.windows, "seconds": options.seconds}
     print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")]))     # the workers'
     torch.multiprocessing.get_context("forkserver").set_forkserver_preload(["readers"])

@@ -202,6 +202,11 @@ def processor(options):
 PARTS = {"loop": loop, "submit": submit, "small": small, "processor": processor}
 
 
+def machine_of(device):
+    return {"device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU", "cores": len(os.sched_getaffinity(0)),
+            "python": platform.python_version(), "torch": torch.__version__, "offramp": offramp.library_version()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART")
@@ -212,9 +217,7 @@ def main():
     parser.add_argument("--consumers", type=int, default=8)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
-    machine = {"device": torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else "CPU", "cores": len(os.sched_getaffinity(0)),
-               "python": platform.python_version(), "torch": torch.__version__, "offramp": offramp.library_version(),
-               "windows": options.windows, "seconds": options.seconds}
+    machine = {**machine_of(options.device), "windows": options.windows, "seconds": options.seconds}
     print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
     told = {"machine": machine, **{part: PARTS[part](options) for part in options.parts or PARTS}}
     if options.json:

@@ -21,6 +21,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from tests.support.compiled_together import sources_of
 from tests.support.turn import TURN, share, told
 
 OLDEST = 19     # earlier ones cannot read libstdc++'s source_location, or know no ExcludeHeaderFilterRegex
@@ -86,14 +87,10 @@ def sources(build, source, only=""):
     """The sources that the build compiles, each once, with the flags of the first room that compiles it. `only`: of the rooms that it matches."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        file = pathlib.Path(entry["file"])
         arguments = shlex.split(entry["command"])
         output = arguments[arguments.index("-o") + 1]
         room = re.sub(r"/?CMakeFiles/|\.dir/.*", "/", output).strip("/").replace("/", ".")
-        files = [file]
-        if file.parent.name == "Unity":     # a test program's, which the build has put together
-            files = [pathlib.Path(path) for path in re.findall(r'^#include "(.*)"$', file.read_text(), re.MULTILINE)]
-        for file in files:
+        for file in sources_of(entry["file"]):
             own = source in file.parents and build not in file.parents
             if own and file.suffix != ".c" and "offramp_shared.dir" not in output and re.search(only, room):
                 found.setdefault(file, Flags.of(arguments[1:arguments.index("-o")]))

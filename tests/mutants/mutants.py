@@ -21,6 +21,9 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from tests.support.compiled_together import sources_of
+
 SECONDS_A_TEST = 120
 
 
@@ -83,13 +86,6 @@ MUTANTS = (
 )
 
 
-def sources_of(file):
-    """Of what a build compiles as one."""
-    if pathlib.Path(file).parent.name != "Unity":
-        return [file]
-    return re.findall(r'^#include "(.*)"$', pathlib.Path(file).read_text(), re.MULTILINE)
-
-
 class Build:
     """What is known of a configured build folder."""
 
@@ -105,7 +101,7 @@ class Build:
         """The object of the changed text, compiled in place of the source."""
         changed, compiled = folder / pathlib.Path(source).name, folder / "changed.o"
         changed.write_text(text)
-        entry = self._commands[str(ROOT / source)]
+        entry = self._commands[ROOT / source]
         words = shlex.split(entry["command"])
         words[words.index("-o") + 1] = str(compiled)
         words[words.index("-c") + 1] = str(changed)
