@@ -211,13 +211,8 @@ class ProgramRuns(Loops):
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch")
     def test_a_loop_of_torchruns_is_stopped(self):
-        launcher, gate = self.at_work(self.torchruns(batches=100000))
-        launcher.send_signal(signal.SIGINT)
-        wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
-        gate.unlink()
-        self.ended(launcher, 130)
+        self.require_that_it_is_stopped(*self.at_work(self.torchruns(batches=100000)), code=130)
         self.assertEqual("ended", self.told("status.json")["state"])
-        self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
 
     def at_work(self, program, gate="b004-0"):
         """(the launcher, a gate that consumers wait at), once there are results."""
@@ -226,21 +221,21 @@ class ProgramRuns(Loops):
         wait_for(lambda: self.loop_at_work(), "a loop with results")
         return launcher, gate
 
+    def require_that_it_is_stopped(self, launcher, gate, code):
+        launcher.send_signal(signal.SIGINT)
+        wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
+        gate.unlink()
+        self.ended(launcher, code)
+        self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
+
     def test_a_script_that_starts_the_loop(self):
         self.ended(self.launch(program=self.wrapped()), 0)
         self.assertEqual(self.undisturbed(), self.work.results())
         self.assertEqual(BATCHES * ROWS, self.told("summary.json")["samples"]["released"])
 
     def test_a_script_that_starts_the_loop_is_stopped(self):
-        gate = self.work.close_gate("b004-0")
-        launcher = self.launch(program=self.wrapped(batches=100000))
-        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json").get("released_samples", 0) > 0, "results")
-        launcher.send_signal(signal.SIGINT)
-        wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
-        gate.unlink()
-        self.ended(launcher, 130)
+        self.require_that_it_is_stopped(*self.at_work(self.wrapped(batches=100000)), code=130)
         self.assertEqual("ended", self.told("status.json")["state"])
-        self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
 
     def test_a_script_that_is_stopped_ends_as_its_loop_and_what_is_behind_it_did(self):
         for then, batches, code, is_whole in (("exit $code", BATCHES, 0, True), ("exit 3", 100000, 3, False), ("exit 0", 100000, 130, False)):
@@ -249,11 +244,7 @@ class ProgramRuns(Loops):
                 launcher, gate = self.at_work(self.wrapped(then, batches=batches), gate="b011-0")
                 if is_whole:
                     wait_for(lambda: "submitted" in (self.work.folder / "noted").read_text(), "that the last batch is given")
-                launcher.send_signal(signal.SIGINT)
-                wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
-                gate.unlink()
-                self.ended(launcher, code)
-                self.assertEqual(ROWS * self.work.submitted() + 1, len(self.work.results()), "what was submitted is done")
+                self.require_that_it_is_stopped(launcher, gate, code)
                 self.assertEqual(is_whole, '"ended":true' in (self.work.output / ".offramp-manifest").read_text())
 
     def test_a_code_of_the_loops_own_is_no_death(self):
