@@ -31,16 +31,16 @@ SANITIZER_OPTIONS = {
 def run_tests(places, flags, sanitizers, arguments):
     """Returns ctest's exit code. Of several runs the first that fails is the last: what failed is what one reads at the end."""
     presets = SANITIZED if sanitizers else ["release"]
+    turn = count(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)), TURN_FROM)
     set_up_tests(places, flags, presets)
     for preset in presets:
-        code = run_ctest(places, preset, arguments)
+        code = run_ctest(places, preset, arguments, turn)
         if code != 0:
             return code
     return 0
 
 
-def run_ctest(places, preset, arguments):
-    turn = count(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)), TURN_FROM)
+def run_ctest(places, preset, arguments, turn):
     print(f"[test] {preset}" + ("" if arguments else f"; suites that take turns: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
                                                      f"again with {TURN_FROM}={turn}"), flush=True)
     environment = {**ccache_environment(places), TURN_FROM: str(turn)}
