@@ -1,0 +1,61 @@
+"""offramp._memory: second mappings of slabs, which are there for all regions of a run at once, and outlive the first ones."""
+
+import ctypes
+import mmap
+import os
+import resource
+import secrets
+import unittest
+
+from offramp._memory import Mappings
+
+REGION = 4 << 20
+
+
+class SecondMappings(unittest.TestCase):
+    def setUp(self):
+        self.run = f"offramp-test-{secrets.token_hex(8)}"
+        self.regions = [self.region(f"{self.run}.s{index}", bytes([index + 1])) for index in range(3)]
+        self.other = self.region(f"{self.run}0.s0", b"x")
+
+    def region(self, name, filling):
+        path = f"/dev/shm/{name}"
+        with open(path, "w+b") as file:
+            self.addCleanup(os.unlink, path)
+            file.write(filling * REGION)
+            file.flush()
+            return mmap.mmap(file.fileno(), REGION)
+
+    def address(self, region):
+        return ctypes.addressof(ctypes.c_char.from_buffer(region))
+
+    def test_the_first_slab_brings_all_regions_of_its_run_and_no_read_of_them_faults(self):
+        mappings = Mappings()
+        found = [mappings.find(self.address(self.regions[1]), REGION)]
+        mapped = list(mappings._all)
+        self.assertEqual(sorted(self.address(each) for each in self.regions), sorted(each.begin for each in mapped))
+        found += [mappings.find(self.address(self.regions[index]) + 4096, REGION - 4096) for index in (0, 2)]
+        self.assertEqual(mapped, mappings._all)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        last = [ctypes.c_char.from_address(mapping.address + at).value for mapping in mapped for at in range(0, REGION, 4096)]
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, 3 * REGION // 65536, "a fault for each 16 pages, as a read takes them")
+        self.assertEqual({b"\1", b"\2", b"\3"}, set(last))
+        self.assertEqual([b"\2", b"\1", b"\3"], [ctypes.c_char.from_address(address).value for _, address in found])
+
+    def test_a_second_mapping_is_not_mapped_once_more(self):
+        first, second = Mappings(), Mappings()
+        for mappings in (first, second):
+            mappings.find(self.address(self.regions[0]), 1)
+        self.assertEqual({each.begin for each in first._all}, {each.begin for each in second._all})
+
+    def test_what_is_no_slab_has_none(self):
+        with self.assertRaisesRegex(OSError, "there is no memory at 0x1000"):
+            Mappings().find(0x1000, 1)
+        with self.assertRaisesRegex(OSError, "is not in one region of memory"):
+            Mappings().find(self.address(self.other), 1 << 40)
+        private = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.assertEqual((None, self.address(private)), Mappings().find(self.address(private), 4096))
+
+
+if __name__ == "__main__":
+    unittest.main()
