@@ -136,24 +136,38 @@ def interval(of):
 
 
 def submit(options):
-    """How long submit() keeps a loop whose model takes 5 ms, so that no slab is waited for."""
+    """How long submit() keeps a loop of 5 ms a step, so that no slab is waited for; and, by turns with it, how long a call of PyTorch's own does."""
     told = {}
     outputs = [torch.rand(64, 21, 64, 64, device=options.device) for _ in range(3)]
+    on_gpu = options.device.startswith("cuda")
+    event = torch.cuda.Event() if on_gpu else None
+
+    def step(call):
+        begin = time.perf_counter_ns()
+        call()
+        end = time.perf_counter_ns()
+        while time.perf_counter_ns() - begin < 5e6:     # as a loop that computes: awake
+            pass
+        return (end - begin) / 1e3
+
     for named in (False, True):
         keys = [f"frame-{row:06d}" for row in range(64)] if named else None
         folder = run_dir()
         with Consumers(folder, 2, "--processor", "none"), offramp.Egress(folder, {"logits": ("float32", outputs[0].shape)}, options.device) as egress:
-            times = []
+            times, of_torch = [], []
             for number in range(options.batches + 50):
-                begin = time.perf_counter_ns()
-                egress.submit({"logits": outputs[number % 3]}, keys)
-                times.append((time.perf_counter_ns() - begin) / 1e3)
-                while time.perf_counter_ns() - begin < 5e6:     # as a loop that computes: awake
-                    pass
-        times = sorted(times[50:])
-        told["64 keys" if named else "no keys"] = {"p50_us": times[len(times) // 2], "p99_us": times[int(len(times) * 0.99)]}
-    print("submit: " + "; ".join(f"{name}: p50 {each['p50_us']:.1f} us, p99 {each['p99_us']:.1f} us" for name, each in told.items()), flush=True)
+                times.append(step(lambda: egress.submit({"logits": outputs[number % 3]}, keys)))
+                of_torch.append(step(event.record if on_gpu else lambda: torch.empty(64, 64)))
+        told["64 keys" if named else "no keys"] = {**percentiles(times[50:]), "torch": percentiles(of_torch[50:])}
+    call = "torch.cuda.Event.record()" if on_gpu else "torch.empty()"
+    print("submit: " + "; ".join(f"{name}: p50 {each['p50_us']:.1f} us, p99 {each['p99_us']:.1f} us, {call} in the same loop {each['torch']['p50_us']:.1f} "
+                                 f"and {each['torch']['p99_us']:.1f} us" for name, each in told.items()), flush=True)
     return told
+
+
+def percentiles(times):
+    times = sorted(times)
+    return {"p50_us": times[len(times) // 2], "p99_us": times[int(len(times) * 0.99)]}
 
 
 def small(options):
