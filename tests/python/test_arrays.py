@@ -180,7 +180,7 @@ class OtherArrays(Egresses):
                                  ({"shape": (0, 3)}, offramp.BadArgument, "is empty")):
             with self.subTest(told), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", Interfaced(**told), False)
-        with unittest.mock.patch.dict(sys.modules), self.assertRaisesRegex(offramp.BadArgument, r"cupy.ascontiguousarray\(array\)\), or import torch"):
+        with unittest.mock.patch.dict(sys.modules), self.assertRaisesRegex(offramp.BadArgument, r"cupy.ascontiguousarray\(array\)\), or import torch or cupy before"):
             sys.modules.pop("torch", None)
             _arrays.outputs_of("x", Interfaced(strides=(24, 8)), False)
 

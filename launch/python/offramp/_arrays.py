@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any, NamedTuple
 
@@ -142,7 +143,7 @@ def _of_exchanged(name: str, given: Any, array: Exchanged, copy: bool, layout: L
                               "copies it")
         made = _copied_by_numpy(_numpy().asarray(_Interface(array)), order)
         return Outputs(made, made.__array_interface__["data"][0], array.dtype, array.shape, "cpu", order)
-    return _copied_by_torch(name, given, array, order, stream)
+    return _copied_on_the_device(name, given, array, order, stream)
 
 
 class _Interface:
@@ -155,17 +156,30 @@ class _Interface:
                                     "strides": None if array.strides is None else tuple(stride * size for stride in array.strides)}
 
 
-def _copied_by_torch(name: str, given: Any, array: Exchanged, order: Order, stream: object) -> Outputs:
-    """On the device, on the array's stream or the one that was named."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise BadArgument(f"'{name}' has the strides {array.strides}: its samples do not lie as the run's, and nothing here copies them on the device. Submit "
-                          "a dense array (cupy.ascontiguousarray(array)), or import torch before")
-    device = torch.device(array.device)
-    with on_stream(array.stream if stream is None else stream, device):
-        tensor = torch.from_dlpack(given) if callable(_said(given, "__dlpack__")) else torch.as_tensor(given, device=device)
-        made = _copied(tensor, order, None)
-    return Outputs((made, array.owner), made.data_ptr(), array.dtype, array.shape, array.device, order, array.stream)
+def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order, stream: object) -> Outputs:
+    """By the package that the program has for it, on the array's stream or the one that was named."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    on = array.stream if stream is None else stream
+    if torch is not None:
+        device = torch.device(array.device)
+        with on_stream(on, device):
+            tensor = torch.from_dlpack(given) if callable(_said(given, "__dlpack__")) else torch.as_tensor(given, device=device)
+            made = _copied(tensor, order, None)
+        address = made.data_ptr()
+    elif cupy is not None:
+        made = _copied_by_cupy(cupy, given, array, order, None if on is None else handle_of(on))
+        address = made.data.ptr
+    else:
+        raise BadArgument(f"'{name}' is to be copied first, as copy=True says or as its samples do not lie as the run's, and nothing here copies it on the "
+                          "device. Submit a dense array that nothing writes to (cupy.ascontiguousarray(array)), or import torch or cupy before")
+    return Outputs((made, array.owner), address, array.dtype, array.shape, array.device, order, array.stream)
+
+
+def _copied_by_cupy(cupy: Any, given: Any, array: Exchanged, order: Order, stream: int | None) -> Any:
+    device = int(array.device.rpartition(":")[2])
+    with cupy.cuda.Device(device), contextlib.nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device):
+        mine = cupy.from_dlpack(given) if _said(given, "__cuda_array_interface__") is None else cupy.asarray(given)
+        return cupy.array(mine if order == ROW_MAJOR else mine.transpose(outermost_first(order, mine.ndim)), order="C", copy=True)
 
 
 def _dtype(name: str, given: Any) -> DType:
