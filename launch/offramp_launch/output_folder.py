@@ -204,9 +204,16 @@ def _read_checkpoint(folder):
     try:
         header, *lines = shared_folder.read(folder, CHECKPOINT).decode(errors="replace").splitlines()
         header = json.loads(header)
-        return str(header["run"]), int(header["identity"]["items"]), lines
+        return str(header["run"]), _items_of(header["identity"]), lines
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _items_of(identity):
+    """Those that the run makes: of one with --shard I/N the items of that part (common/settings/shard.hpp)."""
+    items = int(identity["items"])
+    number, _, count = identity.get("--shard", "").partition("/")
+    return items // int(count) + (int(number) <= items % int(count)) if count else items
 
 
 def _ranges(lines):

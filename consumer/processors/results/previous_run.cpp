@@ -16,6 +16,7 @@
 #include "common/json/json_text.hpp"
 #include "common/program/next_place.hpp"
 #include "common/settings/sections/result_settings.hpp"
+#include "common/settings/shard.hpp"
 #include "consumer/processors/results/own_run.hpp"
 
 namespace offramp {
@@ -52,6 +53,15 @@ std::uint64_t number_in(const std::string& digits) {
     std::uint64_t number = 0;
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
     return number;
+}
+
+// Of a run with --shard those of its part.
+std::uint64_t items_of_run(const nlohmann::json& identity) {
+    const std::uint64_t items = number_in(identity.value("items", ""));
+    const auto shard = Shard::parse(identity.value("--shard", ""));
+    if (!shard) return items;
+    const Shard::Range part = shard->of(items);
+    return part.end - part.begin;
 }
 
 // A line that is torn says nothing: what it stood for is made again.
@@ -92,7 +102,7 @@ std::optional<PreviousRun> read_previous_run(const std::string& output) {
         run.of_own_program = header.at("identity").value("source", "") == kOwnProgram;
         run.next_place = header.value("next", "");
         run.finished = header.value("finished", false);
-        items = number_in(header.at("identity").value("items", ""));
+        items = items_of_run(header.at("identity"));
     } catch (const nlohmann::json::exception&) {
         return std::nullopt;
     }

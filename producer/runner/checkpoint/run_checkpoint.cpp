@@ -19,6 +19,7 @@
 #include "producer/runner/checkpoint/checkpoint_identity.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 #include "producer/runner/sources/source_order.hpp"
+#include "producer/runner/sources/source_part.hpp"
 
 namespace offramp {
 namespace {
@@ -74,6 +75,16 @@ std::string what_is_missing(const Checkpoint& previous, const BatchSource& sourc
         previous.names.size(), missing, missing == 1 ? "is" : "are");
 }
 
+// A shard of an input that grew is another part of it: items of the earlier one stay done.
+ItemRanges within(ItemRange share, const ItemRanges& done) {
+    ItemRanges those;
+    for (const ItemRange& range : done.list()) {
+        const ItemRange part{std::max(range.begin, share.begin), std::min(range.end, share.end)};
+        if (part.begin < part.end) those.add(part);
+    }
+    return those;
+}
+
 // Says what there is to continue. Errors: ConfigError when the folder's checkpoint is of other work.
 void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdentity identity, const BatchSource& source,
                      const std::string& folder, const std::string& flag) {
@@ -117,12 +128,14 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     const bool is_anothers = earlier == EarlierWork::DoneAgain || (earlier == EarlierWork::Recovered && found &&
                                                                    ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
+    ItemRanges done;
     if (found && is_anothers) {
         replaces(*found, config, config.catalogue.text("write-path"), identity, source);
     } else if (earlier != EarlierWork::DoneAgain) {
         check_same_work(found, identity, source, folder_, earlier == EarlierWork::Recovered ? "--adopt" : "--resume");
         if (found) {
-            done_ = without_replaced(*found, source);
+            done = without_replaced(*found, source);
+            done_ = within(share_of(source, config), done);
             items_before_ = earlier == EarlierWork::Recovered ? found->before : done_.items();
             finished_before = found->ended || found->finished_before;
         }
@@ -134,7 +147,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                             .identity = identity,
                                                             .names = hashes_of_items(source),
                                                             .results = hashes_of_result_names(source),
-                                                            .done = done_,
+                                                            .done = std::move(done),
                                                             .ignored_lines = 0,
                                                             .next_place = next_place_of(folder_),
                                                             .finished_before = finished_before},

@@ -33,7 +33,8 @@ class RunCheckpoint {
     RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
                   std::function<void(std::exception_ptr)> on_failure);
 
-    // What need not be made: by runs before this one, and by producers of this run before this one. Fixed.
+    // What of the run's share (share_of()) need not be made: by runs before this one, and by producers of this run
+    // before this one. Fixed.
     const ItemRanges& done() const { return done_; }
     // How many items were done when this run began.
     std::uint64_t items_before() const { return items_before_; }

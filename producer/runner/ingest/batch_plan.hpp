@@ -8,10 +8,10 @@
 namespace offramp {
 
 // Which batches of a source are made, and which of their rows. Batch k is the items [k*batch, (k+1)*batch), whatever
-// was done before: a row whose item is done already is empty where it stood, and a batch of nothing else is left out.
-// So a sample's place in its batch, and with it the bits that a model computes, is the same as in a run that nothing
-// disturbed. Thread: any, once made. Blocks: never. Memory: nothing without `done`; 8 bytes a batch that is made
-// otherwise.
+// was done before: a row whose item is done already, or not of this run's share, is empty where it stood, and a batch
+// of nothing else is left out. So a sample's place in its batch, and with it the bits that a model computes, is the
+// same as in a run that nothing disturbed. Thread: any, once made. Blocks: never. Memory: nothing without `done`; 8
+// bytes a batch that is made otherwise.
 class BatchPlan {
   public:
     BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done = {});

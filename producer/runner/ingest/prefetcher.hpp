@@ -30,6 +30,7 @@ struct PrefetchSettings {
     std::uint32_t decode_workers = 1;
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
+    std::uint64_t items = 0;             // of the source, of which max_errors is a share; 0: all
     std::uint64_t seed = 0;              // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
     ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)

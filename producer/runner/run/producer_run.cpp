@@ -124,7 +124,7 @@ RunFacts ProducerRun::facts() const {
             .batch = config_.batch,
             .egress = strategy_->traits().name,
             .random_weights = model_.model->random_weights(),
-            .items = source_->items(),
+            .items = record_->share().end - record_->share().begin,
             .done_before = record_->done_before(),
             .slab_payload_bytes = layout.payload_bytes,
             .samples_per_slab = static_cast<std::uint64_t>(layout.rows),
@@ -174,7 +174,7 @@ ExitCode ProducerRun::execute() {
 // Nothing when it cannot be written that the run came to its end: that is the error then.
 std::optional<ExitCode> ProducerRun::end_of(const RunFigures& last) {
     const ExitCode exit =
-        RunOutcome{.items = source_->items(), .done_before = record_->done_before(), .stopped = lifecycle_.stopped()}
+        RunOutcome{.items = facts().items, .done_before = record_->done_before(), .stopped = lifecycle_.stopped()}
             .exit_code(last);
     if (exit != ExitCode::Ok && exit != ExitCode::SetAside) return exit;
     try {

@@ -44,24 +44,24 @@ void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_bef
 
 // Everything before the high-water mark that earlier runs had not done. What the checkpoint holds behind the mark is
 // theirs: this run has published nothing there.
-std::uint64_t sourced_by(const Predecessor& predecessor, const RunCheckpoint* checkpoint) {
-    const std::uint64_t through = predecessor.totals.items_through;
-    if (checkpoint == nullptr) return through;
+std::uint64_t sourced_by(const Predecessor& predecessor, ItemRange share, const RunCheckpoint* checkpoint) {
+    const std::uint64_t through = std::max(share.begin, predecessor.totals.items_through);
+    if (checkpoint == nullptr) return through - share.begin;
     std::uint64_t behind = 0;
     for (const ItemRange& range : checkpoint->done().list())
         if (range.end > through) behind += range.end - std::max(range.begin, through);
-    return through - (checkpoint->items_before() - behind);
+    return through - share.begin - (checkpoint->items_before() - behind);
 }
 
 // Everything before the high-water mark that waits neither in memory nor on the disk. That is so only if everything
 // else was completed, which the progress record tells: items that could not be read, were dropped or are dead letters
 // are none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume makes
 // it again to no effect: the checkpoint may lag behind the outputs, and never leads.
-void note_completed_by(const Predecessor& predecessor, RunCheckpoint& checkpoint) {
+void note_completed_by(const Predecessor& predecessor, ItemRange share, RunCheckpoint& checkpoint) {
     const ItemRanges waiting = predecessor.waiting();
-    if (sourced_by(predecessor, &checkpoint) != predecessor.totals.completed.samples + waiting.items()) return;
+    if (sourced_by(predecessor, share, &checkpoint) != predecessor.totals.completed.samples + waiting.items()) return;
     std::vector<ItemRange> completed;
-    std::uint64_t from = 0;
+    std::uint64_t from = share.begin;
     for (const ItemRange& range : waiting.list()) {
         if (range.begin > from) completed.push_back({from, range.begin});
         from = range.end;

@@ -24,10 +24,10 @@ void require_same_input(const RunProgress& progress, const BatchSource& source);
 // otherwise.
 void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_before, const std::string& output);
 
-// Items that earlier producers of this run read for it. `checkpoint`: null where the run keeps none.
-std::uint64_t sourced_by(const Predecessor& predecessor, const RunCheckpoint* checkpoint);
+// Items of the run's share that its earlier producers read for it. `checkpoint`: null where the run keeps none.
+std::uint64_t sourced_by(const Predecessor& predecessor, ItemRange share, const RunCheckpoint* checkpoint);
 
 // Writes into the checkpoint what the dead producer had accepted and not written there yet, where that is known.
-void note_completed_by(const Predecessor& predecessor, RunCheckpoint& checkpoint);
+void note_completed_by(const Predecessor& predecessor, ItemRange share, RunCheckpoint& checkpoint);
 
 }  // namespace offramp

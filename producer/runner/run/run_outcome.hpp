@@ -13,7 +13,7 @@ namespace offramp {
 // independent records: what the prefetcher gave out, what the egress dropped, what the broker saw published and done.
 // Where they do not, that is logged, and the exit code is that of ErrorKind::Conservation.
 struct RunOutcome {
-    std::uint64_t items = 0;          // of the source
+    std::uint64_t items = 0;          // of the run's share of the source
     std::uint64_t done_before = 0;    // of those, by earlier runs
     std::optional<StopMode> stopped;  // none: it came to its end by itself
 

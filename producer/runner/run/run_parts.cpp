@@ -113,7 +113,11 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
     if (!config.adopt && !traits.outputs_dropped)
         require_no_files_of_others(config, config.catalogue, *source, model.transformer->outputs(),
                                    model.transformer->upsample_factor());
-    spdlog::info("source: {}", source->description());
+    const ItemRange share = share_of(*source, config);
+    spdlog::info("source: {}{}", source->description(),
+                 config.shard.empty() ? ""
+                                      : fmt::format(", of these shard {}: {} from number {} on", config.shard,
+                                                    share.end - share.begin, share.begin));
     return source;
 }
 

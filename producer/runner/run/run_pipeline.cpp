@@ -18,6 +18,7 @@ RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
                               .decode_workers = parts_.config.decode_workers,
                               .depth = parts_.config.prefetch,
                               .max_errors = parts_.config.max_errors,
+                              .items = parts_.record.share().end - parts_.record.share().begin,
                               .seed = parts_.config.seed,
                               .timeline = &parts_.timeline,
                               .done = parts_.record.done_earlier(parts_.egress.predecessor()),

@@ -1,16 +1,22 @@
 #include "producer/runner/run/work_record.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/error.hpp"
 #include "common/settings/kept_settings.hpp"
 #include "producer/runner/run/recovery_checks.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_part.hpp"
 
 namespace offramp {
 
 WorkRecord::WorkRecord(const RunConfig& config, const BatchSource& source, Place place)
-    : config_(config), source_(source), place_(std::move(place)), dropped_(place_.run_dir) {
+    : config_(config),
+      source_(source),
+      share_(share_of(source, config)),
+      place_(std::move(place)),
+      dropped_(place_.run_dir) {
     if (!config_.adopt) open_checkpoint({});
 }
 
@@ -37,8 +43,8 @@ void WorkRecord::describe(RunProgress& progress) const {
 void WorkRecord::go_on(const RunProgress& progress, const Predecessor& predecessor) {
     open_checkpoint(predecessor);
     require_same_checkpoint(progress, done_before(), config_.output);
-    sourced_before_ = sourced_by(predecessor, checkpoint_.get());
-    if (checkpoint_) note_completed_by(predecessor, *checkpoint_);
+    sourced_before_ = sourced_by(predecessor, share_, checkpoint_.get());
+    if (checkpoint_) note_completed_by(predecessor, share_, *checkpoint_);
 }
 
 void WorkRecord::begin(const PublishedSlab& slab) {
@@ -53,7 +59,8 @@ void WorkRecord::dropped(std::uint64_t batch, std::span<const RowInfo> rows) { d
 
 ItemRanges WorkRecord::done_earlier(const Predecessor& predecessor) const {
     ItemRanges done = checkpoint_ ? checkpoint_->done() : ItemRanges{};
-    done.add({0, predecessor.totals.items_through});
+    done.add({0, std::max(share_.begin, predecessor.totals.items_through)});
+    done.add({share_.end, source_.items()});
     return done;
 }
 

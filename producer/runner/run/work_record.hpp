@@ -47,7 +47,10 @@ class WorkRecord {
     std::uint64_t done_before() const { return checkpoint_ ? checkpoint_->items_before() : 0; }
     // Items that earlier producers read for this run.
     std::uint64_t sourced_before() const { return sourced_before_; }
-    // What need not be made: earlier runs did it, or this run's earlier producers published it or could not read it.
+    // Which items this run makes (share_of()).
+    ItemRange share() const { return share_; }
+    // What need not be made: it is not of this run's share, earlier runs did it, or this run's earlier producers
+    // published it or could not read it.
     ItemRanges done_earlier(const Predecessor& predecessor) const;
 
     void close();
@@ -59,6 +62,7 @@ class WorkRecord {
 
     const RunConfig& config_;
     const BatchSource& source_;
+    const ItemRange share_;
     const Place place_;
     std::unique_ptr<RunCheckpoint> checkpoint_;  // null: nothing of this run is kept
     std::uint64_t sourced_before_ = 0;

@@ -2,15 +2,18 @@
 
 #include <memory>
 
+#include "common/base/item_ranges.hpp"
 #include "common/settings/sections/input_settings.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
 
-// What --limit and --shard leave of a source: the first items up to the limit, and of these the shard's. So the shards
-// of a limited input make up the limited input, and every item keeps the key that it has in the whole: items that are
-// named by their number keep the number. Returns `whole` itself when neither is set. Errors: ConfigError (NoInput) when
-// nothing is left.
+// What --limit leaves of a source: the first items. Returns `whole` itself when it leaves all.
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config);
+
+// Which items of part_of() a run with --shard makes: the I-th of N contiguous parts, or all without it. A run knows the
+// whole source all the same: an item's number and key, its batch and its place there are those that it has in a run
+// without --shard, and so are the bytes of its result. Errors: ConfigError (NoInput) when the part is empty.
+ItemRange share_of(const BatchSource& source, const InputSettings& config);
 
 }  // namespace offramp

@@ -117,17 +117,6 @@ TEST_F(ImagesSource, ALimitCutsTheListAndChangesNoKey) {
     EXPECT_EQ(part_of(make(config, picture_input()), config)->key(0), "sub/a.jpg");
 }
 
-TEST_F(ImagesSource, AShardHasItsPixelsUnderTheKeysOfTheWhole) {
-    config.shard = "2/5";  // 3, 3, 2, 2, 2
-    const auto source = part_of(make(config, picture_input()), config);
-    ASSERT_EQ(source->items(), 3U);
-    for (unsigned i = 0; i < 3; ++i) {
-        EXPECT_EQ(source->key(i), "sub/" + std::string(1, static_cast<char>('d' + i)));
-        EXPECT_EQ(row(*source, i), gradient(kSize, 3 + i));
-        EXPECT_EQ(source->origin(i), folder / (std::string(source->key(i)) + ".png"));
-    }
-}
-
 TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {
     config.input = folder.write("lists/list.txt", "../sub/b.png\n" + (folder / "sub/a.png") + "\n../sub/b.png\n");
     const auto source = make(config, picture_input());

@@ -52,13 +52,7 @@ TEST_F(JsonlSource, AFileThatIsMissingIsSaidWithItsLine) {
 }
 
 TEST_F(JsonlSource, ColumnsEnterTheFingerprintAndPathsDoNot) {
-    const auto print = [&](const std::string& lines, const char* shard = "") {
-        auto source = make(lines);
-        config.shard = shard;
-        source = part_of(std::move(source), config);
-        config.shard.clear();
-        return source_fingerprint(*source);
-    };
+    const auto print = [&](const std::string& lines) { return source_fingerprint(*make(lines)); };
     const std::string previous =
         print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n");
     EXPECT_EQ(print("{\"id\":1,\"uri\":\"moved/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n"),
@@ -67,11 +61,6 @@ TEST_F(JsonlSource, ColumnsEnterTheFingerprintAndPathsDoNot) {
               previous);
     EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":3,\"uri\":\"photos/1.png\",\"x\":2}\n"),
               previous);
-    // Of a shard those of its own items alone.
-    EXPECT_EQ(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "1/2"),
-              print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "1/2"));
-    EXPECT_NE(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "2/2"),
-              print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "2/2"));
 }
 
 }  // namespace

@@ -186,13 +186,6 @@ TEST_F(NpyArray, ATruncatedFileIsRefusedAtTheStart) {
     EXPECT_THROW(test::make_source("npy", config, input, false), ConfigError);
 }
 
-TEST_F(NpyArray, AShardNamesItsRowsByTheirNumbersInTheWhole) {
-    config.shard = "2/2";
-    const auto source = part_of(make(npy("<f4", "(4, 2, 3)", bytes_of(counting(24)))), config);
-    EXPECT_EQ(source->key(0), "2");
-    EXPECT_EQ(floats(*source, 1), counting(6, 18));
-}
-
 TEST(NpyHeaderText, IsReadInAllItsForms) {
     const auto read = [](std::string header, int version = 1) {
         std::string file("\x93NUMPY", 6);
