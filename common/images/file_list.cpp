@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -170,6 +171,29 @@ FileList list_image_files(const std::string& input, const StillWanted& still_wan
                 .root = parent_folder(input),
                 .names = {fs::path(input).filename().string()}};
     return read_list(input, file, std::move(front));
+}
+
+std::string text_of_listed_files(const FileList& list) {
+    std::string text = std::to_string(list.names.size()) + "\n";
+    for (const std::string& name : list.names) text.append(name).push_back('\0');
+    return text;
+}
+
+FileList read_listed_files(const std::string& input, const std::string& listed) {
+    std::ifstream file(listed, std::ios::binary);
+    if (!file)
+        throw ConfigError("--input-list '" + printable(listed) + "' cannot be opened: " + std::strerror(errno),
+                          "A job makes it, at its beginning: look whether its folder is there", ErrorKind::NoInput);
+    std::uint64_t count = 0;
+    FileList list{.description = {}, .root = input, .names = {}};
+    if (file >> count && file.get() == '\n')
+        for (std::string name; std::getline(file, name, '\0') && !file.eof();) list.names.push_back(std::move(name));
+    if (list.names.empty() || list.names.size() != count)
+        throw ConfigError("--input-list '" + printable(listed) + "' is torn, or not the list of a job: it says " +
+                              std::to_string(count) + " files and has " + std::to_string(list.names.size()),
+                          "Begin another job", ErrorKind::BadInput);
+    list.description = std::to_string(count) + " files under " + printable(input) + ", as they were listed";
+    return list;
 }
 
 }  // namespace offramp

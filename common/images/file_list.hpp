@@ -26,4 +26,11 @@ struct FileList {
 // neither of the three.
 FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {});
 
+// What list_image_files() found, as a file: the number of names in decimal and a newline, then each name and a zero
+// byte. So many programs can work on one folder that is walked once, and see the same items in it.
+std::string text_of_listed_files(const FileList& list);
+// Of the folder `input`, as it was listed in the file `listed`; the folder is not looked at. Errors: ConfigError
+// NoInput: `listed` cannot be read; BadInput: it is torn, or no such file.
+FileList read_listed_files(const std::string& input, const std::string& listed);
+
 }  // namespace offramp

@@ -8,10 +8,11 @@
 
 namespace offramp {
 
-// The files of a folder or a list, or a single one (list_image_files, which see for errors).
+// The files of a folder or a list, or a single one (list_image_files and read_listed_files, which see for errors).
 class FilePictures final : public PictureList {
   public:
     explicit FilePictures(const std::string& input, const StillWanted& still_wanted = {});
+    explicit FilePictures(FileList files);
 
     std::string description() const override { return files_.description; }
     std::uint64_t size() const override { return keys_.size(); }

@@ -8,11 +8,12 @@
 namespace offramp {
 
 std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
-                                           const StillWanted& still_wanted) {
+                                           const StillWanted& still_wanted, const std::string& listed) {
     if (source == "jsonl") return std::make_unique<JsonlPictures>(input);
     if (source == "webdataset") return std::make_unique<TarPictures>(input, still_wanted);
     expect(source == "images", "it is asked first whether a source gives pictures");
-    return std::make_unique<FilePictures>(input, still_wanted);
+    return std::make_unique<FilePictures>(listed.empty() ? list_image_files(input, still_wanted)
+                                                         : read_listed_files(input, listed));
 }
 
 }  // namespace offramp

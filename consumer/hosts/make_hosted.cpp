@@ -89,7 +89,7 @@ void check_hosted(const RunConfig& config, const offramp_processor* python) {
         if (const auto spec = ProcessorSpec::of(own.processor))
             HostedProcessor::check(code_of(*spec, own.processor, python),
                                    {.name = own.processor,
-                                    .output = own.output,
+                                    .output = own.folder_of_samples(),
                                     .shared_output = own.output,
                                     .options = processor_options(config.catalogue.text("processor-option"))});
 }

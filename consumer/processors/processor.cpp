@@ -87,12 +87,13 @@ class ChosenByTheOutputs final : public Processor {
 const std::string& ProcessorOptions::output_for(std::string_view processor) const {
     if (results.output.empty())
         throw ConfigError("processor " + std::string(processor) + " needs --output", "Give the folder for its files");
-    require_writable_folder(results.output);
-    return results.output;
+    require_writable_folder(results.folder_of_samples());
+    return results.folder_of_samples();
 }
 
 std::string ProcessorOptions::shared_output_for(std::string_view processor) const {
-    return folder_in(output_for(processor), next_place);
+    if (!results.samples_folder.empty()) require_writable_folder(results.output);
+    return folder_in(results.samples_folder.empty() ? output_for(processor) : results.output, next_place);
 }
 
 std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config, const MakeHosted* hosted) {
@@ -117,6 +118,7 @@ std::vector<ResultSettings> own_results(const ResultSettings& run) {
         ResultSettings own = run;
         own.processor = name;
         own.output = results_folder(run.output, name, names.size());
+        if (!run.samples_folder.empty()) own.samples_folder = results_folder(run.samples_folder, name, names.size());
         if (std::ranges::any_of(each, [&](const ResultSettings& other) { return other.processor == name; }))
             throw ConfigError("--processor names '" + name + "' twice", "Name each once");
         if (!own.output.empty() &&

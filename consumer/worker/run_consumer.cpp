@@ -1,14 +1,17 @@
 #include "consumer/worker/run_consumer.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
@@ -25,6 +28,7 @@
 #include "consumer/processors/processor_names.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/processors/results/own_run.hpp"
+#include "consumer/processors/results/shards.hpp"
 #include "consumer/worker/consumer_program.hpp"
 #include "consumer/worker/retry_program.hpp"
 
@@ -68,6 +72,26 @@ int finish_own(std::string_view how, int argc, const char* const* argv) {
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     finish_own_run(*config, end->second);
+    return to_int(ExitCode::Ok);
+}
+
+std::uint64_t number_of(std::string_view text, const char* what) {
+    std::uint64_t number = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (failure != std::errc() || end != text.data() + text.size())
+        throw ConfigError("--join-shards: " + std::string(what) + " '" + std::string(text) + "' is not a whole number",
+                          "The launcher gives it");
+    return number;
+}
+
+// Of a job: `items` cut into `count`; standard input names the shards that count, one a line.
+int join(std::string_view items, std::string_view count, int argc, const char* const* argv) {
+    const auto config = parse_run_config(argc, argv, kProgram);
+    if (!config) return to_int(ExitCode::Ok);
+    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    std::vector<std::uint64_t> shards;
+    for (std::string line; std::getline(std::cin, line);) shards.push_back(number_of(line, "shard"));
+    join_shards(*config, shards, number_of(count, "number of shards"), number_of(items, "number of items"));
     return to_int(ExitCode::Ok);
 }
 
@@ -136,6 +160,7 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
         return prepare(argc - 2, argv + 2, [&](const RunConfig& config) {
             check(config), prepare_own_run(config, argv[2], ItemNumbers::GoOn);
         });
+    if (argc > 3 && word == "--join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
     if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     // Whoever met the run starts this consumer for it alone, and not for the next one in the same directory.
     std::optional<std::uint64_t> nonce;

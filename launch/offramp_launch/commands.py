@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, new_processor, numpy_demo, packaging,
-                            program_command, quarantine, reload_command, run_command, testing, texts)
+from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, job_command, new_processor, numpy_demo, packaging,
+                            program_command, quarantine, reload_command, run_command, shard_command, testing, texts)
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
@@ -19,23 +19,25 @@ from offramp_launch.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
-# `run`, `consume`, `demo` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
+# `run`, `shard`, `job`, `consume`, `demo` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
 # pictures need.
 CONTINUED = "run-set-up"
 CONSUME_CONTINUED = "consume-set-up"
 DEMO_CONTINUED = "demo-set-up"
 LADDER_CONTINUED = "ladder-set-up"
+SHARD_CONTINUED = "shard-set-up"
+JOB_CONTINUED = "job-set-up"
 
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "demo", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean",
+COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean",
             "doctor", "test", "setup", "package", "version", "help")
-SETTING_UP = ("run", "demo", "consume", "ladder", "bench", "test", "setup", "package")
+SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "bench", "test", "setup", "package")
 HELP = ("help", "-h", "--help")
 WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
-END_BY_WHAT_THEY_DID = ("run", CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
+END_BY_WHAT_THEY_DID = ("run", CONTINUED, "shard", SHARD_CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
                         "package", "export", "stop", "scale", "reload", "new-processor", "clean")
 
 
@@ -52,7 +54,7 @@ def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "demo": demo, DEMO_CONTINUED: demo_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up,
                 "scale": scale, "reload": reload, "status": status, "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
                 "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
-                "clean": cleaning.start, "package": package, "version": version, "--version": version,
+                "clean": cleaning.start, "job": job, JOB_CONTINUED: job_command.start, "shard": shard, SHARD_CONTINUED: shard_command.start, "package": package, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, NO_COMMAND: refuse_command}
     places = here()
     try:
@@ -149,6 +151,23 @@ def continue_set_up(places, command, function, argv):
 def run_set_up(places, argv):
     command = program_command if program_command.is_meant(argv) else run_command
     return command.start(places, argv, ["run", *argv])
+
+
+def job(places, argv):
+    if argv[:1] == ["status"]:
+        return job_command.start(places, argv)
+    require_runner(places)
+    return continue_set_up(places, JOB_CONTINUED, job_command.start, set_up_for(places, argv))
+
+
+def shard(places, argv):
+    require_runner(places)
+    return continue_set_up(places, SHARD_CONTINUED, shard_command.start, set_up_for(places, argv))
+
+
+def require_runner(places):
+    if places.is_installed and not places.producer().exists():
+        raise installed.no_runner()
 
 
 def consume(places, argv):

@@ -189,6 +189,12 @@ def is_noted_by_another(folder, run_id):
     return bool(noted) and noted[0] != run_id
 
 
+def run_noted(folder):
+    """The run whose work is noted there; None where none is. Only told, as describe_checkpoint()."""
+    noted = _read_checkpoint(folder)
+    return noted[0] if noted else None
+
+
 def describe_checkpoint(folder):
     """What an unfinished run did, in words; nothing when there is none. Only told, never relied on: hashes are not looked at."""
     noted = _read_checkpoint(folder)

@@ -35,8 +35,11 @@ OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines"}
 
 
-def start(places, argv, typed):
-    """`argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it."""
+def start(places, argv, typed, go_on=None):
+    """
+    `argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it. `go_on`: what makes the rest of the work,
+    where that is another command.
+    """
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
         program = str(places.producer())
         with contextlib.suppress(LaunchError):      # what is refused the producer says itself
@@ -101,7 +104,7 @@ def start(places, argv, typed):
             prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")) or names_processors_of_others(config),
                     continues=config.get("resume") and is_noted(output), note=note)
             code, told = supervise(plan, run_dir, output, unit, producer, about,
-                                   lambda: goes_on_with(places, typed, config, run_dir, replaces=is_noted_by_another(output, run_id)))
+                                   lambda: go_on or goes_on_with(places, typed, config, run_dir, replaces=is_noted_by_another(output, run_id)))
         finally:
             lock.close()
         ended.well = code == 0

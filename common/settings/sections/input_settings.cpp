@@ -13,6 +13,8 @@ void describe_input(SettingGroup& group) {
                "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array (for a model of "
                "several inputs a folder with NAME.npy of each), WebDataset shards (.tar, or --source webdataset and "
                "their folder), lines of text (--source text)");
+    group.path("input-list", &InputSettings::input_list, kConduct, "FILE", "the path of a list that a job made",
+               "What lies in an --input folder of images, as it was listed for a job; none: the folder is listed");
     group.path("tokenizer", &InputSettings::tokenizer, kItems, "FILE", "the path of a tokenizer.json",
                "Source `text`: how lines become tokens; none: MODEL.tokenizer.json beside MODEL.pt2");
     group.word("synthetic-on", &InputSettings::synthetic_on, of_slabs(is_synthetic), {"host", "device"},

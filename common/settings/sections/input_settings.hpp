@@ -16,6 +16,7 @@ struct InputSettings {
     std::string source = "auto";  // a name of the sources' table; auto: source_of_input(); "text" when the model takes
                                   // tokens, "npy" when it takes arrays
     std::string input;            // folder, list, manifest, array, shards or text
+    std::string input_list;       // what lies in a folder of images, as it was listed before; empty: it is listed
     std::string tokenizer;        // tokenizer.json of source "text"; empty: beside the model
     std::string synthetic_on = "host";  // "host": made by decode workers and uploaded; "device": resident
     std::uint64_t batches = 0;          // of a synthetic source; 0: auto

@@ -47,6 +47,8 @@ void describe_results(SettingGroup& group) {
                "exec:COMMAND; several with commas",
                "What is done with each slab; several: each with a folder of its own, OUTPUT/NAME", check_plugin_names);
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
+    group.path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
+               "Folder for results of single samples, where shards of a job share one; none: --output");
     group.text("sink", &ResultSettings::sink, kPlace, "URI",
                "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
                "Processors " + named_of_databases(&ProcessorResults::processor) +

@@ -13,6 +13,7 @@ class SettingGroup;
 struct ResultSettings {
     std::string processor = "auto";   // a name of the processors' table, or several with commas
     std::string output;               // folder
+    std::string samples_folder;       // of results of single samples; empty: `output`
     std::string sink;                 // a database that rows go to: postgres:// or libpq's key words
     std::string sink_table = "auto";  // there; perhaps SCHEMA.NAME; "auto": each processor's own
     std::string scores =
@@ -24,6 +25,7 @@ struct ResultSettings {
     std::string retry;        // a payload that an earlier run set aside: process it, and nothing else
     bool finish = false;      // merge the segments of all consumers when the run has ended
 
+    const std::string& folder_of_samples() const { return samples_folder.empty() ? output : samples_folder; }
     // The names in `processor`.
     std::vector<std::string> processors() const;
     bool has_processor(std::string_view name) const;

@@ -17,7 +17,7 @@ std::unique_ptr<PictureList> listed(const InputSettings& config, std::string_vie
         throw ConfigError("processor " + std::string(processor) +
                               " needs the images that the run reads, and there is no --input with some",
                           "Give --input a folder of images, or choose another --processor");
-    return open_pictures(source, config.input);
+    return open_pictures(source, config.input, {}, config.input_list);
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& optio
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_parquet(const CatalogueValues& /*settings*/) {
-    return merged_segments("embeddings-parquet", "embeddings.parquet", &merge_vectors, &is_ours);
+    return merged_segments("embeddings-parquet", "embeddings.parquet", vectors_form(), &is_ours);
 }
 
 }  // namespace offramp

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -61,7 +63,9 @@ class PostgresRows final : public RunOutput {
     PostgresRows(DeclaredTable table, std::chrono::seconds patience, CompleteTable complete)
         : table_(std::move(table)), layout_(table_.layout), patience_(patience), complete_(std::move(complete)) {}
 
+    // Shards of a job fill one table, which was looked at when the job began and is whole when all of them are done.
     PreviousOutput look(const ResultSettings& own) const override {
+        if (is_of_a_shard(own)) return {};
         const PostgresTarget target = target_of(own, {});
         if (own.resume) require_continued_postgres_table(layout_, own.output, target);
         const PostgresTableState state = look_at_postgres_table(layout_, target);
@@ -78,7 +82,7 @@ class PostgresRows final : public RunOutput {
         return {state == PostgresTableState::Ended ? PreviousOutput::State::Ended : PreviousOutput::State::Parts, name};
     }
     void finish(const ResultSettings& own, const std::string& folder, const std::string& next_place) const override {
-        if (folder.empty()) return;
+        if (folder.empty() || is_of_a_shard(own)) return;
         require_sink(own, folder);
         finish_postgres_table(layout_, folder, target_of(own, next_place),
                               [&](PostgresDatabase& database, const std::string& table) {
@@ -86,6 +90,7 @@ class PostgresRows final : public RunOutput {
                               });
     }
     void note_end(const ResultSettings& own, const std::string& folder, const std::string& next_place) const override {
+        if (is_of_a_shard(own)) return;
         mark_postgres_table_ended(layout_, folder, target_of(own, next_place));
     }
     void put_in_place(const ResultSettings& own, const std::string& next,
@@ -101,7 +106,23 @@ class PostgresRows final : public RunOutput {
                std::filesystem::file_type::not_found;
     }
 
+    // The table is there; what says whose it is lies with each shard.
+    void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
+        std::optional<PostgresMark> first;
+        for (const ShardPart& part : parts) {
+            const std::string path = postgres_mark_of(layout_, part.folder);
+            const auto mark = read_postgres_mark(path);
+            if (!mark) continue;
+            if (first && mark->number != first->number)
+                throw ConfigError(named(*first) + " was begun anew while shards filled it: " + path + " is of another",
+                                  "Some shards' rows are gone: begin another job");
+            if (!first) put_postgres_mark(layout_, path, own.output);
+            first = mark;
+        }
+    }
+
   private:
+    static bool is_of_a_shard(const ResultSettings& own) { return !own.samples_folder.empty(); }
     PostgresTarget target_of(const ResultSettings& own, std::string_view next_place) const {
         return target_in(own, patience_, table_, next_place);
     }

@@ -9,6 +9,7 @@
 #include "consumer/sinks/segments/record_file.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
+#include "consumer/sinks/sqlite/shard_databases.hpp"
 
 namespace offramp {
 namespace {
@@ -21,6 +22,8 @@ bool is_there(const std::string& path) {
     return fs::symlink_status(path, failure).type() != fs::file_type::not_found;
 }
 
+Durability durability_of(const ResultSettings& own) { return own.durable ? Durability::PowerCut : Durability::Process; }
+
 [[noreturn]] void fail_in_the_way(const std::string& file) {
     throw ConfigError(file + " is where this run's results go, and was made by another program",
                       "Move it away, or give another --output");
@@ -28,8 +31,8 @@ bool is_there(const std::string& path) {
 
 class MergedSegments : public RunOutput {
   public:
-    MergedSegments(std::string series, std::string file, MergeSegments merge)
-        : series_(std::move(series)), file_(std::move(file)), merge_(merge) {}
+    MergedSegments(std::string series, std::string file, const SegmentForm& form)
+        : series_(std::move(series)), file_(std::move(file)), form_(form) {}
 
     PreviousOutput look(const ResultSettings& own) const override {
         const std::string file = own.output + "/" + file_;
@@ -44,8 +47,7 @@ class MergedSegments : public RunOutput {
                 const std::string& /*next_place*/) const override {
         if (folder.empty()) return;
         const std::string file = folder + "/" + file_;
-        const MergeOutcome outcome =
-            merge_(folder, series_, file, own.durable ? Durability::PowerCut : Durability::Process);
+        const MergeOutcome outcome = merge_segments(folder, series_, file, durability_of(own), form_);
         if (outcome.segments > 0)
             spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file,
                          outcome.items, outcome.kept, outcome.segments, outcome.repeats);
@@ -67,6 +69,11 @@ class MergedSegments : public RunOutput {
         remove_segments(own.output, series_);
         replace_file(whole, file);
     }
+    void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
+        const std::string file = own.output + "/" + file_;
+        if (is_there(file)) require_ours(file);
+        join_parts(parts, file_, file, durability_of(own), form_);
+    }
 
   protected:
     virtual bool is_ours(const std::string& file) const = 0;
@@ -80,13 +87,13 @@ class MergedSegments : public RunOutput {
     }
 
     std::string series_, file_;
-    MergeSegments merge_;
+    const SegmentForm& form_;
 };
 
 class SegmentsOfAForm final : public MergedSegments {
   public:
-    SegmentsOfAForm(std::string series, std::string file, MergeSegments merge, IsOurs made_by_us)
-        : MergedSegments(std::move(series), std::move(file), merge), made_by_us_(made_by_us) {}
+    SegmentsOfAForm(std::string series, std::string file, const SegmentForm& form, IsOurs made_by_us)
+        : MergedSegments(std::move(series), std::move(file), form), made_by_us_(made_by_us) {}
 
   private:
     bool is_ours(const std::string& file) const override { return made_by_us_(file); }
@@ -96,8 +103,8 @@ class SegmentsOfAForm final : public MergedSegments {
 
 class SegmentsOfLines final : public MergedSegments {
   public:
-    SegmentsOfLines(std::string series, std::string file, MergeSegments merge, BeginsSo begins_so)
-        : MergedSegments(std::move(series), std::move(file), merge), begins_so_(begins_so) {}
+    SegmentsOfLines(std::string series, std::string file, BeginsSo begins_so)
+        : MergedSegments(std::move(series), std::move(file), lines_form()), begins_so_(begins_so) {}
 
   private:
     // The first line may be long, but not before it is seen what it is.
@@ -128,24 +135,23 @@ class SharedDatabase final : public RunOutput {
                       const std::string& /*next_place*/) const override {
         put_database_in_place(next, own.output, name_);
     }
+    void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
+        join_databases(parts, own.output, name_, durability_of(own));
+    }
 
   private:
     std::string name_;
 };
 
-MergeOutcome merge_lines(const std::string& folder, std::string_view name, const std::string& file,
-                         Durability durability) {
-    return merge_segments(folder, name, file, durability);
-}
-
 }  // namespace
 
-std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, MergeSegments merge, IsOurs is_ours) {
-    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), merge, is_ours);
+std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
+                                           IsOurs is_ours) {
+    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), form, is_ours);
 }
 
 std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, BeginsSo begins_so) {
-    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), &merge_lines, begins_so);
+    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), begins_so);
 }
 
 std::unique_ptr<RunOutput> records_of_others() {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "common/settings/sections/result_settings.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
+#include "consumer/sinks/segments/shard_parts.hpp"
 
 namespace offramp {
 
@@ -50,14 +52,16 @@ class RunOutput {
                              const std::string& /*next_place*/) const {
         return true;
     }
+    // Of a job: makes in own.output what one run would have made there, of what the runs of its shards finished.
+    // Nothing to be done where shards append to one and the same. Errors: those of finish() and put_in_place().
+    virtual void join(const ResultSettings& /*own*/, std::span<const ShardPart> /*parts*/) const {}
 };
 
-// Segments of `series` (SegmentFile), of which `merge` makes OUTPUT/`file`. `is_ours`: by its form, a file that `merge`
-// has made; one that cannot be opened is not. Errors: those of `merge`.
-using MergeSegments = MergeOutcome (*)(const std::string& folder, std::string_view name, const std::string& output_file,
-                                       Durability durability);
+// Segments of `series` (SegmentFile), of whose records, of this form, OUTPUT/`file` is made. `is_ours`: by its form, a
+// file that was made so; one that cannot be opened is not. Errors: those of merge_segments(), and of the form.
 using IsOurs = bool (*)(const std::string& file);
-std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, MergeSegments merge, IsOurs is_ours);
+std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
+                                           IsOurs is_ours);
 // `begins_so`: a line, as the first one of such a file is.
 using BeginsSo = bool (*)(std::string_view line);
 std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, BeginsSo begins_so);

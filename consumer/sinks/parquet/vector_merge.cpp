@@ -86,10 +86,14 @@ void write_file(const std::string& path, const NextRecords& next, Durability dur
 
 }  // namespace
 
+const SegmentForm& vectors_form() {
+    static constexpr SegmentForm kVectors{.first = &first_of, .records_of = &rows_of, .write = &write_file};
+    return kVectors;
+}
+
 MergeOutcome merge_vectors(const std::string& folder, std::string_view name, const std::string& output_file,
                            Durability durability) {
-    return merge_segments(folder, name, output_file, durability,
-                          {.first = &first_of, .records_of = &rows_of, .write = &write_file});
+    return merge_segments(folder, name, output_file, durability, vectors_form());
 }
 
 }  // namespace offramp

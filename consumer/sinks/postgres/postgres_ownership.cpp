@@ -1,8 +1,11 @@
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 #include <fstream>
+#include <iterator>
+#include <span>
 
 #include "common/base/error.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
@@ -43,6 +46,12 @@ std::optional<PostgresMark> read_postgres_mark(const std::string& path) {
     PostgresMark mark;
     for (std::string* line : {&mark.number, &mark.table, &mark.begun_at, &mark.database}) std::getline(file, *line);
     return mark;
+}
+
+void put_postgres_mark(const PostgresLayout& layout, const std::string& path, const std::string& folder) {
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    write_atomically(postgres_mark_of(layout, folder), std::as_bytes(std::span(text)), Durability::PowerCut);
 }
 
 std::string named(const PostgresMark& mark) {

@@ -47,6 +47,8 @@ std::string postgres_mark_of(const PostgresLayout& layout, const std::string& fo
 std::string named(const PostgresMark& mark);
 // Nothing when there is none.
 std::optional<PostgresMark> read_postgres_mark(const std::string& path);
+// The mark at `path` is `folder`'s, too. Errors: SystemError with CannotWrite.
+void put_postgres_mark(const PostgresLayout& layout, const std::string& path, const std::string& folder);
 
 // What a table's comment says.
 struct FoundTable {

@@ -80,17 +80,6 @@ SegmentRecord first_line(std::string_view text) {
     return record;
 }
 
-// The record at `begin`. One that goes beyond what is in memory looks damaged; then more is read.
-SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form) {
-    std::string_view text = file.from(begin, 1);
-    SegmentRecord record = form.first(text);
-    while (record.damage != nullptr && begin + text.size() < file.size()) {
-        text = file.from(begin, 2 * text.size());
-        record = form.first(text);
-    }
-    return record;
-}
-
 void add_entries(RecordFile& file, const std::string& path, std::size_t rank, const SegmentForm& form,
                  std::vector<Entry>& entries) {
     bool first_of_segment = true;
@@ -217,6 +206,17 @@ const SegmentForm& lines_form() {
         .records_of = [](const std::string& merged, const std::string&) { return merged; },
         .write = &write_lines};
     return kLines;
+}
+
+// One that goes beyond what is in memory looks damaged; then more is read.
+SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form) {
+    std::string_view text = file.from(begin, 1);
+    SegmentRecord record = form.first(text);
+    while (record.damage != nullptr && begin + text.size() < file.size()) {
+        text = file.from(begin, 2 * text.size());
+        record = form.first(text);
+    }
+    return record;
 }
 
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,

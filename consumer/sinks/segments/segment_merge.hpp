@@ -40,6 +40,10 @@ struct SegmentForm {
 };
 const SegmentForm& lines_form();
 
+// The record at `begin`, which is before the file's end.
+class RecordFile;
+SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form);
+
 // Makes one file of all segments of a series: every item once, sorted by number; then removes those segments, and none
 // that came since. What `output_file` has is the same work's, of a merge before this one: each item stays, unless a
 // segment has it. Without segments it leaves `output_file` as it is. Deliveries of the same samples, however often and

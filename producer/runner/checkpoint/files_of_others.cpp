@@ -181,7 +181,8 @@ void for_each_file_of_items(
 void require_no_files_of_others(const ResultSettings& config, const CatalogueValues& catalogue,
                                 const BatchSource& source, std::span<const TensorSpec> outputs,
                                 std::uint32_t upsample_factor) {
-    if (config.output.empty() || config.start_over) return;
+    // A job's shards share a folder, which held nothing when the job began.
+    if (config.output.empty() || config.start_over || !config.samples_folder.empty()) return;
     const std::vector<std::string> processors = config.processors();
     const std::string& write_path = catalogue.text("write-path");
     std::optional<OwnResults> own;

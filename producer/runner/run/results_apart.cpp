@@ -90,7 +90,8 @@ void require_results_apart(const RunConfig& config, const BatchSource& source) {
     if (config.output.empty()) return;
     const std::vector<std::string> processors = config.processors();
     for (const std::string& processor : processors)
-        require_apart(results_folder(config.output, processor, processors.size()), processor, config, source);
+        require_apart(results_folder(config.folder_of_samples(), processor, processors.size()), processor, config,
+                      source);
 }
 
 }  // namespace offramp

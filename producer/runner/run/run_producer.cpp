@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,7 @@
 #include "producer/runner/models/weights_file.hpp"
 #include "producer/runner/probe/machine_probe.hpp"
 #include "producer/runner/run/defaults.hpp"
+#include "producer/runner/run/job_words.hpp"
 #include "producer/runner/run/producer_run.hpp"
 #include "producer/runner/sources/named_source.hpp"
 
@@ -56,8 +58,28 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     return config;
 }
 
+void require_weights(const RunConfig& config) {
+    if (config.weights.empty() && !config.random_weights && config.model != "copy" && !is_model_file(config.model))
+        throw no_weights(config.model);
+}
+
+// `list`: where the input's is written; empty: nowhere.
+int tell_job_facts(const std::string& list, int argc, const char* const* argv, const ProducerProgram& program) {
+    spdlog::set_level(spdlog::level::err);
+    const auto parsed = parse_run_config(argc, argv, program.name);
+    if (!parsed) return to_int(ExitCode::Ok);
+    const auto strategy = program.choose_egress(*parsed);
+    const RunConfig config = resolve(*parsed, strategy ? strategy->traits() : EgressTraits{});
+    require_weights(config);
+    return std::printf("%s\n", job_facts(config, list).c_str()), to_int(ExitCode::Ok);
+}
+
 int run(int argc, const char* const* argv, const ProducerProgram& program) {
     const std::uint64_t began_ns = now_ns();
+    // Words of the launcher's, no settings. Flags follow.
+    const std::string_view word = argc > 1 ? argv[1] : "";
+    if (argc > 4 && word == "--join-shards") return join_shards_named(argv[2], argv[3], argv[4]), to_int(ExitCode::Ok);
+    if (argc > 2 && word == "--job-facts") return tell_job_facts(argv[2], argc - 2, argv + 2, program);
     const auto parsed = parse_run_config(argc, argv, program.name);
     if (!parsed) return to_int(ExitCode::Ok);
     if (parsed->list) return print_names(), to_int(ExitCode::Ok);
@@ -85,8 +107,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     raise_descriptor_limit();  // each consumer takes three
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());
-    if (config.weights.empty() && !config.random_weights && config.model != "copy" && !is_model_file(config.model))
-        throw no_weights(config.model);
+    require_weights(config);
     const ExitCode code = ProducerRun(config, std::move(strategy), signals, began_ns).execute();
     failpoint("run.swept");
     save_recording();

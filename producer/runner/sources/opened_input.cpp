@@ -35,7 +35,7 @@ void require_arrays(const std::string& input) {
 std::shared_ptr<PictureList> open_input(const InputSettings& config, const StillWanted& still_wanted) {
     if (gives_pictures(config.source)) {
         try {
-            return open_pictures(config.source, config.input, still_wanted);
+            return open_pictures(config.source, config.input, still_wanted, config.input_list);
         } catch (const ConfigError&) {
             if (!has_arrays(config.input)) throw;
         }

@@ -116,7 +116,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
     std::shared_ptr<PictureList> pictures =
-        options.pictures ? options.pictures : open_pictures(name, options.input->input, options.still_wanted);
+        options.pictures ? options.pictures
+                         : open_pictures(name, options.input->input, options.still_wanted, options.input->input_list);
     return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
                                            options.columns_are_read);
 }

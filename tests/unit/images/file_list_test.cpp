@@ -34,6 +34,25 @@ TEST(FileList, AFolderIsWalkedAndSortedBytewise) {
                 ElementsAre("B.JPG", "a-b.tif", "a.jpg", "a/deep/x.webp", "a/z.png", "b.jpg", "\xc3\xa4.gif"));
 }
 
+TEST(FileList, AFolderThatWasListedBeforeIsNotLookedAt) {
+    const TempFolder folder;
+    for (const char* name : {"b.jpg", "new\nline/a.jpg"}) folder.write(name, "x");
+    const std::string listed = folder.write("list", text_of_listed_files(list_image_files(folder.path())));
+    folder.write("later.jpg", "x");
+    const FileList list = read_listed_files(folder.path(), listed);
+    EXPECT_THAT(list.names, ElementsAre("b.jpg", "new\nline/a.jpg"));
+    EXPECT_EQ(list.path(0), folder / "b.jpg");
+}
+
+TEST(FileList, ATornListIsRefused) {
+    const TempFolder folder;
+    for (const std::string text : {"", "2\na.jpg", "2\na.jpg\0", "x\n", "0\n"}) {
+        const std::string listed = folder.write("list", text);
+        EXPECT_THAT(error_of([&] { read_listed_files(folder.path(), listed); }).what(), HasSubstr("is torn"));
+    }
+    EXPECT_EQ(error_of([&] { read_listed_files(folder.path(), folder / "none"); }).kind(), ErrorKind::NoInput);
+}
+
 TEST(FileList, HiddenAndOtherFilesAreLeftOut) {
     const TempFolder folder;
     for (const char* name : {"a.jpg", ".b.jpg", ".hidden/c.jpg", "notes.txt", "jpg"}) folder.write(name, "x");

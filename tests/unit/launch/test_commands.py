@@ -13,7 +13,7 @@ from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
 
 from offramp_launch.places import Places
 
-COMMANDS = ("run", "demo", "ladder", "bench", "test", "setup", "package", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor",
+COMMANDS = ("run", "job", "shard", "demo", "ladder", "bench", "test", "setup", "package", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor",
             "version")
 
 
@@ -60,7 +60,7 @@ class HelpTest(unittest.TestCase):
             code, said = self.stage.call(typed, "--help")
             self.assertEqual(64, code, said)
             self.assertIn(f"offramp: '{typed}' is not a command" + (f"; did you mean '{meant}'?" if meant else "\n"), said)
-            self.assertIn("Known: run, demo, consume, export, query,", said)
+            self.assertIn("Known: run, job, shard, demo, consume, export, query,", said)
 
     def test_wrong_words_of_package_and_demo_are_refused_before_anything_is_done(self):
         for words, why in ((("package", "--wheels"), "package knows no '--wheels'"), (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),

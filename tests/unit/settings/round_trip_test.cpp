@@ -50,6 +50,7 @@ RunConfig any_config() {
     config.producer_wait_seconds = *rc::gen::element(0.0, 0.25, 60.0, 86400.0);
     config.source = any_word({"auto", "images", "synthetic", "text"});
     config.input = any_path();
+    config.input_list = any_path();
     config.tokenizer = any_path();
     config.synthetic_on = any_word({"host", "device"});
     config.batches = any_of<std::uint64_t>(0, kLargest);
@@ -99,6 +100,7 @@ RunConfig any_config() {
     config.consumer_user = any_word({"", "post", "www-data"});
     config.processor = any_word({"auto", "write", "checksum", "mask-png", "none", "mask-png,cut-out"});
     config.output = any_path();
+    config.samples_folder = any_path();
     config.sink_table = any_word({"auto", "embeddings", "a.b_2"});
     config.catalogue.put("index", any_word({"none", "hnsw"}));
     config.catalogue.put("write-path", any_path() + "w");

@@ -105,6 +105,8 @@ const BadValue kBadValues[] = {
     {"processor", "mask-png,", "several with commas"},
     {"processor", "mask-png,,cut-out", "several with commas"},
     {"output", "\xfe", "a path"},
+    {"samples-folder", "\xfe", "a path"},
+    {"input-list", "\xfe", "the path of a list that a job made"},
     {"sink", "a\xff", "postgres://"},
     {"sink-table", "My Table", "lower-case letters"},
     {"index", "ivf", "none, hnsw"},

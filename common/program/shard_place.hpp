@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace offramp {
+
+// What a shard of a job keeps apart from the others' while it runs: lock, checkpoint, and what its consumers append to
+// together. Results of single samples lie in OUTPUT itself. Shards are counted from 0.
+//
+//   OUTPUT/.offramp-shards/7/             an output folder as any run's, but for files of single samples
+//
+// launch/offramp_launch/job_folder.py knows it too.
+std::string shard_place(const std::string& output, std::uint64_t index);
+
+}  // namespace offramp

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "common/base/durability.hpp"
+#include "common/base/item_ranges.hpp"
+#include "consumer/sinks/segments/segment_merge.hpp"
+
+namespace offramp {
+
+// What a shard of a job left in a folder of its own, of which the results of these items count.
+struct ShardPart {
+    std::string folder;
+    ItemRange items;
+};
+
+// Makes one file of those that the shards' own runs merged, FOLDER/`file` of each part that has one: what
+// merge_segments() would have made of all shards' segments. `parts`: in the order of their items. Where no part has
+// one, nothing is done. The parts stay. Killed at any point and called again, the result is the same. Memory: the
+// longest item, and a mebibyte. Errors: as merge_segments().
+void join_parts(std::span<const ShardPart> parts, const std::string& file, const std::string& output_file,
+                Durability durability = Durability::Process, const SegmentForm& form = lines_form());
+
+}  // namespace offramp

@@ -1,0 +1,202 @@
+"""The commands `job init`, `job status` and `job merge`: a run's work, cut into shards that any number of hosts can do."""
+
+import json
+import os
+import pathlib
+import secrets
+import subprocess
+
+from offramp_launch import job_merge, run_command, sink, texts
+from offramp_launch.arguments import count, hide_query, take_switch, take_values
+from offramp_launch.demo import shipped_model_flags, wants_demo
+from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.job_files import link, told
+from offramp_launch.job_folder import Job, difference_of
+from offramp_launch.log_follower import last_error
+from offramp_launch.output_folder import NEXT, is_empty, prepare
+from offramp_launch.run_dir import new_run_id
+
+# Each shard's run is told these by the job.
+OF_A_SHARD = ("--shard", "--resume", "--start-over", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--finish")
+NOT_IN_A_JOB = {
+    "--consumer-user": "consumers of another user would write to a folder that hosts share",
+    "--producer": "a program of one's own cuts its input itself",
+    "--rung": "the article's rungs are measured on one machine",
+}
+NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir")
+
+
+def start(places, argv):
+    what, *rest = argv or [""]
+    commands = {"init": init, "status": status, "merge": merge}
+    if what not in commands:
+        raise LaunchError(f"job knows no '{what}'" if what else "job wants to be told what to do", f"Known: {', '.join(commands)}", ExitCode.USAGE)
+    return commands[what](places, rest)
+
+
+def job_of(flags):
+    folder = flags.get("--job")
+    if not folder:
+        raise LaunchError("--job is not given", "Give the job's folder, which all hosts see: --job FOLDER", ExitCode.USAGE)
+    return pathlib.Path(folder).absolute()
+
+
+def init(places, argv):
+    given, flags = take_values(argv, ("--job", "--shards", "--output"))
+    folder = job_of(given)
+    if "--shards" not in given:
+        raise LaunchError("--shards is not given", "Give the number of shards: about four for each GPU that will work on them", ExitCode.USAGE)
+    shards = count(given["--shards"], "--shards")
+    refuse_what_a_job_has_not(flags)
+    flags, config = settled(places, flags)
+    output = pathlib.Path(given.get("--output") or config.get("output") or folder / "output").absolute()
+    run_command.require_apart(str(output), config)
+    facts, listed = facts_of(places, flags, listing=folder)
+    if not 1 <= shards <= facts["items"]:
+        raise LaunchError(f"--shards is {shards}, and the input has {facts['items']} items", f"Give a number from 1 to {facts['items']}", ExitCode.USAGE)
+    wanted = {"id": f"job-{new_run_id()}", "made_by": places.version(), **facts, "shards": shards, "output": str(output), "folder": os.getcwd(), "flags": flags,
+              "listed": listed is not None}
+    if not (folder / "job.json").exists():
+        look_at_output(places, output, flags)
+    if listed:
+        keep_list(listed, folder / "input.list")
+    job, began = Job.begun(folder, wanted)
+    print(f"[job] {job.id} {'begins' if began else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
+          f"  do them    offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
+          f"  then       offramp job merge --job {folder}", flush=True)
+    return int(ExitCode.OK)
+
+
+def refuse_what_a_job_has_not(flags):
+    for name in (flag.partition("=")[0] for flag in flags):
+        if name in OF_A_SHARD:
+            raise LaunchError(f"job init has no {name}: each shard's run is told it by the job", f"Leave {name} out", ExitCode.USAGE)
+        if name in NOT_IN_A_JOB:
+            raise LaunchError(f"job init has no {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE)
+
+
+def settled(places, flags):
+    """(the flags with all that this host's environment says beside them, what they mean). Errors: LaunchError, for what a run would refuse."""
+    flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
+    producer, config = run_command.resolve_run(places, flags)
+    flags = [*flags, *sink.settle(config, os.environ)]
+    if wants_demo(flags, config):
+        raise LaunchError("a job wants an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
+    flags = [*flags, *shipped_model_flags(flags, config)]
+    named = {flag.partition("=")[0] for flag in flags}
+    flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in NOT_FOR_ALL
+              for part in run_command.as_flag(name, value)]
+    run_command.resolve(str(places.consumer()), flags)
+    return flags, run_command.resolve(producer, flags)
+
+
+def variable(name):
+    return "OFFRAMP_" + name.replace("-", "_").upper()
+
+
+def facts_of(places, flags, listing=None, listed=None):
+    """
+    ({"items", "identity"} of the input as it is now, the file with its list). `listing`: the folder where the list is written, if the input has
+    one; `listed`: the list that was written. Errors: LaunchError, for what the producer refuses.
+    """
+    written = None
+    if listing:
+        with told(listing):
+            listing.mkdir(parents=True, exist_ok=True)
+        written = listing / f".input.list.{secrets.token_hex(8)}"
+    if "text" in flags or any("embeddings" in flag for flag in flags):
+        texts.provide_tokenizers(places)
+    command = [str(places.producer()), "--job-facts", str(written or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
+    answer = ask(command)
+    return json.loads(answer), written if written and written.exists() else None
+
+
+def ask(command, told_to="", **more):
+    """What a program answers. Errors: LaunchError, in its own words and with its code."""
+    try:
+        done = subprocess.run(command, input=told_to, capture_output=True, text=True, check=False, **more)
+    except OSError as problem:
+        raise cannot_be_started(command[0], problem) from problem
+    if done.returncode != 0:
+        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
+                          "", shell_code(done.returncode))
+    return done.stdout
+
+
+def look_at_output(places, output, flags):
+    """Errors: LaunchError, where results of others lie: shards cannot tell them from one another's."""
+    run_command.check_output(output, None)
+    if not is_empty(output):
+        raise LaunchError(f"--output {output} holds something already: {', '.join(sorted(os.listdir(output))[:3])}",
+                          "Give a job a folder of its own, which is empty or not there yet", ExitCode.USAGE)
+    prepare(output, [str(places.consumer()), *flags, "--output", str(output)], {}, beyond=True)
+    if (output / NEXT).exists():
+        os.unlink(output / NEXT)
+        raise LaunchError("the table that --sink-table leads to holds results of another run", "Give the job a --sink-table of its own, or drop that table",
+                          ExitCode.USAGE)
+
+
+def keep_list(written, path):
+    """Errors: LaunchError (USAGE) where a list of other items is there."""
+    with told(path):
+        content = written.read_bytes()
+        if not link(written, path) and path.read_bytes() != content:
+            raise LaunchError(f"{path} is the list of an input that was another then", "Begin a job for the input as it is now in another folder", ExitCode.USAGE)
+
+
+def require_same_input(job, facts):
+    if difference := difference_of({name: job.facts[name] for name in ("items", "identity")}, facts):
+        raise LaunchError(f"the input or the model is not what {job.folder / 'job.json'} says: {difference}",
+                          "Put it back as it was, or begin another job; shards that are done were made of what was there then", ExitCode.BAD_INPUT)
+
+
+def status(places, argv):
+    given, rest = take_values(argv, ("--job",))
+    only_missing, rest = take_switch(rest, "--missing")
+    as_json, rest = take_switch(rest, "--json")
+    refuse(rest)
+    job = Job.found(job_of(given))
+    records = job.records()
+    missing = [index for index in range(job.shards) if index not in records]
+    whole = {**job_merge.sums(job, records), "job": job.id, "shards": job.shards, "shards_done": len(records), "missing": missing}
+    if as_json:
+        print(json.dumps(whole, indent=2))
+    elif only_missing:
+        print(job_merge.as_ranges(missing))
+    else:
+        print("\n".join(told_of(job, whole)))
+    return int(ExitCode.OK)
+
+
+def told_of(job, whole):
+    yield f"{job.id} in {job.folder}: {whole['shards_done']} of {job.shards} shards are done, {whole['done']} of {job.items} items"
+    yield from job_merge.losses(whole)
+    for index in whole["missing"][:SHOWN_MISSING]:
+        attempts = job.attempts(index)
+        last = attempts[-1] if attempts else None
+        ended = "" if not last else f", the last on {last.get('host')}: " + (f"exit code {last['exit']}" if "exit" in last else "under way, or killed")
+        yield f"  shard {index}: {len(attempts)} attempts{ended}"
+    if len(whole["missing"]) > SHOWN_MISSING:
+        yield f"  and {len(whole['missing']) - SHOWN_MISSING} more: offramp job status --missing lists them"
+    if not whole["missing"]:
+        merged = job_merge.is_merged(job)
+        yield f"  merged     {job.output}" if merged else f"  then       offramp job merge --job {job.folder}"
+
+
+SHOWN_MISSING = 20
+
+
+def merge(places, argv):
+    given, rest = take_values(argv, ("--job",))
+    partial, rest = take_switch(rest, "--partial")
+    refuse(rest)
+    job = Job.found(job_of(given))
+    os.chdir(job.facts["folder"])
+    return job_merge.merge(places, job, partial, ask)
+
+
+def refuse(rest):
+    if rest:
+        raise LaunchError(f"job knows no '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)
+
+

@@ -1,0 +1,128 @@
+"""
+A job: one run's work, cut into shards for many hosts. What the folder that they share says of it.
+
+    JOB/job.json              written once: id, input (items, identity), shards, output, flags. Other content is refused, with the difference
+    JOB/input.list            what lies in a folder of images, as it was listed when the job began
+    JOB/done/I.json           written once: what became of shard I. The first one counts
+    JOB/summary.json          of the merge
+    OUT/...                   results of single samples, of all shards (OUT: --output, or JOB/output)
+    OUT/.offramp-shards/I/    of shard I: lock, checkpoint, what its consumers append to, attempts/N.json
+
+Steps of a shard's attempt: look for done/I.json; take a number among the attempts; do the rest of its items, from its checkpoint on; write
+done/I.json. Each may be cut off, and two attempts may be at any of them at once: they write the same bytes under the same names.
+"""
+
+import os
+import pathlib
+import socket
+
+from offramp_launch import job_files
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+VERSION = 1
+SHARDS = ".offramp-shards"      # common/program/shard_place.hpp
+# What two hosts may say differently of one job.
+NOT_COMPARED = ("id", "made_by")
+
+
+class Job:
+    """Borrows nothing. Errors: LaunchError, where the folder is none of a job (NO_INPUT) or holds something else."""
+
+    def __init__(self, folder, facts):
+        self.folder = folder
+        self.facts = facts
+        self.id = facts["id"]
+        self.items = facts["items"]
+        self.shards = facts["shards"]
+        self.output = pathlib.Path(facts["output"])
+
+    @staticmethod
+    def begun(folder, facts):
+        """The job of this folder, which begins with these facts unless it has begun with the same before. Returns (it, whether it began now)."""
+        job_files.make_folder(folder)
+        path = folder / "job.json"
+        began = job_files.put_once(path, {"version": VERSION, **facts})
+        job = Job.found(folder)
+        if difference := difference_of(job.facts, {"version": VERSION, **facts}):
+            raise LaunchError(f"{path} is of another job: {difference}", "Give the same as there, or begin this one in another folder", ExitCode.USAGE)
+        return job, began
+
+    @staticmethod
+    def found(folder):
+        path = folder / "job.json"
+        facts = job_files.read(path)
+        if facts is None:
+            raise LaunchError(f"{folder} holds no job: it has no job.json", "Begin one: offramp job init --job FOLDER --shards N, with the flags of a run",
+                              ExitCode.NO_INPUT)
+        if not isinstance(facts, dict) or facts.get("version") != VERSION:
+            raise LaunchError(f"{path} is of version {facts.get('version') if isinstance(facts, dict) else 'none'}, and this program knows {VERSION}",
+                              "Go on with the version of Offramp that began the job", ExitCode.PROTOCOL)
+        return Job(folder, facts)
+
+    def list_of_input(self):
+        """Nothing where the input is no folder of images."""
+        return self.folder / "input.list" if self.facts["listed"] else None
+
+    def place(self, index):
+        return self.output / SHARDS / str(index)
+
+    def items_of(self, index):
+        """As common/settings/shard.hpp cuts."""
+        return self.items // self.shards + (index < self.items % self.shards)
+
+    def record_path(self, index):
+        return self.folder / "done" / f"{index}.json"
+
+    def record(self, index):
+        """What became of the shard; None where that is not done. Errors: LaunchError (USAGE) for the record of another job."""
+        record = job_files.read(self.record_path(index))
+        if record is not None and (record.get("job"), record.get("index"), record.get("items")) != (self.id, index, self.items_of(index)):
+            raise LaunchError(f"{self.record_path(index)} is of shard {record.get('index')} of job {record.get('job')}, and this is shard {index} of job {self.id}",
+                              "Remove it, if that job is not wanted any more: it is as if the shard were not done", ExitCode.USAGE)
+        return record
+
+    def records(self):
+        """By index, of the shards that are done."""
+        names = os.listdir(self.folder / "done") if (self.folder / "done").is_dir() else []
+        indices = sorted(int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit() and name.endswith(".json"))
+        return {index: self.record(index) for index in indices if index < self.shards}
+
+    def require(self, index):
+        if not 0 <= index < self.shards:
+            raise LaunchError(f"shard {index} is not one of this job, which has {self.shards}", f"Give an index from 0 to {self.shards - 1}", ExitCode.USAGE)
+
+    def note_done(self, index, record):
+        """Returns whether this attempt's record is the one that counts."""
+        job_files.make_folder(self.folder / "done")
+        return job_files.put_once(self.record_path(index), {"version": VERSION, "job": self.id, "index": index, "items": self.items_of(index), **record})
+
+    def begin_attempt(self, index):
+        """The path of this attempt's own note, with a number that no other attempt has."""
+        folder = self.place(index) / "attempts"
+        job_files.make_folder(folder)
+        number = len(os.listdir(folder))
+        while not job_files.put_once(folder / f"{number}.json", {"host": socket.gethostname(), "pid": os.getpid()}):
+            number += 1
+        return folder / f"{number}.json"
+
+    def attempts(self, index):
+        """What is told of them, the latest last."""
+        folder = self.place(index) / "attempts"
+        names = [name for name in os.listdir(folder) if name.removesuffix(".json").isdigit()] if folder.is_dir() else []
+        return [job_files.read(folder / name) or {} for name in sorted(names, key=lambda name: int(name.removesuffix(".json")))]
+
+
+def difference_of(there, wanted):
+    """"shards was 4 and is 8, ..."; empty where the two say the same."""
+    told = []
+    for name in sorted({*there, *wanted}.difference(NOT_COMPARED)):
+        was, is_now = there.get(name), wanted.get(name)
+        if isinstance(was, dict) and isinstance(is_now, dict):
+            told += [difference for difference in [difference_of(was, is_now)] if difference]
+        elif was != is_now:
+            told.append(f"{name} was {shown(was)} and is {shown(is_now)}")
+    return ", ".join(told)
+
+
+def shown(value):
+    return "none" if value in (None, "") else " ".join(value) if isinstance(value, list) else str(value)

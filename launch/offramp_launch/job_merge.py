@@ -1,0 +1,135 @@
+"""`job merge`: what all shards of a job left becomes one output, with one checkpoint and one summary, as of one run."""
+
+import hashlib
+import pathlib
+import shutil
+
+from offramp_launch import job_files
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.job_folder import SHARDS
+from offramp_launch.output_folder import OutputLock, run_noted
+
+COUNTS = ("done", "skipped", "set_aside", "dropped")
+# Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
+MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
+
+
+def merge(places, job, partial, ask):
+    """`ask`: gets a program's answer. Killed at any step and called again, the end is the same. Returns the exit code."""
+    records = job.records()
+    missing = [index for index in range(job.shards) if index not in records]
+    if missing and not partial:
+        raise LaunchError(f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
+                          f"Run them (offramp shard --job {job.folder} --index I), or give --partial for what is there", ExitCode.NO_INPUT)
+    if not records:
+        raise LaunchError("no shard of the job is done", f"Run them: offramp shard --job {job.folder} --index I", ExitCode.NO_INPUT)
+    if not is_merged(job):
+        lock = OutputLock(str(job.output), job.id)
+        try:
+            require_own(job)
+            for index in records:
+                require_parts(job, index, records[index])
+            join(places, job, records, ask)
+        finally:
+            lock.close()
+        job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
+    if not missing:
+        remove_places(job)
+    print("\n".join(told(job, job_files.read(job.folder / "summary.json"))), flush=True)
+    return int(ExitCode.OK)
+
+
+def is_merged(job):
+    summary = job_files.read(job.folder / "summary.json")
+    return summary is not None and summary.get("job") == job.id and not summary.get("partial")
+
+
+def require_own(job):
+    """What a run with --resume made there since would be taken back."""
+    if (run := run_noted(job.output)) not in (None, job.id):
+        raise LaunchError(f"{job.output} holds results of run {run}, which is not this job", "It went on with what was merged: nothing is left to be merged here",
+                          ExitCode.USAGE)
+
+
+def require_parts(job, index, record):
+    """Errors: LaunchError (BAD_INPUT) where a file that the shard finished is not there any more, or is another."""
+    for name, wanted in record["parts"].items():
+        path = job.place(index) / name
+        if not path.exists() or (wanted and digest(path) != wanted):
+            raise LaunchError(f"{path} is {'not what' if path.exists() else 'gone:'} shard {index} {'left' if path.exists() else 'left it there'}",
+                              f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again", ExitCode.BAD_INPUT)
+
+
+def parts_of(place):
+    """What a shard's run finished, by name: a digest, or nothing where the same rows need not be the same bytes."""
+    return {str(path.relative_to(place)): digest(path) if path.suffix in MERGED_BY_LINES else None
+            for path in sorted(place.rglob("*")) if path.is_file() and not any(part.startswith(".") for part in path.relative_to(place).parts)
+            and path.relative_to(place).parts[0] != "attempts"}
+
+
+def digest(path):
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def join(places, job, records, ask):
+    """Results first, then the checkpoint that says that they are there, then what only a whole output has."""
+    flags = [*job.facts["flags"], "--output", str(job.output)]
+    lines = "".join(f"{index}\n" for index in records)
+    ask([str(places.consumer()), "--join-shards", str(job.items), str(job.shards), *flags], lines)
+    states = "".join(f"{index} whole\n" if record["done"] == record["items"] else f"{index}\n" for index, record in records.items())
+    ask([str(places.producer()), "--join-shards", str(job.output), job.id, str(job.shards)], states)
+    ask([str(places.consumer()), "--finish", "--run-id", job.id, *flags])
+
+
+def sums(job, records):
+    counted = {name: sum(record[name] for record in records.values()) for name in COUNTS}
+    return {"items": job.items, **counted, "conserved": sum(record["items"] for record in records.values()) == sum(counted.values())}
+
+
+def summary_of(job, records, missing):
+    whole = sums(job, records)
+    return {"job": job.id, "output": str(job.output), "partial": bool(missing), "missing": missing, **whole,
+            "conserved": whole["conserved"] and not missing and job.items == sum(whole[name] for name in COUNTS),
+            "seconds": round(sum(record["seconds"] for record in records.values()), 3),
+            "shards": [{"index": index, **{name: record[name] for name in ("items", *COUNTS, "attempt", "host", "seconds")}} for index, record in records.items()]}
+
+
+def remove_places(job):
+    """All that shards kept apart is in the output by now."""
+    folder = pathlib.Path(job.output, SHARDS)
+    try:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    except OSError as problem:
+        raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "The output is whole; remove the folder, or merge again",
+                          ExitCode.CANNOT_WRITE) from problem
+
+
+def losses(whole):
+    told_so = {"skipped": "could not be read", "set_aside": "were set aside, as consumers died of them", "dropped": "found no free slab"}
+    return [f"  {name.replace('_', ' '):<10} {whole[name]} items {why}" for name, why in told_so.items() if whole[name]]
+
+
+def told(job, summary):
+    yield f"{job.id}: {summary['done']} of {job.items} items of {len(summary['shards'])} shards are in {summary['output']}"
+    yield from losses(summary)
+    if summary["partial"]:
+        yield f"  PARTIAL    shards {as_ranges(summary['missing'])} are not in it; merge again when they are done"
+    elif summary["done"] < job.items:
+        yield f"  go on      a run with --resume, the job's flags and --output {summary['output']} tries those again"
+    yield f"  summary    {job.folder / 'summary.json'}"
+
+
+def as_ranges(indices):
+    """"0,3-5": as schedulers of arrays take them."""
+    found = []
+    for index in indices:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in found)

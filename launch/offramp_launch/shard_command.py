@@ -1,0 +1,124 @@
+"""The command `shard`: does one shard of a job, or what is left of it, writes that it is done, and ends with 0, 75 or a final code."""
+
+import os
+import pathlib
+import shlex
+import sys
+import time
+
+from offramp_launch import job_files, job_merge, run_command
+from offramp_launch.arguments import count, take_switch, take_values, without_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.job_command import facts_of, job_of, refuse_what_a_job_has_not, require_same_input
+from offramp_launch.job_folder import Job
+from offramp_launch.run_dir import choose_run_dir, new_run_id
+from offramp_launch.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
+
+# Where the index stands, unless it is given: as engines number their tasks, from 0.
+VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
+
+
+def start(places, argv):
+    given, flags = take_values(argv, ("--job", "--index"))
+    strict, flags = take_switch(flags, "--strict")
+    refuse_what_a_job_has_not(flags)
+    job = Job.found(job_of(given))
+    index = index_of(given)
+    job.require(index)
+    return exit_of_attempt(lambda: do(places, job, index, flags, strict))
+
+
+def exit_of_attempt(attempt):
+    """What attempt() returns or raises, as an engine understands it. Errors: LaunchError (a final code)."""
+    try:
+        return attempt()
+    except LaunchError as problem:
+        if exit_of(problem.code) == problem.code:
+            raise
+        print(f"offramp: {problem}", file=sys.stderr)
+        return exit_of(problem.code)
+    except KeyboardInterrupt:
+        print("offramp: interrupted; another try goes on from here", file=sys.stderr)
+        return TRY_AGAIN
+
+
+def index_of(given, environment=os.environ):
+    for variable in VARIABLES:
+        if "--index" not in given and environment.get(variable):
+            return count(environment[variable], variable)
+    if "--index" not in given:
+        raise LaunchError("--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}", ExitCode.USAGE)
+    return count(given["--index"], "--index")
+
+
+def do(places, job, index, flags, strict):
+    """The steps of an attempt (job_folder.py)."""
+    if tell_if_done(job, index):
+        return int(ExitCode.OK)
+    enter(job)
+    flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
+    require_same_input(job, facts_of(places, flags, listed=job.list_of_input())[0])
+    note = job.begin_attempt(index)
+    began = time.monotonic()
+    code, run_dir = run(places, job, index, flags)
+    seconds = round(time.monotonic() - began, 3)
+    job_files.replace(note, {**job_files.read(note), "exit": code, "seconds": seconds, "run_dir": str(run_dir)})
+    if fate_of(code) != DONE:
+        if exit_of(code) == TRY_AGAIN and tell_if_done(job, index):
+            return int(ExitCode.OK)
+        return exit_of(code)
+    record = {**account_of(job, index, run_dir), "parts": job_merge.parts_of(job.place(index)), "attempt": int(note.stem),
+              "host": job_files.read(note)["host"], "seconds": seconds}
+    if strict and (lost := "\n".join(job_merge.losses(record))):
+        raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
+                          ExitCode.SET_ASIDE if record["set_aside"] else ExitCode.BAD_INPUT)
+    job.note_done(index, record)
+    tell_if_done(job, index)
+    return int(ExitCode.OK)
+
+
+def tell_if_done(job, index):
+    record = job.record(index)
+    if record is None:
+        return False
+    print(f"[job] shard {index} of {job.shards} is done: {record['done']} of {record['items']} items, by attempt {record['attempt']} on {record['host']}", flush=True)
+    return True
+
+
+def enter(job):
+    """The paths of its flags are meant from where the job began."""
+    try:
+        os.chdir(job.facts["folder"])
+    except OSError as problem:
+        raise LaunchError(f"the folder {job.facts['folder']}, from which the job's paths are meant, is not here: {problem.strerror}",
+                          "Mount on this host what the job's first one had, under the same path", ExitCode.NO_INPUT) from problem
+
+
+def run(places, job, index, flags):
+    """(the run's exit code, its directory)."""
+    place = job.place(index)
+    given = take_values(flags, ("--run-dir",))[0].get("--run-dir")
+    run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
+    run_dir = choose_run_dir(places, given, run_id)
+    typed = ["shard", "--job", str(job.folder), "--index", str(index)]
+    listed = job.list_of_input()
+    argv = [*without_values(flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
+            "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else [])]
+    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}")
+    return code, run_dir
+
+
+def holds_work(place):
+    """Of an earlier attempt, beside its note."""
+    return any(name != "attempts" for name in os.listdir(place))
+
+
+def account_of(job, index, run_dir):
+    """What became of the shard's items, over all attempts. Errors: LaunchError (CONSERVATION) where that is not all of them."""
+    samples = (job_files.read(pathlib.Path(run_dir) / "summary.json") or {}).get("samples") or {}
+    account = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
+               "set_aside": samples.get("quarantined", 0), "dropped": samples.get("dropped_when_full", 0)}
+    if sum(account.values()) != job.items_of(index):
+        raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(account.values())}: {account}",
+                          f"This is an error of Offramp's; the run is {run_dir}", ExitCode.CONSERVATION)
+    return account

@@ -1,0 +1,71 @@
+#include "producer/runner/checkpoint/joined_checkpoint.hpp"
+
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/way_to_write.hpp"
+#include "common/base/whole_file.hpp"
+#include "common/program/shard_place.hpp"
+#include "common/settings/shard.hpp"
+#include "producer/runner/checkpoint/checkpoint_file.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kShardFact = "--shard";
+
+Checkpoint checkpoint_of(const std::string& place) {
+    const std::string path = place + "/" + kCheckpointName;
+    std::optional<Checkpoint> found = read_checkpoint(path);
+    if (!found)
+        throw Error(ErrorKind::BadInput, "the shard's checkpoint " + path + " is not there",
+                    "Remove the shard's record in done/, and run the shard again");
+    return std::move(*found);
+}
+
+void write(const std::string& output, const Checkpoint& checkpoint) {
+    const std::string path = output + "/" + kCheckpointName;
+    WholeFile file(path, 0644, [&path](int problem) {
+        return SystemError("cannot write the checkpoint " + path, problem,
+                           way_to_write(problem, "Make the output folder writable") + ", and merge again",
+                           ErrorKind::CannotWrite);
+    });
+    file.write(checkpoint.header_line() + checkpoint.names_lines() + done_lines(checkpoint.done.list()) +
+               (checkpoint.ended ? ended_line() : ""));
+    file.flush();
+    static_cast<void>(file.put_in_place());
+    file.flush_name();
+}
+
+}  // namespace
+
+void join_checkpoints(const std::string& output, const std::string& run_id, std::span<const DoneShard> shards,
+                      std::uint64_t count) {
+    std::optional<Checkpoint> joined;
+    for (const DoneShard& shard : shards) {
+        const std::string place = shard_place(output, shard.index);
+        Checkpoint one = checkpoint_of(place);
+        one.identity.facts.erase(kShardFact);
+        const Shard::Range share = Shard{shard.index + 1, count}.of(one.items());
+        if (shard.whole) one.done.add({share.begin, share.end});
+        if (!joined) {
+            joined = std::move(one);
+            continue;
+        }
+        if (const std::string difference = one.identity.difference_from(joined->identity); !difference.empty())
+            throw ConfigError(place + " holds other work than the shards before it: " + difference,
+                              "Shards of a job have one input and one model: begin another job");
+        for (const ItemRange& range : one.done.list()) joined->done.add(range);
+    }
+    expect(joined.has_value(), "a job is merged of at least one shard");
+    joined->run_id = run_id;
+    joined->pid = static_cast<std::uint64_t>(::getpid());
+    joined->before = 0;
+    joined->ended = shards.size() == count;
+    write(output, *joined);
+}
+
+}  // namespace offramp

@@ -1,0 +1,174 @@
+"""A job's shards, killed, stopped and tried again, merge to what one run leaves; what cannot be a shard's work is refused with its reason."""
+
+import json
+import os
+import pathlib
+import signal
+import unittest
+
+from tests.support.launched_job import JobWorld
+from tests.support.launched_resume import World
+from tests.support.real_run import left_behind
+from tests.support.small_disk import small_disk
+
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
+# Shards begin in the middle of a batch.
+FEW = (*COPY, "--batch", "8", "--batches", "13", "--limit", "101")
+# Of some 200 batches each: a run that is stopped has fewer in flight.
+MANY = (*COPY, "--batch", "2", "--batches", "600", "--limit", "1195")
+PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
+FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
+ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
+ONE = (*FEW, "--processor", "checksum", "--copy-outputs", "48", "--samples-per-slab", "4")
+
+
+class Jobs(unittest.TestCase):
+    maxDiff = 2000
+
+    def world(self, kind, *flags):
+        world = kind(*flags)
+        self.addCleanup(world.__exit__, None, None, None)
+        self.addCleanup(lambda: self.assertEqual(left_behind(lambda: self.memory_of(world)), set(), "something was left in /dev/shm"))
+        return world
+
+    @staticmethod
+    def memory_of(world):
+        job = world.job / "job.json" if isinstance(world, JobWorld) else None
+        return {name for name in os.listdir("/dev/shm") if json.loads(job.read_text())["id"] in name} if job and job.exists() else set()
+
+    def begun(self, flags, shards, *more):
+        world = self.world(JobWorld, *flags)
+        code, said = world.init(shards, *more)
+        self.assertEqual(code, 0, said)
+        return world
+
+    def done(self, world, index, *flags):
+        self.assertEqual(world.shard(index, *flags).wait(), 0, world.said())
+
+    def break_off(self, world, index, how):
+        """`how`: ends it once some of its samples are done."""
+        with world.gate() as gate:
+            world.shard(index)
+            gate.let(4)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
+            how(gate)
+
+    def kill(self, world):
+        self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+
+    def merged(self, world, one, items):
+        """It is what the one run left, and a run goes on with it that finds nothing to do."""
+        code, said = world.merge()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(world.results(), one.results())
+        summary = world.job_summary()
+        self.assertEqual((summary["done"], summary["conserved"], summary["partial"]), (items, True, False))
+        self.assertEqual(World.start(world, "--resume").wait(), 0, world.said())
+        self.assertEqual(json.loads((world.run_dir / "summary.json").read_text())["samples"]["done_before"], items)
+        self.assertEqual(world.merge()[0], 0, "once more")
+        self.assertEqual(world.results(), one.results())
+
+    def test_files_and_lines_of_shards_of_which_one_was_killed_merge_to_one_run(self):
+        one = self.world(World, *FILES)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        world = self.begun(FILES, 3)
+        self.break_off(world, 1, lambda _: self.kill(world))
+        for index in (2, 1, 0):
+            self.done(world, index)
+        self.merged(world, one, 101)
+
+    def test_rows_of_shards_of_which_one_was_killed_and_one_stopped_merge_to_one_run(self):
+        one = self.world(World, *ROWS)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        world = self.begun(ROWS, 3)
+        self.break_off(world, 1, lambda _: self.kill(world))
+        self.done(world, 0)
+        self.assertEqual(world.call("job", "status", "--job", world.job, "--missing"), (0, "1-2\n"))
+        self.assertEqual(world.merge()[0], 66)
+        self.done(world, 1)
+        self.break_off(world, 2, lambda gate: self.stop(world, gate))
+        self.assertEqual(world.wait(), 75, world.said())
+        self.assertIn(f"offramp shard --job {world.job} --index 2", world.said())
+        self.done(world, 2)
+        self.done(world, 2)     # nothing is left to do
+        self.assertIn("shard 2 of 3 is done: 398 of 398 items, by attempt 1", world.said())
+        self.merged(world, one, 1195)
+
+    def stop(self, world, gate):
+        world.launcher.send_signal(signal.SIGTERM)
+        world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+        gate.open()
+
+    def test_a_part_is_merged_when_that_is_asked_for_and_the_whole_later(self):
+        one = self.world(World, *ONE)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        world = self.begun(ONE, 2)
+        self.done(world, 1)
+        code, said = world.merge("--partial")
+        self.assertEqual(code, 0, said)
+        self.assertIn("PARTIAL    shards 0 are not in it", said)
+        self.assertEqual((world.job_summary()["done"], world.job_summary()["missing"]), (50, [0]))
+        lines = (one.output / "checksums.tsv").read_text().splitlines()
+        self.assertEqual((world.output / "checksums.tsv").read_text().splitlines(), lines[51:])
+        self.done(world, 0)
+        self.assertEqual(world.merge()[0], 0)
+        self.assertEqual(world.results(), one.results())
+
+    def test_what_is_no_work_of_the_job_is_refused_with_its_reason(self):
+        world = self.world(JobWorld, *ONE)
+        for shards, flags, said in ((102, (), "the input has 101 items"), (2, ("--shard", "1/2"), "has no --shard"), (2, ("--consumer-user", "nobody"), "has no --consumer-user")):
+            code, told = world.init(shards, *flags)
+            self.assertEqual(code, 64, told)
+            self.assertIn(said, told)
+        world.output.mkdir()
+        (world.output / "mine.txt").write_text("mine")
+        code, told = world.init(2)
+        self.assertEqual((code, "holds something already: mine.txt" in told), (64, True), told)
+        (world.output / "mine.txt").unlink()
+        for began in ("begins", "is there already"):
+            code, told = world.init(2)
+            self.assertEqual((code, began in told), (0, True), told)
+        code, told = world.init(3)
+        self.assertEqual((code, "shards was 2 and is 3" in told), (64, True), told)
+        for index, flags, code, said in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "has no --resume")):
+            self.assertEqual(world.shard(index, *flags).wait(), code, world.said())
+            self.assertIn(said, world.said())
+        self.assertEqual(world.call("shard", "--job", world.folder, "--index", 0)[0], 66)
+
+    def test_a_second_attempt_on_this_host_ends_with_75(self):
+        world = self.begun(ONE, 2)
+        with world.gate() as gate:
+            first = world.shard(0).launcher
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
+            code, said = world.call("shard", "--job", world.job, "--index", 0)
+            self.assertEqual(code, 75, said)
+            self.assertIn("writes to", said)
+            gate.open()
+            self.assertEqual(first.wait(), 0, world.said())
+        self.assertEqual(world.record(0)["attempt"], 0)
+
+    def test_a_folder_that_is_full_is_told_and_with_room_the_next_try_ends_well(self):
+        world = self.world(JobWorld, *ONE)
+        disk = world.folder / "shared"
+        disk.mkdir()
+        with small_disk(self, disk, "size=256k"):
+            world.job = disk / "job"
+            code, said = world.init(2)
+            self.assertEqual(code, 0, said)
+            (disk / "full").write_bytes(bytes(free_bytes(disk)))
+            self.assertEqual(world.shard(0).wait(), 73, world.said())
+            self.assertIn("done/0.json cannot be written: No space left", world.said())
+            self.assertFalse((world.job / "done" / "0.json").exists())
+            (disk / "full").unlink()
+            self.done(world, 0)
+            self.assertEqual(world.record(0)["done"], 51)
+
+
+def free_bytes(folder):
+    facts = os.statvfs(folder)
+    return facts.f_bavail * facts.f_bsize
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,57 @@
+"""Jobs that are begun, done in shards and merged by the launch script: for tests."""
+
+import json
+import subprocess
+
+from tests.support.launched_resume import WATCHDOG_SECONDS, World
+from tests.support.launched_run import ROOT
+
+
+class JobWorld(World):
+    """One job, and the shards and merges of it, one launcher after another. `flags`: of its runs."""
+
+    def __init__(self, *flags):
+        super().__init__(*flags)
+        self.job = self.folder / "job"
+        self.runs_before = set()
+
+    def init(self, shards, *flags):
+        return self.call("job", "init", "--job", self.job, "--shards", shards, "--output", self.output, *self.flags, *flags)
+
+    def shard(self, index, *flags):
+        """Begins it; wait() gives its code."""
+        self.runs_before = self.shard_runs()
+        with open(self.folder / "launcher.log", "wb") as log:
+            self.launcher = subprocess.Popen([ROOT / "launch/offramp", "shard", "--job", self.job, "--index", str(index), *flags], stdout=log, stderr=log,
+                                             stdin=subprocess.DEVNULL, env=self.environment)
+        return self
+
+    def call(self, *words):
+        """(exit code, what it says)."""
+        done = subprocess.run([ROOT / "launch/offramp", *map(str, words)], env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=WATCHDOG_SECONDS, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def merge(self, *flags):
+        return self.call("job", "merge", "--job", self.job, *flags)
+
+    def record(self, index):
+        return json.loads((self.job / "done" / f"{index}.json").read_text())
+
+    def job_summary(self):
+        return json.loads((self.job / "summary.json").read_text())
+
+    def shard_runs(self):
+        return set((self.folder / "build/runs").glob("job-*"))
+
+    def status(self):
+        """Of the run of the shard that began last."""
+        try:
+            (run,) = self.shard_runs() - self.runs_before
+            return json.loads((run / "status.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def said(self):
+        log = self.folder / "launcher.log"
+        return log.read_text(errors="replace") if log.exists() else ""

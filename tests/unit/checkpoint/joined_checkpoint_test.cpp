@@ -1,0 +1,86 @@
+#include "producer/runner/checkpoint/joined_checkpoint.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "common/base/error.hpp"
+#include "common/program/shard_place.hpp"
+#include "producer/runner/checkpoint/run_checkpoint.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/ingest/prefetch_world.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct JoinedCheckpoint : ::testing::Test {
+    RunConfig config_of(const std::string& shard, const std::string& place) const {
+        RunConfig config;
+        config.source = "synthetic";
+        config.model = "copy";
+        config.processor = "checksum";
+        config.batch = 4;
+        config.seed = seed;
+        config.shard = shard;
+        config.run_id = "run";
+        config.output = place;
+        return config;
+    }
+    // Shard `index` of two, of which these items are done.
+    void leave(std::uint64_t index, ItemRange done) {
+        RunCheckpoint checkpoint(config_of(std::to_string(index + 1) + "/2", shard_place(folder.path(), index)), source,
+                                 EarlierWork::DoneAgain, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        checkpoint.completed({done});
+        checkpoint.close();
+        checkpoint.end();
+    }
+    std::vector<ItemRange> done_by_a_run() {
+        const RunCheckpoint run(config_of("", folder.path()), source, EarlierWork::Resumed,
+                                [](const std::exception_ptr&) { ADD_FAILURE(); });
+        return run.done().list();
+    }
+
+    std::uint64_t seed = 0;
+    test::ScratchFolder folder;
+    FakeSource source{20, RowKind::Nothing};
+};
+
+TEST_F(JoinedCheckpoint, ARunOfTheWholeGoesOnFromIt) {
+    leave(0, {0, 9});
+    leave(1, {10, 20});
+    const std::vector<DoneShard> shards{{.index = 0, .whole = false}, {.index = 1}};
+    join_checkpoints(folder.path(), "job", shards, 2);
+    EXPECT_EQ(done_by_a_run(), (std::vector<ItemRange>{{0, 9}, {10, 20}}));
+    const auto joined = read_checkpoint(folder.path() + "/" + kCheckpointName);
+    EXPECT_EQ(joined->run_id, "job");
+    EXPECT_TRUE(joined->ended);
+}
+
+TEST_F(JoinedCheckpoint, APartOfAJobHasNotComeToItsEnd) {
+    leave(1, {10, 12});  // its checkpoint lags behind its record
+    const std::vector<DoneShard> shards{{.index = 1}};
+    join_checkpoints(folder.path(), "job", shards, 2);
+    EXPECT_EQ(done_by_a_run(), (std::vector<ItemRange>{{10, 20}}));
+    EXPECT_FALSE(read_checkpoint(folder.path() + "/" + kCheckpointName)->ended);
+}
+
+TEST_F(JoinedCheckpoint, ShardsOfOtherWorkAreRefused) {
+    leave(0, {0, 10});
+    seed = 7;
+    leave(1, {10, 20});
+    const std::vector<DoneShard> both{{.index = 0}, {.index = 1}};
+    try {
+        join_checkpoints(folder.path(), "job", both, 2);
+        FAIL() << "they were joined";
+    } catch (const ConfigError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("--seed was 0 and is 7"));
+    }
+    std::filesystem::remove_all(shard_place(folder.path(), 1));
+    EXPECT_THROW(join_checkpoints(folder.path(), "job", both, 2), Error);
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/" + kCheckpointName));
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,215 @@
+"""Jobs: files that are made once, what of another job is refused, exit codes, and thousands of histories of two attempts that are killed anywhere."""
+
+import contextlib
+import io
+import os
+import pathlib
+import random
+import re
+import tempfile
+import threading
+import unittest
+
+from histories import History
+
+from offramp_launch import job_files, job_merge, shard_command
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.job_command import require_same_input
+from offramp_launch.job_folder import Job
+from offramp_launch.shard_exit import FATES, exit_of
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+HISTORIES = 1200
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self):
+        kept = tempfile.TemporaryDirectory()
+        self.addCleanup(kept.cleanup)
+        self.folder = pathlib.Path(kept.name)
+
+    def facts(self, **others):
+        return {"id": "job-1", "items": 10, "shards": 3, "identity": {"--seed": "0", "weights": "ab"}, "output": str(self.folder / "out"),
+                "folder": str(self.folder), "flags": ["--seed", "0"], "listed": False, **others}
+
+    def job(self, **others):
+        return Job.begun(self.folder / "job", self.facts(**others))[0]
+
+    def refused(self, code, work, *arguments, **named):
+        with self.assertRaises(LaunchError) as caught:
+            work(*arguments, **named)
+        self.assertEqual(code, caught.exception.code)
+        self.assertTrue(caught.exception.fix)
+        return str(caught.exception)
+
+
+class PutOnceTest(InAFolder):
+    def test_of_many_at_once_one_is_the_first(self):
+        path = self.folder / "record.json"
+        for _ in range(20):
+            path.unlink(missing_ok=True)
+            together, made = threading.Barrier(8), []
+
+            def put(number, together=together, made=made):
+                together.wait()
+                if job_files.put_once(path, {"by": number, "text": "x" * 10000}):
+                    made.append(number)
+            threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(1, len(made))
+            self.assertEqual({"by": made[0], "text": "x" * 10000}, job_files.read(path))
+            self.assertEqual(["record.json"], os.listdir(self.folder))
+
+    def test_where_the_answer_of_a_link_is_lost_it_was_made_all_the_same(self):
+        """As over a network: the file has both names, and the caller is told that one is there already."""
+        first, other = (job_files.write_temporary(self.folder / "a.json", text) for text in (b"1", b"2"))
+        os.link(first, self.folder / "a.json")
+        self.assertTrue(job_files.link(first, self.folder / "a.json"))
+        self.assertFalse(job_files.link(other, self.folder / "a.json"))
+        self.assertEqual(1, job_files.read(self.folder / "a.json"))
+
+    def test_a_place_that_takes_nothing_is_told(self):
+        (self.folder / "file").write_text("")
+        self.assertIn("Not a directory", self.refused(ExitCode.CANNOT_WRITE, job_files.put_once, self.folder / "file" / "a.json", {}))
+
+    def test_what_is_none_of_ours_is_told(self):
+        (self.folder / "a.json").write_text("{")
+        self.assertIn("is damaged", self.refused(ExitCode.BAD_INPUT, job_files.read, self.folder / "a.json"))
+
+
+class JobTest(InAFolder):
+    def test_it_begins_once_and_another_one_is_refused_with_the_difference(self):
+        self.assertEqual("job-1", self.job().id)
+        job, began = Job.begun(self.folder / "job", self.facts(id="job-2", made_by="another version"))
+        self.assertEqual(("job-1", False), (job.id, began), "the first one's id is everybody's")
+        said = self.refused(ExitCode.USAGE, self.job, shards=4, identity={"--seed": "7", "weights": "ab"}, flags=["--seed", "7"])
+        for difference in ("shards was 3 and is 4", "--seed was 0 and is 7", "flags was --seed 0 and is --seed 7"):
+            self.assertIn(difference, said)
+        self.assertNotIn("weights", said)
+
+    def test_what_is_no_job_is_told(self):
+        self.assertIn("holds no job", self.refused(ExitCode.NO_INPUT, Job.found, self.folder))
+        (self.folder / "job.json").write_text('{"version": 2}')
+        self.assertIn("version 2", self.refused(ExitCode.PROTOCOL, Job.found, self.folder))
+
+    def test_shards_are_as_large_as_the_programs_cut_them(self):
+        job = self.job()
+        self.assertEqual([4, 3, 3], [job.items_of(index) for index in range(3)])
+        self.assertIn("from 0 to 2", self.refused(ExitCode.USAGE, job.require, 3))
+
+    def test_the_first_record_counts_and_one_of_another_job_does_not(self):
+        job = self.job()
+        self.assertIsNone(job.record(1))
+        self.assertTrue(job.note_done(1, {"attempt": 0}))
+        self.assertFalse(job.note_done(1, {"attempt": 1}))
+        self.assertEqual(0, job.record(1)["attempt"])
+        for other in ({"job": "job-2"}, {"index": 2}, {"items": 9}):
+            job_files.replace(job.record_path(1), {**job.record(1), **other})
+            self.assertIn("and this is shard 1 of job job-1", self.refused(ExitCode.USAGE, job.record, 1))
+            job_files.replace(job.record_path(1), {**job_files.read(job.record_path(1)), "job": "job-1", "index": 1, "items": 3})
+
+    def test_attempts_have_numbers_of_their_own(self):
+        job = self.job()
+        self.assertEqual(["0.json", "1.json", "2.json"], [job.begin_attempt(2).name for _ in range(3)])
+        self.assertEqual(3, len(job.attempts(2)))
+
+    def test_another_input_is_told(self):
+        job = self.job()
+        require_same_input(job, {"items": 10, "identity": {"--seed": "0", "weights": "ab"}})
+        said = self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}})
+        self.assertIn("weights was ab and is cd, items was 10 and is 11", said)
+
+    def test_a_merge_waits_for_all(self):
+        job = self.job()
+        job.note_done(1, {"attempt": 0})
+        self.assertIn("2 of the job's 3 shards are not done: 0,2", self.refused(ExitCode.NO_INPUT, job_merge.merge, None, job, False, None))
+        self.assertEqual("0,2-4,7", job_merge.as_ranges([0, 2, 3, 4, 7]))
+
+    def test_a_part_that_changed_is_not_merged(self):
+        job = self.job()
+        part = job.place(0) / "lines.tsv"
+        part.parent.mkdir(parents=True)
+        part.write_text("0\ta\n")
+        record = {"parts": job_merge.parts_of(job.place(0))}
+        job_merge.require_parts(job, 0, record)
+        part.write_text("0\tb\n")
+        self.assertIn("is not what shard 0 left", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
+        part.unlink()
+        self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
+
+
+class IndexTest(InAFolder):
+    def test_it_comes_from_the_flag_or_from_the_engine(self):
+        engines = {"RANK": "5", "JOB_COMPLETION_INDEX": "4", "SLURM_ARRAY_TASK_ID": "3", "OFFRAMP_SHARD_INDEX": "2"}
+        self.assertEqual(1, shard_command.index_of({"--index": "1"}, engines))
+        for variable, index in reversed(engines.items()):
+            self.assertEqual(int(index), shard_command.index_of({}, engines))
+            engines = {name: value for name, value in engines.items() if name != variable}
+        self.assertIn("--index is not given", self.refused(ExitCode.USAGE, shard_command.index_of, {}, {}))
+        self.assertIn("RANK is '-1'", self.refused(ExitCode.USAGE, shard_command.index_of, {}, {"RANK": "-1"}))
+
+
+class ShardExitTest(unittest.TestCase):
+    def test_every_code_of_the_programs_has_its_row(self):
+        theirs = {}
+        for header in ("base/error_kind.hpp", "settings/exit_code.hpp"):
+            theirs.update(re.findall(r"^    (\w+) = (\d+),", (REPOSITORY / "common" / header).read_text(), re.MULTILINE))
+        self.assertEqual({int(code) for code in theirs.values()}, {int(code) for code in FATES})
+
+    def test_what_another_try_may_mend_is_75(self):
+        table = {code: exit_of(code) for code in (*FATES, 137, 139, 143, 2)}
+        again = {ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.INTERRUPTED, ExitCode.PRODUCER_GONE, ExitCode.RUN_IN_USE, ExitCode.NO_SUCH_RUN,
+                 137, 139, 143}
+        for code, ends_with in table.items():
+            wanted = 0 if code in (ExitCode.OK, ExitCode.SET_ASIDE) else 75 if code in again else code
+            self.assertEqual(wanted, ends_with, code)
+
+    def test_a_reason_is_told_and_a_final_one_is_left_to_the_command(self):
+        def ends(code):
+            raise LaunchError("why", "", code)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.RUN_IN_USE)))
+        self.assertIn("why", said.getvalue())
+        with self.assertRaises(LaunchError):
+            shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE))
+
+
+class HistoriesTest(InAFolder):
+    """
+    Two attempts at one shard at once, each killed and begun again at any of its file operations, then a merge that is killed likewise; clocks
+    of the files jump about. However it goes: one record, nothing lost, nothing twice, the bytes of one run.
+    """
+
+    def test_all_of_them_end_alike(self):
+        seed = random.SystemRandom().randrange(1 << 32)
+        tally = {"kills": 0, "second attempts too late": 0, "histories": 0}
+        kept = tempfile.TemporaryDirectory(dir="/dev/shm")      # a disk would flush each file that takes another's place
+        self.addCleanup(kept.cleanup)
+        for number in range(HISTORIES):
+            history = History(pathlib.Path(kept.name) / str(number), random.Random(seed + number))
+            try:
+                history.play()
+                history.check()
+            except BaseException as problem:
+                raise AssertionError(f"history {seed + number}: {problem!r}\n" + "\n".join(history.told)) from problem
+            tally["histories"] += 1
+            tally["kills"] += history.kills
+            tally["second attempts too late"] += history.too_late
+            history.remove()
+        self.assertGreater(tally["kills"], HISTORIES / 2)
+        self.assertGreater(tally["second attempts too late"], HISTORIES / 50, "both wrote a record, and the first one counts")
+
+    def test_a_record_that_appears_early_is_seen(self):
+        """The twin: where the record is written before the work, a history finds it."""
+        with self.assertRaises(FileNotFoundError):
+            for number in range(200):
+                history = History(self.folder / str(number), random.Random(number), record_first=True)
+                history.play()
+                history.check()
+
+
+if __name__ == "__main__":
+    unittest.main()

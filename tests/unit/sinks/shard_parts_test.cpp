@@ -1,0 +1,113 @@
+#include "consumer/sinks/segments/shard_parts.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "consumer/sinks/sqlite/output_database.hpp"
+#include "consumer/sinks/sqlite/shard_databases.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using test::read_tree;
+using test::ScratchFolder;
+using test::Tree;
+using ::testing::HasSubstr;
+
+constexpr const char* kSchema =
+    "CREATE TABLE kinds (name TEXT PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TABLE records (item INTEGER PRIMARY KEY, status TEXT NOT NULL);"
+    "CREATE INDEX by_status ON records (status);";
+
+struct ShardParts : ::testing::Test {
+    // Of the items [begin, end).
+    ShardPart part(std::uint64_t begin, std::uint64_t end) const {
+        const std::string name = folder.path() + "/" + std::to_string(begin);
+        std::filesystem::create_directories(name);
+        return {.folder = name, .items = {begin, end}};
+    }
+    ShardPart part_of_lines(std::uint64_t begin, std::uint64_t end, const std::string& lines) const {
+        ShardPart made = part(begin, end);
+        std::ofstream(made.folder + "/all.tsv") << lines;
+        return made;
+    }
+    void join(const std::vector<ShardPart>& parts) const { join_parts(parts, "all.tsv", folder.path() + "/all.tsv"); }
+    std::string joined() const {
+        const Tree tree = read_tree(folder.path());
+        const auto found = tree.find("all.tsv");
+        return found == tree.end() ? "none" : found->second;
+    }
+
+    ScratchFolder folder;
+};
+
+TEST_F(ShardParts, LinesFollowOneAnotherAsInOneRun) {
+    const std::vector<ShardPart> parts{part_of_lines(0, 2, "0\ta\n0\tb\n1\ta\n"), part(2, 9),
+                                       part_of_lines(9, 11, "9\ta\n10\ta\n")};
+    join(parts);
+    EXPECT_EQ(joined(), "0\ta\n0\tb\n1\ta\n9\ta\n10\ta\n");
+    join(parts);
+    EXPECT_EQ(joined(), "0\ta\n0\tb\n1\ta\n9\ta\n10\ta\n") << "once more, over itself";
+}
+
+TEST_F(ShardParts, OfItemsBesideItsOwnAPartSaysNothing) {
+    join({part_of_lines(0, 2, "1\tmine\n2\tseen\n"), part_of_lines(2, 4, "1\tseen\n2\tmine\n")});
+    EXPECT_EQ(joined(), "1\tmine\n2\tmine\n");
+}
+
+TEST_F(ShardParts, WithoutAnyNothingIsMade) {
+    join({part(0, 2), part(2, 4)});
+    EXPECT_EQ(joined(), "none");
+}
+
+TEST_F(ShardParts, DamageIsToldWithItsFileAndNothingIsReplaced) {
+    std::ofstream(folder.path() + "/all.tsv") << "0\tearlier\n";
+    for (const char* const lines : {"2\ta\n2", "3\ta\n2\tb\n", "x\n"}) {
+        try {
+            join({part_of_lines(0, 2, "0\ta\n"), part_of_lines(2, 4, lines)});
+            ADD_FAILURE() << lines;
+        } catch (const ProtocolError& error) {
+            EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv is damaged"));
+        }
+        EXPECT_EQ(joined(), "0\tearlier\n");
+    }
+}
+
+TEST_F(ShardParts, ADatabaseHasTheRowsOfAllPartsOncePerItem) {
+    const auto fill = [](const ShardPart& part, const char* rows) {
+        {
+            OutputDatabase database(part.folder, "records", kSchema, Durability::Process);
+            database.transact([&](SqliteDatabase& into) { into.execute(rows); });
+        }
+        finish_database(part.folder, "records");
+        return part;
+    };
+    const std::vector<ShardPart> parts{
+        fill(part(0, 2), "INSERT INTO kinds VALUES ('a'); INSERT INTO records VALUES (0, 'done'), (1, 'done')"),
+        part(2, 5),
+        fill(part(5, 7), "INSERT INTO kinds VALUES ('a'), ('b'); INSERT INTO records VALUES (1, 'seen'), (6, 'done')")};
+    for (int times = 0; times < 2; ++times) {
+        join_databases(parts, folder.path(), "records", Durability::Process);
+        SqliteDatabase made = SqliteDatabase::opened_to_read(folder.path() + "/records.sqlite");
+        std::vector<std::string> found;
+        for (SqliteStatement rows(made, "SELECT item || ' ' || status FROM records UNION ALL SELECT name FROM kinds");
+             rows.step();)
+            found.push_back(rows.text(0));
+        EXPECT_THAT(found, ::testing::UnorderedElementsAre("0 done", "1 done", "6 done", "a", "b"));
+        SqliteStatement index(made, "SELECT count(*) FROM sqlite_master WHERE name = 'by_status'");
+        EXPECT_TRUE(index.step());
+        EXPECT_EQ(index.number(0), 1);
+    }
+    // It goes on: its mark names it.
+    OutputDatabase(folder.path(), "records", kSchema, Durability::Process).transact([](SqliteDatabase& database) {
+        database.execute("INSERT INTO records VALUES (7, 'done')");
+    });
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/.offramp-joined-records"));
+}
+
+}  // namespace
+}  // namespace offramp
