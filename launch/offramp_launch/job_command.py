@@ -62,8 +62,8 @@ def init(places, argv):
         keep_list(listed, folder / "input.list")
     job, began = Job.begun(folder, wanted)
     print(f"[job] {job.id} {'begins' if began else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
-          f"  do them    offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
-          f"  then       offramp job merge --job {folder}", flush=True)
+          f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
+          f"  then       ./launch/offramp job merge --job {folder}", flush=True)
     return int(ExitCode.OK)
 
 
@@ -177,10 +177,10 @@ def told_of(job, whole):
         ended = "" if not last else f", the last on {last.get('host')}: " + (f"exit code {last['exit']}" if "exit" in last else "under way, or killed")
         yield f"  shard {index}: {len(attempts)} attempts{ended}"
     if len(whole["missing"]) > SHOWN_MISSING:
-        yield f"  and {len(whole['missing']) - SHOWN_MISSING} more: offramp job status --missing lists them"
+        yield f"  and {len(whole['missing']) - SHOWN_MISSING} more: ./launch/offramp job status --missing lists them"
     if not whole["missing"]:
         merged = job_merge.is_merged(job)
-        yield f"  merged     {job.output}" if merged else f"  then       offramp job merge --job {job.folder}"
+        yield f"  merged     {job.output}" if merged else f"  then       ./launch/offramp job merge --job {job.folder}"
 
 
 SHOWN_MISSING = 20

@@ -52,7 +52,7 @@ class Job:
         path = folder / "job.json"
         facts = job_files.read(path)
         if facts is None:
-            raise LaunchError(f"{folder} holds no job: it has no job.json", "Begin one: offramp job init --job FOLDER --shards N, with the flags of a run",
+            raise LaunchError(f"{folder} holds no job: it has no job.json", "Begin one: ./launch/offramp job init --job FOLDER --shards N, with the flags of a run",
                               ExitCode.NO_INPUT)
         if not isinstance(facts, dict) or facts.get("version") != VERSION:
             raise LaunchError(f"{path} is of version {facts.get('version') if isinstance(facts, dict) else 'none'}, and this program knows {VERSION}",

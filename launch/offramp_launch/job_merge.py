@@ -20,9 +20,9 @@ def merge(places, job, partial, ask):
     missing = [index for index in range(job.shards) if index not in records]
     if missing and not partial:
         raise LaunchError(f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
-                          f"Run them (offramp shard --job {job.folder} --index I), or give --partial for what is there", ExitCode.NO_INPUT)
+                          f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial for what is there", ExitCode.NO_INPUT)
     if not records:
-        raise LaunchError("no shard of the job is done", f"Run them: offramp shard --job {job.folder} --index I", ExitCode.NO_INPUT)
+        raise LaunchError("no shard of the job is done", f"Run them: ./launch/offramp shard --job {job.folder} --index I", ExitCode.NO_INPUT)
     if not is_merged(job):
         lock = OutputLock(str(job.output), job.id)
         try:

@@ -63,7 +63,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.results(), one.results())
         summary = world.job_summary()
         self.assertEqual((summary["done"], summary["conserved"], summary["partial"]), (items, True, False))
-        self.assertEqual(World.start(world, "--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(json.loads((world.run_dir / "summary.json").read_text())["samples"]["done_before"], items)
         self.assertEqual(world.merge()[0], 0, "once more")
         self.assertEqual(world.results(), one.results())

@@ -8,7 +8,7 @@ from tests.support.launched_run import ROOT
 
 
 class JobWorld(World):
-    """One job, and the shards and merges of it, one launcher after another. `flags`: of its runs."""
+    """One job, and the shards and merges of it, one launcher after another; start() is a plain run into its output. `flags`: of its runs."""
 
     def __init__(self, *flags):
         super().__init__(*flags)
@@ -26,10 +26,10 @@ class JobWorld(World):
                                              stdin=subprocess.DEVNULL, env=self.environment)
         return self
 
-    def call(self, *words):
+    def call(self, *words, cwd=None):
         """(exit code, what it says)."""
         done = subprocess.run([ROOT / "launch/offramp", *map(str, words)], env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              timeout=WATCHDOG_SECONDS, check=False)
+                              timeout=WATCHDOG_SECONDS, check=False, cwd=cwd)
         return done.returncode, done.stdout + done.stderr
 
     def merge(self, *flags):

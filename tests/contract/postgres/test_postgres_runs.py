@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
+from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT, programs_with_faulty_consumer
 from tests.support.postgres_server import PASSWORD, PostgresServer, what_is_missing
@@ -71,6 +72,27 @@ class Killed:
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
         self.assertEqual(self.rows(), self.undisturbed())
+
+    def test_shards_of_a_job_fill_one_table(self):
+        job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
+        self.addCleanup(job.__exit__, None, None, None)
+        code, said = job.init(2)
+        self.assertEqual(code, 0, said)
+        with job.gate() as gate:
+            job.shard(1)
+            gate.let(6)
+            job.until(lambda: job.status().get("done_samples", 0) >= 32, "the first rows")
+            self.assertGreaterEqual(job.kill_everything(), 4, "launcher, producer, two consumers")
+        for index in (0, 1):
+            self.assertEqual(job.shard(index).wait(), 0, job.said())
+        code, said = job.merge()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(job.start("--resume").wait(), 0, job.said())
+        self.assertEqual(self.rows(), self.undisturbed())
+        shutil.rmtree(job.output)
+        job.job = job.folder / "another"
+        code, said = job.init(2)
+        self.assertEqual((code, "holds the results of an earlier run" in said), (64, True), said)
 
     def begun(self):
         """A run that was killed as a whole: its table is there, and most of its work is not done."""

@@ -1,0 +1,87 @@
+"""Pictures to masks and cut-outs, as a job: listed once, done in shards of which one is killed, merged to what one run leaves."""
+
+import json
+import os
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.launched_job import JobWorld
+from tests.support.launched_resume import World
+
+PICTURES = 11
+FLAGS = ("--model", "cutout", "--device", "cpu", "--batch", "2", "--slabs", "4", "--consumers", "2", "--status-seconds", "0.05", "--max-errors", "2",
+         "--processor", "mask-png,cut-out,records")
+
+
+def make_pictures(folder):
+    random = numpy.random.default_rng(7)
+    for index in range(PICTURES):
+        place = folder / f"set {index % 3}" / f"bild-ä{index:02}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=numpy.uint8)).resize((60 + index, 90), Image.BICUBIC).save(place)
+    (folder / "set 1" / "bild-ä04.png").write_bytes(   # item 5
+        b"\x89PNG\r\n\x1a\n is no picture")
+
+
+class Job(unittest.TestCase):
+    maxDiff = 2000
+
+    def world(self, kind, *flags):
+        world = kind(*flags)
+        self.addCleanup(world.__exit__, None, None, None)
+        return world
+
+    def test_masks_of_shards_are_those_of_one_run(self):
+        world = self.world(JobWorld, *FLAGS)
+        pictures = world.folder / "pictures"
+        make_pictures(pictures)
+        flags = (*FLAGS, "--input", str(pictures))
+        one = self.world(World, *flags)
+        self.assertEqual(one.start().wait(), 0, one.said())
+
+        world.flags = (*FLAGS, "--input", os.path.relpath(pictures, world.folder))     # meant from where the job begins
+        code, said = world.call("job", "init", "--job", world.job, "--shards", 3, "--output", world.output, *world.flags, cwd=world.folder)
+        self.assertEqual(code, 0, said)
+        Image.new("RGB", (9, 9)).save(pictures / "later.png")      # is not the job's
+        with world.gate() as gate:
+            world.shard(0)
+            gate.let(1)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first mask")
+            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+        self.assertEqual(world.shard(0).wait(), 0, world.said())
+        self.assertEqual(world.shard(1, "--strict").wait(), 65, world.said())
+        self.assertIn("1 items could not be read", world.said())
+        for index in (1, 2):
+            self.assertEqual(world.shard(index).wait(), 0, world.said())
+        self.assertEqual([world.record(index)["skipped"] for index in range(3)], [0, 1, 0])
+        code, said = world.merge()
+        self.assertEqual(code, 0, said)
+        self.assertIn("1 items could not be read", said)
+        self.assertEqual(world.results(), one.results())
+        summary = world.job_summary()
+        self.assertEqual((summary["done"], summary["skipped"], summary["conserved"]), (PICTURES - 1, 1, True))
+        world.flags = flags
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = json.loads((world.run_dir / "summary.json").read_text())["samples"]
+        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the picture that joined")
+
+    def test_an_input_that_changed_is_told(self):
+        world = self.world(JobWorld, *FLAGS)
+        make_pictures(world.folder / "pictures")
+        names = sorted(str(path) for path in (world.folder / "pictures").rglob("*.png"))
+        lists = world.folder / "list.txt"
+        lists.write_text("\n".join(names))
+        world.flags = (*FLAGS, "--input", str(lists))
+        code, said = world.init(2)
+        self.assertEqual(code, 0, said)
+        lists.write_text("\n".join(names[:-1]))
+        self.assertEqual(world.shard(0).wait(), 65, world.said())
+        self.assertIn("items was 11 and is 10", world.said())
+        lists.write_text("\n".join(names))
+        self.assertEqual(world.shard(0).wait(), 0, world.said())
+
+
+if __name__ == "__main__":
+    unittest.main()
