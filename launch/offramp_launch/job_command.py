@@ -11,9 +11,9 @@ from offramp_launch.arguments import count, hide_query, take_switch, take_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.job_files import link, told
-from offramp_launch.job_folder import Job, difference_of
+from offramp_launch.job_folder import SHARDS, Job, difference_of
 from offramp_launch.log_follower import last_error
-from offramp_launch.output_folder import NEXT, is_empty, prepare
+from offramp_launch.output_folder import LOCK, NEXT, prepare
 from offramp_launch.run_dir import new_run_id
 
 # Each shard's run is told these by the job.
@@ -23,7 +23,8 @@ NOT_IN_A_JOB = {
     "--producer": "a program of one's own cuts its input itself",
     "--rung": "the article's rungs are measured on one machine",
 }
-NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir")
+# Of this host, or a secret.
+NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir", "http-url", "http-header")
 
 
 def start(places, argv):
@@ -51,7 +52,7 @@ def init(places, argv):
     flags, config = settled(places, flags)
     output = pathlib.Path(given.get("--output") or config.get("output") or folder / "output").absolute()
     run_command.require_apart(str(output), config)
-    facts, listed = facts_of(places, flags, listing=folder)
+    facts, listed = facts_of(places, flags, config["source"], listing=folder)
     if not 1 <= shards <= facts["items"]:
         raise LaunchError(f"--shards is {shards}, and the input has {facts['items']} items", f"Give a number from 1 to {facts['items']}", ExitCode.USAGE)
     wanted = {"id": f"job-{new_run_id()}", "made_by": places.version(), **facts, "shards": shards, "output": str(output), "folder": os.getcwd(), "flags": flags,
@@ -61,6 +62,7 @@ def init(places, argv):
     if listed:
         keep_list(listed, folder / "input.list")
     job, began = Job.begun(folder, wanted)
+    job.claim_output()
     print(f"[job] {job.id} {'begins' if began else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
           f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
           f"  then       ./launch/offramp job merge --job {folder}", flush=True)
@@ -68,6 +70,10 @@ def init(places, argv):
 
 
 def refuse_what_a_job_has_not(flags):
+    header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
+    if not header.startswith("@"):
+        raise LaunchError("--http-header in the clear would stand in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
+                          ExitCode.USAGE)
     for name in (flag.partition("=")[0] for flag in flags):
         if name in OF_A_SHARD:
             raise LaunchError(f"job init has no {name}: each shard's run is told it by the job", f"Leave {name} out", ExitCode.USAGE)
@@ -94,7 +100,7 @@ def variable(name):
     return "OFFRAMP_" + name.replace("-", "_").upper()
 
 
-def facts_of(places, flags, listing=None, listed=None):
+def facts_of(places, flags, source, listing=None, listed=None):
     """
     ({"items", "identity"} of the input as it is now, the file with its list). `listing`: the folder where the list is written, if the input has
     one; `listed`: the list that was written. Errors: LaunchError, for what the producer refuses.
@@ -104,7 +110,7 @@ def facts_of(places, flags, listing=None, listed=None):
         with told(listing):
             listing.mkdir(parents=True, exist_ok=True)
         written = listing / f".input.list.{secrets.token_hex(8)}"
-    if "text" in flags or any("embeddings" in flag for flag in flags):
+    if source == "text":
         texts.provide_tokenizers(places)
     command = [str(places.producer()), "--job-facts", str(written or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
     answer = ask(command)
@@ -126,8 +132,9 @@ def ask(command, told_to="", **more):
 def look_at_output(places, output, flags):
     """Errors: LaunchError, where results of others lie: shards cannot tell them from one another's."""
     run_command.check_output(output, None)
-    if not is_empty(output):
-        raise LaunchError(f"--output {output} holds something already: {', '.join(sorted(os.listdir(output))[:3])}",
+    # Another host may have begun the same job by now: whose it is says the file there.
+    if others := sorted(name for name in os.listdir(output) if name not in (LOCK, SHARDS)):
+        raise LaunchError(f"--output {output} holds something already: {', '.join(others[:3])}",
                           "Give a job a folder of its own, which is empty or not there yet", ExitCode.USAGE)
     prepare(output, [str(places.consumer()), *flags, "--output", str(output)], {}, beyond=True)
     if (output / NEXT).exists():
@@ -147,7 +154,7 @@ def keep_list(written, path):
 def require_same_input(job, facts):
     if difference := difference_of({name: job.facts[name] for name in ("items", "identity")}, facts):
         raise LaunchError(f"the input or the model is not what {job.folder / 'job.json'} says: {difference}",
-                          "Put it back as it was, or begin another job; shards that are done were made of what was there then", ExitCode.BAD_INPUT)
+                          "Put it back as it was, or begin another job (a setting that this machine fills in otherwise has to be given to job init)", ExitCode.BAD_INPUT)
 
 
 def status(places, argv):

@@ -6,6 +6,7 @@ A job: one run's work, cut into shards for many hosts. What the folder that they
     JOB/done/I.json           written once: what became of shard I. The first one counts
     JOB/summary.json          of the merge
     OUT/...                   results of single samples, of all shards (OUT: --output, or JOB/output)
+    OUT/.offramp-shards/job.json    written once: whose output it is
     OUT/.offramp-shards/I/    of shard I: lock, checkpoint, what its consumers append to, attempts/N.json
 
 Steps of a shard's attempt: look for done/I.json; take a number among the attempts; do the rest of its items, from its checkpoint on; write
@@ -58,6 +59,13 @@ class Job:
             raise LaunchError(f"{path} is of version {facts.get('version') if isinstance(facts, dict) else 'none'}, and this program knows {VERSION}",
                               "Go on with the version of Offramp that began the job", ExitCode.PROTOCOL)
         return Job(folder, facts)
+
+    def claim_output(self):
+        """Errors: LaunchError (USAGE) where the output is another job's."""
+        path = self.output / SHARDS / "job.json"
+        job_files.make_folder(path.parent)
+        if not job_files.put_once(path, {"job": self.id, "folder": str(self.folder)}) and (owner := job_files.read(path))["job"] != self.id:
+            raise LaunchError(f"{self.output} is the output of job {owner['job']} in {owner['folder']}", "Give each job an --output of its own", ExitCode.USAGE)
 
     def list_of_input(self):
         """Nothing where the input is no folder of images."""

@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 
-from offramp_launch import job_files, job_merge, run_command
+from offramp_launch import interrupts, job_files, job_merge, run_command
 from offramp_launch.arguments import count, take_switch, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_command import facts_of, job_of, refuse_what_a_job_has_not, require_same_input
@@ -22,6 +22,7 @@ def start(places, argv):
     given, flags = take_values(argv, ("--job", "--index"))
     strict, flags = take_switch(flags, "--strict")
     refuse_what_a_job_has_not(flags)
+    interrupts.mind_all()
     job = Job.found(job_of(given))
     index = index_of(given)
     job.require(index)
@@ -57,7 +58,8 @@ def do(places, job, index, flags, strict):
         return int(ExitCode.OK)
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
-    require_same_input(job, facts_of(places, flags, listed=job.list_of_input())[0])
+    job.claim_output()
+    require_same_input(job, facts_of(places, flags, job.facts["identity"].get("--source"), listed=job.list_of_input())[0])
     note = job.begin_attempt(index)
     began = time.monotonic()
     code, run_dir = run(places, job, index, flags)

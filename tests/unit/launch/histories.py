@@ -7,12 +7,14 @@ import os
 import pathlib
 import shutil
 import threading
+import types
 from unittest import mock
 
 from offramp_launch import job_files, job_folder, job_merge, shard_command
 from offramp_launch.job_folder import Job
 
 ITEMS, SHARDS = 3, 2
+PLACES = types.SimpleNamespace(producer=lambda: "producer", consumer=lambda: "consumer")
 STEPPED = ("link", "unlink", "replace", "stat", "listdir")
 AT_ONCE = (1, 1, 2, 3, 5, 8, 13)
 ALL = 1 << 30
@@ -76,7 +78,7 @@ class SteppedOs:
     def __getattr__(self, name):
         real = getattr(os, name)
         if name not in STEPPED:
-            return (lambda _: None) if name == "fsync" else real
+            return (lambda _: None) if name == "fsync" else real        # processes are killed here, not the machine
 
         def stepped(*arguments, **named):
             step()
@@ -98,7 +100,25 @@ def put(path, text):
     os.replace(temporary, path)
 
 
+@contextlib.contextmanager
+def stepping():
+    """The launcher's code is stepped through, and says nothing."""
+    stepped, made = SteppedOs(), job_files.put_once
+
+    def counted(path, value):
+        first = made(path, value)
+        History.current.too_late += path.parent.name == "done" and not first
+        return first
+    with mock.patch.object(job_files, "put_once", counted), mock.patch.object(job_files, "os", stepped), mock.patch.object(job_folder, "os", stepped), \
+            mock.patch.object(job_files, "open", stepped_open, create=True), \
+            mock.patch.object(shard_command, "run", lambda *arguments: History.current.run(*arguments)), \
+            mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": ITEMS, "identity": {}}, None)), contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
 class History:
+    current = None
+
     def __init__(self, folder, chance, record_first=False):
         self.folder, self.chance, self.record_first = folder, chance, record_first
         self.kills = self.too_late = self.runs = 0
@@ -106,24 +126,17 @@ class History:
         facts = {"id": "job-1", "items": ITEMS, "shards": SHARDS, "identity": {}, "output": str(folder / "out"), "folder": str(folder), "flags": [],
                  "listed": False}
         (folder / "out").mkdir(parents=True)
-        with mock.patch.object(os, "fsync", lambda _: None):        # processes are killed here, not the machine
-            self.job = Job.begun(folder / "job", facts)[0]
+        History.current = self
+        begun = Attempt(lambda: Job.begun(folder / "job", facts)[0])
+        begun.let(ALL)
+        self.job = begun.result
 
     def play(self):
-        stepped = SteppedOs()
-        made = job_files.put_once
-
-        def counted(path, value):
-            first = made(path, value)
-            self.too_late += path.parent.name == "done" and not first
-            return first
-        with mock.patch.object(job_files, "put_once", counted), mock.patch.object(job_files, "os", stepped), mock.patch.object(job_folder, "os", stepped), \
-                mock.patch.object(job_files, "open", stepped_open, create=True), mock.patch.object(shard_command, "run", self.run), \
-                mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": ITEMS, "identity": {}}, None)), \
-                contextlib.redirect_stdout(io.StringIO()):
-            self.together({"other": lambda: self.shard(1)}, kills=0)
-            self.together({"first": lambda: self.shard(0), "second": lambda: self.shard(0)}, kills=4)
-            self.together({"merge": lambda: job_merge.merge(mock.Mock(), self.job, False, self.ask)}, kills=2)
+        """Within stepping()."""
+        History.current = self
+        self.together({"other": lambda: self.shard(1)}, kills=0)
+        self.together({"first": lambda: self.shard(0), "second": lambda: self.shard(0)}, kills=4)
+        self.together({"merge": lambda: job_merge.merge(PLACES, self.job, False, self.ask)}, kills=2)
 
     def together(self, codes, kills):
         """Steps all at once until each has ended by itself; so many deaths at most, each followed by another try."""

@@ -10,11 +10,11 @@ import tempfile
 import threading
 import unittest
 
-from histories import History
+from histories import History, stepping
 
 from offramp_launch import job_files, job_merge, shard_command
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import require_same_input
+from offramp_launch.job_command import refuse_what_a_job_has_not, require_same_input
 from offramp_launch.job_folder import Job
 from offramp_launch.shard_exit import FATES, exit_of
 
@@ -89,6 +89,18 @@ class JobTest(InAFolder):
         for difference in ("shards was 3 and is 4", "--seed was 0 and is 7", "flags was --seed 0 and is --seed 7"):
             self.assertIn(difference, said)
         self.assertNotIn("weights", said)
+
+    def test_an_output_is_one_jobs(self):
+        job = self.job()
+        job.claim_output()
+        job.claim_output()
+        other = Job.begun(self.folder / "other", self.facts(id="job-2"))[0]
+        self.assertIn(f"is the output of job job-1 in {self.folder / 'job'}", self.refused(ExitCode.USAGE, other.claim_output))
+
+    def test_no_secret_is_kept(self):
+        refuse_what_a_job_has_not(["--http-header", "@headers.txt"])
+        said = self.refused(ExitCode.USAGE, refuse_what_a_job_has_not, ["--http-header", "Authorization: hush-hush"])
+        self.assertNotIn("hush", said)
 
     def test_what_is_no_job_is_told(self):
         self.assertIn("holds no job", self.refused(ExitCode.NO_INPUT, Job.found, self.folder))
@@ -185,26 +197,26 @@ class HistoriesTest(InAFolder):
 
     def test_all_of_them_end_alike(self):
         seed = random.SystemRandom().randrange(1 << 32)
-        tally = {"kills": 0, "second attempts too late": 0, "histories": 0}
+        tally = {"kills": 0, "second attempts too late": 0}
         kept = tempfile.TemporaryDirectory(dir="/dev/shm")      # a disk would flush each file that takes another's place
         self.addCleanup(kept.cleanup)
-        for number in range(HISTORIES):
-            history = History(pathlib.Path(kept.name) / str(number), random.Random(seed + number))
-            try:
-                history.play()
-                history.check()
-            except BaseException as problem:
-                raise AssertionError(f"history {seed + number}: {problem!r}\n" + "\n".join(history.told)) from problem
-            tally["histories"] += 1
-            tally["kills"] += history.kills
-            tally["second attempts too late"] += history.too_late
-            history.remove()
+        with stepping():
+            for number in range(HISTORIES):
+                history = History(pathlib.Path(kept.name) / str(number), random.Random(seed + number))
+                try:
+                    history.play()
+                    history.check()
+                except BaseException as problem:
+                    raise AssertionError(f"history {seed + number}: {problem!r}\n" + "\n".join(history.told)) from problem
+                tally["kills"] += history.kills
+                tally["second attempts too late"] += history.too_late
+                history.remove()
         self.assertGreater(tally["kills"], HISTORIES / 2)
         self.assertGreater(tally["second attempts too late"], HISTORIES / 50, "both wrote a record, and the first one counts")
 
     def test_a_record_that_appears_early_is_seen(self):
         """The twin: where the record is written before the work, a history finds it."""
-        with self.assertRaises(FileNotFoundError):
+        with self.assertRaises(FileNotFoundError), stepping():
             for number in range(200):
                 history = History(self.folder / str(number), random.Random(number), record_first=True)
                 history.play()
