@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import unittest
 
 from tests.support.launched_job import JobWorld
@@ -148,7 +149,7 @@ class Jobs(unittest.TestCase):
             self.assertEqual(first.wait(), 0, world.said())
         self.assertEqual(world.record(0)["attempt"], 0)
 
-    def test_a_folder_that_is_full_is_told_and_with_room_the_next_try_ends_well(self):
+    def test_a_folder_that_is_full_or_read_only_is_told_and_with_room_the_next_try_ends_well(self):
         world = self.world(JobWorld, *ONE)
         disk = world.folder / "shared"
         disk.mkdir()
@@ -163,6 +164,12 @@ class Jobs(unittest.TestCase):
             (disk / "full").unlink()
             self.done(world, 0)
             self.assertEqual(world.record(0)["done"], 51)
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+            self.assertEqual(world.shard(1).wait(), 73, world.said())
+            self.assertIn("1.json cannot be written: Read-only file system", world.said())
+            subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+            self.done(world, 1)
+            self.assertEqual(world.merge()[0], 0)
 
 
 def free_bytes(folder):

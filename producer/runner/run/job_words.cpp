@@ -99,6 +99,8 @@ void join_shards_named(const std::string& output, const std::string& run_id, con
         const std::string_view index = std::string_view(line).substr(0, line.find(' '));
         shards.push_back({.index = number_of(index), .whole = line.size() > index.size()});
     }
+    if (shards.empty())
+        throw ConfigError("--join-shards: standard input names no shard", "The launcher names those that are done");
     join_checkpoints(output, run_id, shards, number_of(count));
 }
 
