@@ -95,6 +95,22 @@ class Jobs(unittest.TestCase):
         self.assertIn("shard 2 of 3 is done: 398 of 398 items, by attempt 1", world.said())
         self.merged(world, one, 1195)
 
+    def test_a_shard_whose_producer_dies_goes_on_with_another_one(self):
+        one = self.world(World, *ONE)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        world = self.begun(ONE, 2)
+        with world.gate() as gate:
+            world.shard(1)
+            gate.let(4)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
+            os.kill(world.status()["pid"], signal.SIGKILL)
+            world.until(lambda: world.status().get("producers", 1) == 2, "another producer")
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual((world.record(1)["done"], world.record(1)["attempt"]), (50, 0))
+        self.done(world, 0)
+        self.merged(world, one, 101)
+
     def stop(self, world, gate):
         world.launcher.send_signal(signal.SIGTERM)
         world.until(lambda: world.status().get("state") == "draining", "the signal taken")

@@ -158,6 +158,12 @@ class Resume(InWorlds):
         self.assertEqual(whole.start().wait(), 0, whole.said())
         self.assertEqual("".join(lines), (whole.output / "checksums.tsv").read_text())
 
+    def test_a_shard_whose_items_all_come_to_nothing_says_what_a_whole_run_says(self):
+        world = self.world("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--copy-outputs", "1x24x32", "--batch", "8",
+                           "--batches", "20", "--processor", "mask-png", "--max-errors", "5", "--shard", "2/2")
+        self.assertEqual(world.start().wait(), 64, world.said())
+        self.assertRegex(world.said(), r"the item '80': .*; so it is with 8 of 8 items")
+
     def test_a_torn_checkpoint_costs_work_and_a_strange_one_is_refused(self):
         world = self.world(*SHORT)
         self.assertEqual(world.start().wait(), 0, world.said())

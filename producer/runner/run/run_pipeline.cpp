@@ -47,7 +47,7 @@ std::unique_ptr<ScoreReview> RunPipeline::make_review() {
         ScoreReview::Settings{
             .scale = ForegroundScale::of(config.scores, config.threshold),
             .in_slabs = tells_foregrounds(config),
-            .passed_before = parts_.record.done_earlier(parts_.egress.predecessor()).items(),
+            .passed_before = parts_.record.items_done_earlier(parts_.egress.predecessor()),
             .skip = [this](std::uint64_t item, const std::string& reason) { return input_.skip(item, reason); },
             .too_many = [this] { input_.end_for_skipped(); }});
 }

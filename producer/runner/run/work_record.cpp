@@ -64,6 +64,11 @@ ItemRanges WorkRecord::done_earlier(const Predecessor& predecessor) const {
     return done;
 }
 
+std::uint64_t WorkRecord::items_done_earlier(const Predecessor& predecessor) const {
+    const std::uint64_t of_others = source_.items() - (share_.end - share_.begin);
+    return done_earlier(predecessor).items() - of_others;
+}
+
 void WorkRecord::close() {
     if (checkpoint_) checkpoint_->close();
 }

@@ -52,6 +52,8 @@ class WorkRecord {
     // What need not be made: it is not of this run's share, earlier runs did it, or this run's earlier producers
     // published it or could not read it.
     ItemRanges done_earlier(const Predecessor& predecessor) const;
+    // How many of the share are in that.
+    std::uint64_t items_done_earlier(const Predecessor& predecessor) const;
 
     void close();
     // After close(): nothing is left that this run could do.
