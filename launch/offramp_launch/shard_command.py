@@ -26,14 +26,20 @@ def start(places, argv):
     job = Job.found(job_of(given))
     index = index_of(given)
     job.require(index)
-    return exit_of_attempt(lambda: do(places, job, index, flags, strict))
+    return exit_of_attempt(lambda: do(places, job, index, flags, strict), lambda: tell_if_done(job, index))
 
 
-def exit_of_attempt(attempt):
-    """What attempt() returns or raises, as an engine understands it. Errors: LaunchError (a final code)."""
+def exit_of_attempt(attempt, is_done):
+    """
+    What attempt() returns or raises, as an engine understands it; 0 where another attempt has done the shard meanwhile, and may have been in the
+    way of this one. Errors: LaunchError (a final code).
+    """
     try:
-        return attempt()
+        code = attempt()
+        return int(ExitCode.OK) if code == ExitCode.OK or is_done() else exit_of(code)
     except LaunchError as problem:
+        if problem.code != ExitCode.USAGE and is_done():
+            return int(ExitCode.OK)
         if exit_of(problem.code) == problem.code:
             raise
         print(f"offramp: {problem}", file=sys.stderr)
@@ -53,7 +59,7 @@ def index_of(given, environment=os.environ):
 
 
 def do(places, job, index, flags, strict):
-    """The steps of an attempt (job_folder.py)."""
+    """The steps of an attempt (job_folder.py). Returns its run's exit code."""
     if tell_if_done(job, index):
         return int(ExitCode.OK)
     enter(job)
@@ -66,9 +72,7 @@ def do(places, job, index, flags, strict):
     seconds = round(time.monotonic() - began, 3)
     job_files.replace(note, {**job_files.read(note), "exit": code, "seconds": seconds, "run_dir": str(run_dir)})
     if fate_of(code) != DONE:
-        if exit_of(code) == TRY_AGAIN and tell_if_done(job, index):
-            return int(ExitCode.OK)
-        return exit_of(code)
+        return code
     record = {**account_of(job, index, run_dir), "parts": job_merge.parts_of(job.place(index)), "attempt": int(note.stem),
               "host": job_files.read(note)["host"], "seconds": seconds}
     if strict and (lost := "\n".join(job_merge.losses(record))):

@@ -183,10 +183,18 @@ class ShardExitTest(unittest.TestCase):
         def ends(code):
             raise LaunchError("why", "", code)
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.RUN_IN_USE)))
+            self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.RUN_IN_USE), lambda: False))
         self.assertIn("why", said.getvalue())
         with self.assertRaises(LaunchError):
-            shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE))
+            shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE), lambda: False)
+
+    def test_where_another_attempt_has_done_it_meanwhile_it_is_done(self):
+        def ends(code):
+            raise LaunchError("why", "", code)
+        for code in (ExitCode.RUN_IN_USE, ExitCode.SYSTEM, 137):
+            self.assertEqual(0, shard_command.exit_of_attempt(lambda code=code: code, lambda: True))
+            self.assertEqual(0, shard_command.exit_of_attempt(lambda code=code: ends(code), lambda: True))
+        self.assertEqual(71, shard_command.exit_of_attempt(lambda: 71, lambda: False))
 
 
 class HistoriesTest(InAFolder):
