@@ -55,11 +55,11 @@ std::uint64_t number_in(const std::string& digits) {
     return number;
 }
 
-// Of a run with --shard those of its part.
+// Of a run with --shard those of its part, which it counted by themselves before it said by what they are numbered.
 std::uint64_t items_of_run(const nlohmann::json& identity) {
     const std::uint64_t items = number_in(identity.value("items", ""));
     const auto shard = Shard::parse(identity.value("--shard", ""));
-    if (!shard) return items;
+    if (!shard || !identity.contains("numbers of the items")) return items;
     const Shard::Range part = shard->of(items);
     return part.end - part.begin;
 }

@@ -57,6 +57,7 @@ CheckpointIdentity CheckpointIdentity::of(const RunConfig& config, std::uint64_t
     }
     identity.facts[kItems] = std::to_string(items);
     identity.facts[kNamesOfItems] = source;
+    if (!config.shard.empty()) identity.facts[kNumbersOfItems] = "of the whole input";
     identity.facts["weights"] = config.weights.empty() ? "" : hash_of_file(config.weights);
     if (is_model_file(config.model)) {
         identity.facts["model file"] = hash_of_file(config.model);

@@ -15,6 +15,8 @@ struct CheckpointIdentity {
     static constexpr const char* kNamesOfItems = "names of the items";
     // where they have no names: of which --limit takes the first
     static constexpr const char* kItemsOfTheWhole = "items of the whole input";
+    // only with --shard: by what its items are numbered. Before it was there they were by the shard's own
+    static constexpr const char* kNumbersOfItems = "numbers of the items";
     std::map<std::string, std::string>
         facts;  // settings by flag ("--batch"), "items", "names of the items", "weights" (hashes)
 

@@ -49,6 +49,7 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
         const std::string place = shard_place(output, shard.index);
         Checkpoint one = checkpoint_of(place);
         one.identity.facts.erase(kShardFact);
+        one.identity.facts.erase(CheckpointIdentity::kNumbersOfItems);
         const Shard::Range share = Shard{shard.index + 1, count}.of(one.items());
         if (shard.whole) one.done.add({share.begin, share.end});
         if (!joined) {
