@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 namespace offramp {
@@ -39,6 +40,15 @@ WholeFile::WholeFile(std::string path, mode_t mode, WriteFailure failure)
       failure_(std::move(failure)),
       file_(make_temporary(temporary_, mode)) {
     if (!file_) throw failure_(errno);
+}
+
+WholeFile WholeFile::among_others(std::string path, mode_t mode, WriteFailure failure) {
+    std::random_device random;
+    std::string temporary = path + "." + std::to_string(::getpid()) + "-" + std::to_string(random()) + "-" +
+                            std::to_string(random()) + ".new";
+    UniqueFd file = make_temporary(temporary, mode);
+    if (!file) throw failure(errno);
+    return {std::move(path), std::move(temporary), std::move(file), std::move(failure)};
 }
 
 WholeFile::WholeFile(std::string path, std::string temporary, UniqueFd file, WriteFailure failure)

@@ -29,6 +29,9 @@ void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& fai
 class WholeFile {
   public:
     WholeFile(std::string path, mode_t mode, WriteFailure failure);
+    // For a folder of several hosts, where a second one may write the path at once: the temporary file's name is its
+    // own.
+    static WholeFile among_others(std::string path, mode_t mode, WriteFailure failure);
     // `file`: open for writing, and called `temporary`, which lies beside `path`.
     WholeFile(std::string path, std::string temporary, UniqueFd file, WriteFailure failure);
     WholeFile(const WholeFile&) = delete;

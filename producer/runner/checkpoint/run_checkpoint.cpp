@@ -163,7 +163,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                             .next_place = next_place_of(folder_),
                                                             .finished_before = finished_before},
                                                  config.durable ? Durability::PowerCut : Durability::Process,
-                                                 std::move(on_failure));
+                                                 std::move(on_failure), !config.samples_folder.empty());
 }
 
 void RunCheckpoint::replaces(const Checkpoint& previous, const ResultSettings& config, const std::string& write_path,

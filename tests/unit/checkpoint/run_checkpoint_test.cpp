@@ -4,9 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <fstream>
+#include <string>
 
 #include "common/base/error.hpp"
 #include "consumer/processors/results/finish.hpp"
+#include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/checkpoint/made_up_items.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
@@ -49,6 +52,30 @@ TEST_F(RunCheckpointTest, ARunContinuesWhatOthersDid) {
     const RunCheckpoint third = run("b", EarlierWork::Resumed);
     EXPECT_EQ(third.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}}));
     EXPECT_EQ(third.items_before(), 8U);
+}
+
+// As versions left it that counted the items of each shard from 0: other items would be made.
+TEST_F(RunCheckpointTest, AShardsWorkByNumbersOfItsOwnIsRefused) {
+    RunConfig config = config_of("a");
+    config.shard = "2/4";
+    const auto no_failure = [](const std::exception_ptr&) { ADD_FAILURE(); };
+    {
+        RunCheckpoint first(config, source, EarlierWork::DoneAgain, no_failure);
+        complete(first, {5, 10});
+    }
+    const std::string path = config.output + "/" + kCheckpointName;
+    auto left = read_checkpoint(path);
+    EXPECT_EQ(RunCheckpoint(config, source, EarlierWork::Resumed, no_failure).items_before(), 5U);
+    left->identity.facts.erase("numbers of the items");
+    left->identity.facts["items"] = "5";
+    std::ofstream(path) << left->header_line();
+    try {
+        const RunCheckpoint again(config, source, EarlierWork::Resumed, no_failure);
+        ADD_FAILURE() << "it went on";
+    } catch (const ConfigError& error) {
+        EXPECT_NE(std::string(error.what()).find("counted the items of each shard from 0"), std::string::npos)
+            << error.what();
+    }
 }
 
 TEST_F(RunCheckpointTest, AProducerThatTakesOverKnowsWhatTheRunBeganWith) {
