@@ -24,10 +24,10 @@ constexpr const char* kConfigVariable = "OFFRAMP_CONFIG";
 constexpr const char* kVariablePrefix = "OFFRAMP_";
 // Variables that are no settings of a run: those of the launch script and of the Python package, and what tests and
 // measurements are told by.
-constexpr std::array<std::string_view, 11> kOtherVariables{
-    "OFFRAMP_BIN_DIR",   "OFFRAMP_BUILD_DIR",        "OFFRAMP_CUDA_DIR", "OFFRAMP_LIBRARY",
-    "OFFRAMP_PDB",       "OFFRAMP_PYTHON",           "OFFRAMP_REVISION", "OFFRAMP_SKIP_PACKAGES",
-    "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_WORK"};
+constexpr std::array<std::string_view, 12> kOtherVariables{
+    "OFFRAMP_BIN_DIR",       "OFFRAMP_BUILD_DIR", "OFFRAMP_CUDA_DIR",         "OFFRAMP_LIBRARY",
+    "OFFRAMP_PDB",           "OFFRAMP_PYTHON",    "OFFRAMP_REVISION",         "OFFRAMP_SHARD_INDEX",
+    "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_WORK"};
 constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_CRASH_",
                                                          "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 
