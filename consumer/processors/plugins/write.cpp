@@ -134,7 +134,8 @@ class WriteStream final : public Processor {
     Serialiser serialiser_;
 };
 
-// Nothing is merged: temporary files of the dead are all that there is to do.
+// Nothing is merged: temporary files of the dead are all that there is to do. Those of a job's other shards may be of
+// the living, on hosts whose locks are not seen here.
 class WrittenFolder final : public RunOutput {
   public:
     explicit WrittenFolder(std::string path) : path_(std::move(path)) {}
@@ -142,10 +143,10 @@ class WrittenFolder final : public RunOutput {
     PreviousOutput look(const ResultSettings& /*own*/) const override { return {}; }
     void put_in_place(const ResultSettings& /*own*/, const std::string& /*next*/,
                       const std::string& /*next_place*/) const override {}
-    void finish(const ResultSettings& /*own*/, const std::string& /*folder*/,
+    void finish(const ResultSettings& own, const std::string& /*folder*/,
                 const std::string& /*next_place*/) const override {
         std::error_code unknown;
-        if (std::filesystem::is_directory(path_, unknown)) remove_leftovers(path_);
+        if (own.samples_folder.empty() && std::filesystem::is_directory(path_, unknown)) remove_leftovers(path_);
     }
 
   private:
