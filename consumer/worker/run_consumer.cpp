@@ -84,13 +84,25 @@ std::uint64_t number_of(std::string_view text, const char* what) {
     return number;
 }
 
-// Of a job: `items` cut into `count`; standard input names the shards that count, one a line.
+// "3", and behind tabs the files that this shard left.
+DoneParts parts_in(std::string_view line) {
+    const std::size_t end = std::min(line.find('\t'), line.size());
+    DoneParts parts{.index = number_of(line.substr(0, end), "shard"), .files = {}};
+    for (std::size_t at = end; at < line.size();) {
+        const std::size_t next = std::min(line.find('\t', at + 1), line.size());
+        parts.files.emplace_back(line.substr(at + 1, next - at - 1));
+        at = next;
+    }
+    return parts;
+}
+
+// Of a job: `items` cut into `count`; standard input names the shards that count, and what each left, one a line.
 int join(std::string_view items, std::string_view count, int argc, const char* const* argv) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
-    std::vector<std::uint64_t> shards;
-    for (std::string line; std::getline(std::cin, line);) shards.push_back(number_of(line, "shard"));
+    std::vector<DoneParts> shards;
+    for (std::string line; std::getline(std::cin, line);) shards.push_back(parts_in(line));
     join_shards(*config, shards, number_of(count, "number of shards"), number_of(items, "number of items"));
     return to_int(ExitCode::Ok);
 }

@@ -3,10 +3,11 @@
 import difflib
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
-from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, job_command, new_processor, numpy_demo, packaging,
+from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, job_command, job_files, new_processor, numpy_demo, packaging,
                             program_command, quarantine, reload_command, run_command, shard_command, testing, texts)
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
@@ -123,13 +124,13 @@ def run(places, argv):
     return continue_set_up(places, CONTINUED, run_set_up, set_up_for(places, argv))
 
 
-def set_up_for(places, argv):
-    """Sees to it that programs are there. Returns the flags that are theirs."""
+def set_up_for(places, argv, beside=()):
+    """Sees to it that programs are there. Returns the flags that are theirs. `beside`: flags that stand elsewhere."""
     if places.is_installed:
         return argv
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
     if not os.environ.get("OFFRAMP_BIN_DIR"):
-        set_up_programs(places, flags, requirements_of(passed))
+        set_up_programs(places, flags, requirements_of([*beside, *passed]))
     return passed
 
 
@@ -157,12 +158,19 @@ def job(places, argv):
     if argv[:1] == ["status"]:
         return job_command.start(places, argv)
     require_runner(places)
-    return continue_set_up(places, JOB_CONTINUED, job_command.start, set_up_for(places, argv))
+    return continue_set_up(places, JOB_CONTINUED, job_command.start, set_up_for(places, argv, flags_of_job(argv)))
 
 
 def shard(places, argv):
     require_runner(places)
-    return continue_set_up(places, SHARD_CONTINUED, shard_command.start, set_up_for(places, argv))
+    return continue_set_up(places, SHARD_CONTINUED, shard_command.start, set_up_for(places, argv, flags_of_job(argv)))
+
+
+def flags_of_job(argv):
+    """Those that it began with; nothing where it has not begun."""
+    folder = take_values(argv, ("--job",))[0].get("--job")
+    facts = job_files.read(pathlib.Path(folder) / "job.json") if folder else None
+    return facts.get("flags", []) if isinstance(facts, dict) else []
 
 
 def require_runner(places):

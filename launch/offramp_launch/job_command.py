@@ -1,10 +1,12 @@
 """The commands `job init`, `job status` and `job merge`: a run's work, cut into shards that any number of hosts can do."""
 
+import fcntl
 import json
 import os
 import pathlib
 import secrets
 import subprocess
+import tempfile
 
 from offramp_launch import job_merge, run_command, sink, texts
 from offramp_launch.arguments import count, hide_query, take_switch, take_values
@@ -18,6 +20,8 @@ from offramp_launch.run_dir import new_run_id
 
 # Each shard's run is told these by the job.
 OF_A_SHARD = ("--shard", "--resume", "--start-over", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--finish")
+# Which an environment or a file of settings may say, too.
+TOLD_BY_THE_JOB = ("shard", "resume", "start-over", "adopt", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "a program of one's own cuts its input itself",
@@ -52,16 +56,20 @@ def init(places, argv):
     flags, config = settled(places, flags)
     output = pathlib.Path(given.get("--output") or config.get("output") or folder / "output").absolute()
     run_command.require_apart(str(output), config)
-    facts, listed = facts_of(places, flags, config["source"], listing=folder)
+    facts, listed = facts_of(places, flags, config, listing=folder)
     if not 1 <= shards <= facts["items"]:
         raise LaunchError(f"--shards is {shards}, and the input has {facts['items']} items", f"Give a number from 1 to {facts['items']}", ExitCode.USAGE)
-    wanted = {"id": f"job-{new_run_id()}", "made_by": places.version(), **facts, "shards": shards, "output": str(output), "folder": os.getcwd(), "flags": flags,
-              "listed": listed is not None}
+    written = folder_written_to(config)
+    wanted = {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards, "output": str(output), "write_path": written,
+              "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
     if not (folder / "job.json").exists():
+        if written:
+            require_empty(pathlib.Path(written), "--write-path")
         look_at_output(places, output, flags)
     if listed:
         keep_list(listed, folder / "input.list")
     job, began = Job.begun(folder, wanted)
+    job.require_made_by(wanted["made_by"])
     job.claim_output()
     print(f"[job] {job.id} {'begins' if began else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
           f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
@@ -69,14 +77,31 @@ def init(places, argv):
     return int(ExitCode.OK)
 
 
+def folder_written_to(config):
+    """That of --write-path; nothing where no processor makes files there."""
+    path = pathlib.Path(config.get("write-path", "")).absolute()
+    is_used = "write" in config.get("processor", "").split(",") and (path.is_dir() or not os.path.lexists(path))
+    return str(path) if is_used else ""
+
+
 def refuse_what_a_job_has_not(flags):
     header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
     if not header.startswith("@"):
         raise LaunchError("--http-header in the clear would stand in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
                           ExitCode.USAGE)
-    for name in (flag.partition("=")[0] for flag in flags):
+    refuse_names(flag.partition("=")[0] for flag in flags)
+
+
+def refuse_settings(config):
+    """What an environment or a file of settings asks for, and a job has not. `config`: of a run with its flags. Errors: LaunchError (USAGE)."""
+    refuse_names(f"--{name}" for name in (*TOLD_BY_THE_JOB, "consumer-user") if config.get(name))
+
+
+def refuse_names(names):
+    for name in names:
         if name in OF_A_SHARD:
-            raise LaunchError(f"job init has no {name}: each shard's run is told it by the job", f"Leave {name} out", ExitCode.USAGE)
+            raise LaunchError(f"job init has no {name}: each shard's run is told it by the job", f"Leave {name} out, also as a variable {variable(name[2:])} "
+                              "and in a --config", ExitCode.USAGE)
         if name in NOT_IN_A_JOB:
             raise LaunchError(f"job init has no {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE)
 
@@ -85,6 +110,7 @@ def settled(places, flags):
     """(the flags with all that this host's environment says beside them, what they mean). Errors: LaunchError, for what a run would refuse."""
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     producer, config = run_command.resolve_run(places, flags)
+    refuse_settings(config)
     flags = [*flags, *sink.settle(config, os.environ)]
     if wants_demo(flags, config):
         raise LaunchError("a job wants an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
@@ -100,9 +126,14 @@ def variable(name):
     return "OFFRAMP_" + name.replace("-", "_").upper()
 
 
-def facts_of(places, flags, source, listing=None, listed=None):
+def build_of(places):
+    """Of one version there may be several."""
+    return " ".join(filter(None, (places.version(), places.commit())))
+
+
+def facts_of(places, flags, config, listing=None, listed=None):
     """
-    ({"items", "identity"} of the input as it is now, the file with its list). `listing`: the folder where the list is written, if the input has
+    ({"items", "identity"} of the input as it is now, the file with its list). `config`: what the flags mean. `listing`: the folder where the list is written, if the input has
     one; `listed`: the list that was written. Errors: LaunchError, for what the producer refuses.
     """
     written = None
@@ -110,11 +141,18 @@ def facts_of(places, flags, source, listing=None, listed=None):
         with told(listing):
             listing.mkdir(parents=True, exist_ok=True)
         written = listing / f".input.list.{secrets.token_hex(8)}"
-    if source == "text":
+    if config.get("source") == "text":
         texts.provide_tokenizers(places)
     command = [str(places.producer()), "--job-facts", str(written or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
-    answer = ask(command)
-    return json.loads(answer), written if written and written.exists() else None
+    facts = json.loads(ask(command))
+    facts["identity"].update(hashes_of_processors(config))
+    return facts, written if written and written.exists() else None
+
+
+def hashes_of_processors(config):
+    """Of the files that --processor names: FILE:NAME, so:FILE, exec:FILE."""
+    files = [pathlib.Path(part) for name in config.get("processor", "").split(",") for part in (name.rpartition(":")[0], name.partition(":")[2]) if part]
+    return {f"processor {file}": job_merge.digest(file) for file in files if file.is_file()}
 
 
 def ask(command, told_to="", **more):
@@ -132,15 +170,33 @@ def ask(command, told_to="", **more):
 def look_at_output(places, output, flags):
     """Errors: LaunchError, where results of others lie: shards cannot tell them from one another's."""
     run_command.check_output(output, None)
-    # Another host may have begun the same job by now: whose it is says the file there.
-    if others := sorted(name for name in os.listdir(output) if name not in (LOCK, SHARDS)):
-        raise LaunchError(f"--output {output} holds something already: {', '.join(others[:3])}",
-                          "Give a job a folder of its own, which is empty or not there yet", ExitCode.USAGE)
+    require_empty(output, "--output")
+    require_locks(output)
     prepare(output, [str(places.consumer()), *flags, "--output", str(output)], {}, beyond=True)
     if (output / NEXT).exists():
         os.unlink(output / NEXT)
         raise LaunchError("the table that --sink-table leads to holds results of another run", "Give the job a --sink-table of its own, or drop that table",
                           ExitCode.USAGE)
+
+
+def require_empty(folder, flag):
+    """Errors: LaunchError (USAGE)."""
+    with told(folder):
+        there = os.listdir(folder) if os.path.lexists(folder) else []
+    # Another host may have begun the same job by now: whose it is says the file there.
+    if others := sorted(name for name in there if name not in (LOCK, SHARDS)):
+        raise LaunchError(f"{flag} {folder} holds something already: {', '.join(others[:3])}",
+                          "Give a job a folder of its own, which is empty or not there yet", ExitCode.USAGE)
+
+
+def require_locks(folder):
+    """Two attempts at one shard would take each other's unfinished work away. Errors: LaunchError (CONFIG)."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            raise LaunchError(f"{folder} lies on a file system without locks ({problem.strerror}), by which two attempts at one shard keep out of each other's way",
+                              "Mount it with locks (flock), or choose another", ExitCode.CONFIG) from problem
 
 
 def keep_list(written, path):
@@ -198,6 +254,7 @@ def merge(places, argv):
     partial, rest = take_switch(rest, "--partial")
     refuse(rest)
     job = Job.found(job_of(given))
+    job.require_made_by(build_of(places))
     os.chdir(job.facts["folder"])
     return job_merge.merge(places, job, partial, ask)
 

@@ -11,6 +11,8 @@ import secrets
 
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, way_to_write
 
+# Of a file system where a file has one name.
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 READ_ONLY = (*NO_ROOM, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
 
 
@@ -40,11 +42,14 @@ def write_temporary(path, content):
 
 
 def link(temporary, path):
-    """Gives the temporary file its name, where nothing has that, and whether it did; the temporary one goes."""
+    """Gives the temporary file its name, where nothing has that, and whether it did; the temporary one goes. Errors: LaunchError, where no file has two."""
     try:
         os.link(temporary, path)
         made = True
-    except OSError:
+    except OSError as problem:
+        if problem.errno in NO_LINKS:
+            raise LaunchError(f"{path.parent} lies on a file system without hard links ({problem.strerror}), by which hosts agree who was first",
+                              "Put --job and --output on one that has them, such as NFS, Lustre, CephFS, or a local disk", ExitCode.CONFIG) from problem
         # Over a network the answer may be lost, and the same request made again: what counts is whether the file has two names.
         made = os.stat(temporary).st_nlink == 2
         if not made and not os.path.exists(path):

@@ -6,11 +6,11 @@ A job: one run's work, cut into shards for many hosts. What the folder that they
     JOB/done/I.json           written once: what became of shard I. The first one counts
     JOB/summary.json          of the merge
     OUT/...                   results of single samples, of all shards (OUT: --output, or JOB/output)
-    OUT/.offramp-shards/job.json    written once: whose output it is
+    OUT/.offramp-shards/job.json    written once: whose output it is; in the folder of --write-path, too
     OUT/.offramp-shards/I/    of shard I: lock, checkpoint, what its consumers append to, attempts/N.json
 
-Steps of a shard's attempt: look for done/I.json; take a number among the attempts; do the rest of its items, from its checkpoint on; write
-done/I.json. Each may be cut off, and two attempts may be at any of them at once: they write the same bytes under the same names.
+Steps of a shard's attempt: look for done/I.json; take a number among the attempts; take the lock; look once more; do the rest of its items, from
+its checkpoint on; write done/I.json; give the lock back. Each may be cut off, and two attempts may be at any of them at once: they write the same bytes under the same names.
 """
 
 import os
@@ -61,11 +61,23 @@ class Job:
         return Job(folder, facts)
 
     def claim_output(self):
-        """Errors: LaunchError (USAGE) where the output is another job's."""
-        path = self.output / SHARDS / "job.json"
-        job_files.make_folder(path.parent)
-        if not job_files.put_once(path, {"job": self.id, "folder": str(self.folder)}) and (owner := job_files.read(path))["job"] != self.id:
-            raise LaunchError(f"{self.output} is the output of job {owner['job']} in {owner['folder']}", "Give each job an --output of its own", ExitCode.USAGE)
+        """Errors: LaunchError (USAGE) where the output, or the folder of --write-path, is another job's."""
+        for flag, folder in self.claimed():
+            path = folder / SHARDS / "job.json"
+            job_files.make_folder(path.parent)
+            if not job_files.put_once(path, {"job": self.id, "folder": str(self.folder)}) and (owner := job_files.read(path))["job"] != self.id:
+                raise LaunchError(f"{folder} is the output of job {owner['job']} in {owner['folder']}", f"Give each job a {flag} of its own", ExitCode.USAGE)
+
+    def claimed(self):
+        """(flag, folder) of all that its shards write to together."""
+        return [("--output", self.output), *([("--write-path", pathlib.Path(self.facts["write_path"]))] if self.facts.get("write_path") else [])]
+
+    def require_made_by(self, build):
+        """`build`: "VERSION COMMIT"; of a copy the commit may be unknown. Errors: LaunchError (PROTOCOL) for another: it may make other results."""
+        began = self.facts.get("made_by", "")
+        if any(then != now for then, now in zip(began.split(), build.split())):
+            raise LaunchError(f"{self.folder / 'job.json'} was made by Offramp {began}, and this is {build}", "Go on with the version of Offramp that began the job",
+                              ExitCode.PROTOCOL)
 
     def list_of_input(self):
         """Nothing where the input is no folder of images."""

@@ -1,7 +1,6 @@
 """`job merge`: what all shards of a job left becomes one output, with one checkpoint and one summary, as of one run."""
 
 import hashlib
-import pathlib
 import shutil
 
 from offramp_launch import job_files
@@ -26,13 +25,15 @@ def merge(places, job, partial, ask):
     if not is_merged(job):
         lock = OutputLock(str(job.output), job.id)
         try:
-            require_own(job)
-            for index in records:
-                require_parts(job, index, records[index])
-            join(places, job, records, ask)
+            if not is_merged(job):      # while the lock was waited for
+                require_own(job)
+                for index in records:
+                    require_parts(job, index, records[index])
+                # The programs hold the lock for as long as they write, whatever becomes of the launcher.
+                join(places, job, records, bool(missing), lambda *words: ask(*words, pass_fds=(lock.fd,)))
+                job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
         finally:
             lock.close()
-        job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
     if not missing:
         remove_places(job)
     print("\n".join(told(job, job_files.read(job.folder / "summary.json"))), flush=True)
@@ -75,14 +76,18 @@ def digest(path):
     return found.hexdigest()
 
 
-def join(places, job, records, ask):
-    """Results first, then the checkpoint that says that they are there, then what only a whole output has."""
+def join(places, job, records, is_partial, ask):
+    """
+    Results first, then the checkpoint that says that they are there, then what only a whole output has. With that goes what the dead left: while
+    shards are missing, other hosts may be writing there.
+    """
     flags = [*job.facts["flags"], "--output", str(job.output)]
-    lines = "".join(f"{index}\n" for index in records)
+    lines = "".join("\t".join((str(index), *record["parts"])) + "\n" for index, record in records.items())
     ask([str(places.consumer()), "--join-shards", str(job.items), str(job.shards), *flags], lines)
     states = "".join(f"{index} whole\n" if record["done"] == record["items"] else f"{index}\n" for index, record in records.items())
     ask([str(places.producer()), "--join-shards", str(job.output), job.id, str(job.shards)], states)
-    ask([str(places.consumer()), "--finish", "--run-id", job.id, *flags])
+    if not is_partial:
+        ask([str(places.consumer()), "--finish", "--run-id", job.id, *flags])
 
 
 def sums(job, records):
@@ -100,10 +105,11 @@ def summary_of(job, records, missing):
 
 def remove_places(job):
     """All that shards kept apart is in the output by now."""
-    folder = pathlib.Path(job.output, SHARDS)
+    folders = [folder / SHARDS for _, folder in job.claimed()]
     try:
-        if folder.is_dir():
-            shutil.rmtree(folder)
+        for folder in folders:
+            if folder.is_dir():
+                shutil.rmtree(folder)
     except OSError as problem:
         raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "The output is whole; remove the folder, or merge again",
                           ExitCode.CANNOT_WRITE) from problem

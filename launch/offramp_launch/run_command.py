@@ -35,10 +35,10 @@ OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines"}
 
 
-def start(places, argv, typed, go_on=None):
+def start(places, argv, typed, go_on=None, held=None):
     """
     `argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it. `go_on`: what makes the rest of the work,
-    where that is another command.
+    where that is another command. `held`: the output's lock, where the caller has it and keeps it.
     """
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
         program = str(places.producer())
@@ -98,7 +98,7 @@ def start(places, argv, typed, go_on=None):
         announce(config, text.removeprefix("[run] "))
 
     with removed_after_a_failure(made) as ended, told_in_summary(run_dir, about), written_to(run_dir):
-        lock = OutputLock(output, run_id, note)
+        lock = held or OutputLock(output, run_id, note)
         try:
             plan.kept_open = (lock.fd,)
             prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")) or names_processors_of_others(config),
@@ -106,7 +106,8 @@ def start(places, argv, typed, go_on=None):
             code, told = supervise(plan, run_dir, output, unit, producer, about,
                                    lambda: go_on or goes_on_with(places, typed, config, run_dir, replaces=is_noted_by_another(output, run_id)))
         finally:
-            lock.close()
+            if not held:
+                lock.close()
         ended.well = code == 0
     announce(config, told, "")
     if demo and code == 0:

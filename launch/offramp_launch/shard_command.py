@@ -1,16 +1,19 @@
 """The command `shard`: does one shard of a job, or what is left of it, writes that it is done, and ends with 0, 75 or a final code."""
 
+import contextlib
 import os
 import pathlib
 import shlex
+import socket
 import sys
 import time
 
 from offramp_launch import interrupts, job_files, job_merge, run_command
 from offramp_launch.arguments import count, take_switch, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import facts_of, job_of, refuse_what_a_job_has_not, require_same_input
+from offramp_launch.job_command import build_of, facts_of, job_of, refuse_settings, refuse_what_a_job_has_not, require_locks, require_same_input
 from offramp_launch.job_folder import Job
+from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
 from offramp_launch.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
 
@@ -23,7 +26,10 @@ def start(places, argv):
     strict, flags = take_switch(flags, "--strict")
     refuse_what_a_job_has_not(flags)
     interrupts.mind_all()
+    if any(flag.partition("=")[0] == "--output" for flag in flags):
+        raise LaunchError("shard has no --output: the job says where its results go", "Leave it out", ExitCode.USAGE)
     job = Job.found(job_of(given))
+    job.require_made_by(build_of(places))
     index = index_of(given)
     job.require(index)
     return exit_of_attempt(lambda: do(places, job, index, flags, strict), lambda: tell_if_done(job, index))
@@ -37,10 +43,11 @@ def exit_of_attempt(attempt, is_done):
     try:
         code = attempt()
         return int(ExitCode.OK) if code == ExitCode.OK or is_done() else exit_of(code)
-    except LaunchError as problem:
-        if problem.code != ExitCode.USAGE and is_done():
+    except Exception as problem:
+        if is_done():
             return int(ExitCode.OK)
-        if exit_of(problem.code) == problem.code:
+        # That items were set aside is an error only where --strict says so.
+        if not isinstance(problem, LaunchError) or problem.code == ExitCode.SET_ASIDE or exit_of(problem.code) == problem.code:
             raise
         print(f"offramp: {problem}", file=sys.stderr)
         return exit_of(problem.code)
@@ -64,17 +71,50 @@ def do(places, job, index, flags, strict):
         return int(ExitCode.OK)
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
+    config = settings_of(places, flags)
     job.claim_output()
-    require_same_input(job, facts_of(places, flags, job.facts["identity"].get("--source"), listed=job.list_of_input())[0])
+    require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     note = job.begin_attempt(index)
+    run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
+    with held(job, index, run_id) as lock:
+        # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
+        if tell_if_done(job, index):
+            return int(ExitCode.OK)
+        if job_merge.is_merged(job):
+            raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
+                              ExitCode.USAGE)
+        return make(places, job, index, flags, strict, note, run_id, lock)
+
+
+def settings_of(places, flags):
+    """What they mean on this host. Errors: LaunchError, for what a job has not."""
+    config = run_command.resolve_run(places, flags)[1]
+    refuse_settings(config)
+    return config
+
+
+@contextlib.contextmanager
+def held(job, index, run_id):
+    """The lock of a shard's place, from before its run until its record is there. Errors: LaunchError."""
+    require_locks(job.place(index))
+    lock = OutputLock(str(job.place(index)), run_id)
+    try:
+        yield lock
+    finally:
+        lock.close()
+
+
+def make(places, job, index, flags, strict, note, run_id, lock):
+    """Within held()."""
     began = time.monotonic()
-    code, run_dir = run(places, job, index, flags)
+    code, run_dir = run(places, job, index, flags, run_id, lock)
     seconds = round(time.monotonic() - began, 3)
-    job_files.replace(note, {**job_files.read(note), "exit": code, "seconds": seconds, "run_dir": str(run_dir)})
+    if (begun := job_files.read(note)) is not None:     # else another attempt has done the shard, and a merge removed this
+        job_files.replace(note, {**begun, "exit": code, "seconds": seconds, "run_dir": str(run_dir)})
     if fate_of(code) != DONE:
         return code
     record = {**account_of(job, index, run_dir), "parts": job_merge.parts_of(job.place(index)), "attempt": int(note.stem),
-              "host": job_files.read(note)["host"], "seconds": seconds}
+              "host": socket.gethostname(), "seconds": seconds}
     if strict and (lost := "\n".join(job_merge.losses(record))):
         raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
                           ExitCode.SET_ASIDE if record["set_aside"] else ExitCode.BAD_INPUT)
@@ -97,26 +137,25 @@ def enter(job):
         os.chdir(job.facts["folder"])
     except OSError as problem:
         raise LaunchError(f"the folder {job.facts['folder']}, from which the job's paths are meant, is not here: {problem.strerror}",
-                          "Mount on this host what the job's first one had, under the same path", ExitCode.NO_INPUT) from problem
+                          "Mount on this host what the job's first one had, under the same path", ExitCode.SINK_UNAVAILABLE) from problem
 
 
-def run(places, job, index, flags):
+def run(places, job, index, flags, run_id, lock):
     """(the run's exit code, its directory)."""
     place = job.place(index)
     given = take_values(flags, ("--run-dir",))[0].get("--run-dir")
-    run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
     run_dir = choose_run_dir(places, given, run_id)
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
     listed = job.list_of_input()
     argv = [*without_values(flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
             "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else [])]
-    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}")
+    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock)
     return code, run_dir
 
 
 def holds_work(place):
-    """Of an earlier attempt, beside its note."""
-    return any(name != "attempts" for name in os.listdir(place))
+    """Of an earlier attempt, beside notes and the lock."""
+    return any(name not in ("attempts", LOCK) for name in os.listdir(place))
 
 
 def account_of(job, index, run_dir):

@@ -17,18 +17,19 @@ FATES = {
     ExitCode.PRODUCER_GONE: AGAIN,
     ExitCode.RUN_IN_USE: AGAIN,             # another attempt at the shard, on this host
     ExitCode.NO_SUCH_RUN: AGAIN,
+    # Another host may have what this one has not, or this one later: engines count tries.
+    ExitCode.SYSTEM: AGAIN,
+    ExitCode.CANNOT_WRITE: AGAIN,
+    ExitCode.SHARED_MEMORY_FULL: AGAIN,
+    ExitCode.DEVICE_OUT_OF_MEMORY: AGAIN,
     ExitCode.INTERNAL: FINAL,
     ExitCode.USAGE: FINAL,
     ExitCode.BAD_INPUT: FINAL,
     ExitCode.NO_INPUT: FINAL,
     ExitCode.CONSERVATION: FINAL,
-    ExitCode.SYSTEM: FINAL,
-    ExitCode.CANNOT_WRITE: FINAL,
     ExitCode.PROTOCOL: FINAL,
     ExitCode.NOT_PERMITTED: FINAL,
     ExitCode.CONFIG: FINAL,
-    ExitCode.SHARED_MEMORY_FULL: FINAL,
-    ExitCode.DEVICE_OUT_OF_MEMORY: FINAL,
     ExitCode.DEVICE_UNSUPPORTED: FINAL,
 }
 FIRST_SIGNAL = 128

@@ -13,6 +13,7 @@
 #include "common/settings/processor_results.hpp"
 #include "common/settings/sections/result_settings.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/results/shards.hpp"
 #include "consumer/sinks/postgres/postgres_replacement.hpp"
 
 namespace offramp {
@@ -50,6 +51,10 @@ struct DeclaredTable {
 PostgresTarget target_in(const ResultSettings& own, std::chrono::seconds patience, const DeclaredTable& table,
                          std::string_view next_place) {
     PostgresTarget target{.sink = own.sink, .table = own.table_for(table.name), .patience = patience};
+    if (!own.samples_folder.empty()) {
+        target.job = job_of_shard(own.output);
+        return target;  // nothing of a shard lies beside a table
+    }
     // In the same schema; found again by the folder's name, and short enough for PostgreSQL whatever the table is
     // called.
     if (!next_place.empty())
@@ -95,12 +100,14 @@ class PostgresRows final : public RunOutput {
     }
     void put_in_place(const ResultSettings& own, const std::string& next,
                       const std::string& next_place) const override {
+        if (is_of_a_shard(own)) return;
         require_sink(own, next);
         put_postgres_table_in_place(layout_, next, own.output, target_of(own, next_place));
     }
     // A mark that stays is of a table that only another --sink leads to.
     bool remove_next(const ResultSettings& own, const std::string& next, const std::string& next_place) const override {
-        if (own.has_database()) remove_next_postgres_table(layout_, next, target_of(own, next_place));
+        if (own.has_database() && !is_of_a_shard(own))
+            remove_next_postgres_table(layout_, next, target_of(own, next_place));
         std::error_code unknown;
         return std::filesystem::symlink_status(postgres_mark_of(layout_, next), unknown).type() ==
                std::filesystem::file_type::not_found;

@@ -1,7 +1,13 @@
 #include "consumer/processors/results/shards.hpp"
 
-#include <vector>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 
+#include "common/base/error.hpp"
+#include "common/base/reserved_prefix.hpp"
+#include "common/json/json_text.hpp"
 #include "common/program/shard_place.hpp"
 #include "common/settings/processor_spec.hpp"
 #include "common/settings/run_config.hpp"
@@ -10,18 +16,48 @@
 
 namespace offramp {
 
-void join_shards(const RunConfig& config, std::span<const std::uint64_t> shards, std::uint64_t count,
-                 std::uint64_t items) {
+namespace {
+
+// Of the files of a shard those that lie in `folder`, a folder of its place or that itself, by name.
+std::vector<std::string> files_in(const std::string& folder, const std::string& place,
+                                  const std::vector<std::string>& files) {
+    std::vector<std::string> names;
+    for (const std::string& file : files) {
+        const std::filesystem::path path(place + "/" + file);
+        if (path.parent_path() == folder) names.push_back(path.filename().string());
+    }
+    return names;
+}
+
+}  // namespace
+
+void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std::uint64_t count, std::uint64_t items) {
     const std::size_t processors = config.processors().size();
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         std::vector<ShardPart> parts;
-        for (const std::uint64_t shard : shards) {
-            const Shard::Range share = Shard{shard + 1, count}.of(items);
-            parts.push_back({.folder = results_folder(shard_place(config.output, shard), own.processor, processors),
-                             .items = {share.begin, share.end}});
+        for (const DoneParts& shard : shards) {
+            const Shard::Range share = Shard{shard.index + 1, count}.of(items);
+            const std::string place = shard_place(config.output, shard.index);
+            const std::string folder = results_folder(place, own.processor, processors);
+            parts.push_back(
+                {.folder = folder, .items = {share.begin, share.end}, .files = files_in(folder, place, shard.files)});
         }
         output.join(own, parts);
     });
+}
+
+std::string job_of_shard(const std::string& place) {
+    const std::string shards = "/" + std::string(kReservedPrefix) + "shards/";
+    const std::size_t at = place.rfind(shards);
+    expect(at != std::string::npos, "a shard's place lies among the others'");
+    const std::string path = place.substr(0, at) + shards + "job.json";
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const nlohmann::json told = parse_json_or_discard(text);
+    if (!told.is_object() || !told.contains("job") || !told["job"].is_string())
+        throw Error(ErrorKind::BadInput, path + " does not say whose output this is",
+                    "Begin the job again with ./launch/offramp job init, which writes it");
+    return told["job"].get<std::string>();
 }
 
 }  // namespace offramp

@@ -2,16 +2,28 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace offramp {
 
 struct RunConfig;
 
+// A shard that is done, counted from 0, and the files that its record says it left in its place, by their paths there.
+struct DoneParts {
+    std::uint64_t index = 0;
+    std::vector<std::string> files;
+};
+
 // Makes of what the shards of a job left, each in its place (common/program/shard_place.hpp) below `config.output`,
-// what one run would have appended to, and puts it into `config.output`. `shards`: those that count, from 0, ascending,
-// of `count` into which an input of `items` was cut. What was there of an earlier call is replaced; the places stay.
+// what one run would have appended to, and puts it into `config.output`. `shards`: those that count, ascending, of
+// `count` into which an input of `items` was cut. What was there of an earlier call is replaced; the places stay.
 // May be killed and called again. Errors: those of RunOutput::join().
-void join_shards(const RunConfig& config, std::span<const std::uint64_t> shards, std::uint64_t count,
-                 std::uint64_t items);
+void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std::uint64_t count, std::uint64_t items);
+
+// The job of the shard that works in this folder, its place (common/program/shard_place.hpp) or one in that, as
+// OUTPUT/.offramp-shards/job.json says, which the launcher writes when the job begins. Errors: Error with BadInput
+// where it does not say it.
+std::string job_of_shard(const std::string& place);
 
 }  // namespace offramp

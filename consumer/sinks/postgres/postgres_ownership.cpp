@@ -112,6 +112,19 @@ void require_marked(const FoundTable& found, const PostgresLayout& layout, const
             "Give each run a --sink-table of its own; --start-over instead of --resume makes all anew");
 }
 
+std::string number_of_job(const std::string& job, const std::string& random) { return job + "." + random; }
+
+void require_of_job(const FoundTable& found, const PostgresTarget& target, const std::string& table,
+                    const PostgresDatabase& database, const std::string& mark) {
+    const bool is_of_a_job = found.number.starts_with("job-");
+    if (target.job.empty() ? !is_of_a_job || read_postgres_mark(mark).has_value()
+                           : found.number.starts_with(number_of_job(target.job, "")))
+        return;
+    throw ConfigError(named(table, database) + " holds results of " +
+                          (is_of_a_job ? found.number.substr(0, found.number.find('.')) : "another run"),
+                      "Give each run and each job a --sink-table of its own");
+}
+
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
                        const std::string& table) {
     const FoundTable found = find_ours(database, layout, table);

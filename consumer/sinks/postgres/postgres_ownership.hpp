@@ -32,6 +32,7 @@ struct PostgresTarget {
     std::string sink;                    // as PostgresDatabase takes it
     std::string table;                   // NAME or SCHEMA.NAME
     std::string next_table{};            // where rows are until the run has come to its end; empty: there
+    std::string job{};                   // whose table that is, whoever of its shards made it; empty: a run's
     std::chrono::seconds patience{300};  // PostgresDatabase's; not with what is done when the run has ended
 };
 
@@ -67,6 +68,11 @@ std::string comment_of_ended(const PostgresLayout& layout, const std::string& nu
 FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // Errors: ConfigError for a table of another version, or of another run than the mark's.
 void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,
+                    const PostgresDatabase& database, const std::string& mark);
+// Of a table that is a job's: its shards know it before they have a mark.
+std::string number_of_job(const std::string& job, const std::string& random);
+// Errors: ConfigError where the table is another job's or run's, for which there need be no mark.
+void require_of_job(const FoundTable& found, const PostgresTarget& target, const std::string& table,
                     const PostgresDatabase& database, const std::string& mark);
 // The table of the run whose mark this is. Errors: as above; Error with SinkUnavailable when it is gone.
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,

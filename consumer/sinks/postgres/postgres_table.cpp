@@ -39,6 +39,7 @@ PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& fo
                              Durability durability)
     : layout_(layout),
       mark_(postgres_mark_of(layout, folder)),
+      target_(target),
       table_(target.table),
       durability_(durability),
       database_(target.sink, target.patience) {
@@ -50,9 +51,14 @@ PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& fo
     rows_ = table_in_sql(at_);
     if (!layout.second.suffix.empty()) second_ = table_in_sql(at_, layout.second.suffix);
     if (const FoundTable found = find_ours(database_, layout_, at_); found.there)
-        require_marked(found, layout_, at_, database_, mark_);
+        require_own(found);
     else if (read_postgres_mark(mark_))
         fail_taken_away(at_, database_, mark_);
+}
+
+void PostgresTable::require_own(const FoundTable& found) const {
+    require_marked(found, layout_, at_, database_, mark_);
+    require_of_job(found, target_, at_, database_, mark_);
 }
 
 std::string PostgresTable::name() const { return named(at_, database_); }
@@ -61,7 +67,8 @@ void PostgresTable::make(const PostgresColumns& columns) {
     if (find_ours(database_, layout_, at_).there) return;
     if (read_postgres_mark(mark_)) fail_taken_away(at_, database_, mark_);
     if (layout_.needs_pgvector) make_pgvector(database_);
-    const std::string comment = " IS '" + comment_of(layout_, new_number()) + "'";
+    const std::string number = target_.job.empty() ? new_number() : number_of_job(target_.job, new_number());
+    const std::string comment = " IS '" + comment_of(layout_, number) + "'";
     if (!second_.empty()) {
         database_.run("CREATE TABLE " + second_ + " (" + std::string(layout_.second.columns) + ")");
         database_.run("COMMENT ON TABLE " + second_ + comment);
@@ -81,7 +88,7 @@ void PostgresTable::open(const PostgresColumns& columns) {
     }
     const FoundTable found = find_ours(database_, layout_, at_);
     if (!found.there) fail_taken_away(at_, database_, mark_);
-    require_marked(found, layout_, at_, database_, mark_);
+    require_own(found);
     if (!read_postgres_mark(mark_)) {
         const std::string mark = found.number + "\n" + with_schema(database_, table_) + "\n" +
                                  with_schema(database_, at_) + "\n" + database_.name() + "\n";

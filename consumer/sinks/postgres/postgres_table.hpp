@@ -24,6 +24,9 @@ struct PostgresColumns {
 // its place. Its other lines name the table where it belongs, where it was begun, and the database: whoever has the
 // mark finds the table by its number, before it took its place and after.
 //
+// A job's shards fill one table, whose number names the job: they know it before they have a mark, and no other takes
+// it.
+//
 // Where a previous run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its
 // place when the run has come to its end.
 //
@@ -50,11 +53,14 @@ class PostgresTable {
     const std::string& second() const { return second_; }  // empty: there is none
 
   private:
+    void require_own(const FoundTable& found) const;
     void open(const PostgresColumns& columns);
     void make(const PostgresColumns& columns);
 
     PostgresLayout layout_;
-    std::string mark_, table_, at_, rows_, second_;  // at_: where the rows are now
+    std::string mark_;
+    PostgresTarget target_;
+    std::string table_, at_, rows_, second_;  // at_: where the rows are now
     Durability durability_;
     PostgresDatabase database_;
     bool opened_ = false;

@@ -1,8 +1,12 @@
 #include "consumer/sinks/segments/shard_parts.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <random>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -10,6 +14,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "consumer/sinks/segments/record_file.hpp"
 
@@ -43,17 +48,18 @@ class PartsInTurn {
 
   private:
     std::string path() const { return parts_[part_].folder + "/" + file_; }
-    std::string scratch() const {
-        return parts_[part_].folder + "/" + std::string(kReservedPrefix) + "joined-" + file_;
-    }
-
     // False: there are no more.
     bool begin_item() {
         for (; part_ < parts_.size(); close(), ++part_) {
-            if (!open_) open_.emplace(form_.records_of(path(), scratch()));
+            if (!open_) open();
             if (at_ < open_->size()) return true;
         }
         return false;
+    }
+
+    void open() {
+        scratch_ = parts_[part_].scratch(file_);
+        open_.emplace(form_.records_of(path(), scratch_));
     }
 
     // Its number.
@@ -72,11 +78,11 @@ class PartsInTurn {
     }
 
     void close() {
-        if (!open_) return;
         open_.reset();
         at_ = 0;
         std::error_code ignored;
-        fs::remove(scratch(), ignored);
+        if (!scratch_.empty()) fs::remove(scratch_, ignored);
+        scratch_.clear();
     }
 
     [[noreturn]] void fail(const std::string& what) const {
@@ -92,16 +98,34 @@ class PartsInTurn {
     std::optional<RecordFile> open_;
     std::uint64_t at_ = 0;
     std::optional<std::uint64_t> last_;
-    std::string records_;
+    std::string records_, scratch_;
 };
 
 }  // namespace
+
+bool ShardPart::has(const std::string& file) const {
+    if (std::ranges::find(files, file) == files.end()) return false;
+    const std::string path = folder + "/" + file;
+    std::error_code failure;
+    if (fs::exists(path, failure)) return true;
+    throw Error(
+        ErrorKind::BadInput,
+        path + ", which the shard's record tells of, " +
+            (failure ? "cannot be looked at: " + failure.message() : "is gone"),
+        "Look whether the folder that all hosts share is there; else remove that shard's record in done/, and run "
+        "the shard again");
+}
+
+std::string ShardPart::scratch(const std::string& file) const {
+    return fmt::format("{}/{}joined-{}-{}-{:08x}{:08x}", folder, kReservedPrefix, file, ::getpid(),
+                       std::random_device()(), std::random_device()());
+}
 
 void join_parts(std::span<const ShardPart> parts, const std::string& file, const std::string& output_file,
                 Durability durability, const SegmentForm& form) {
     std::vector<ShardPart> there;
     for (const ShardPart& part : parts)
-        if (std::error_code failure; fs::exists(part.folder + "/" + file, failure)) there.push_back(part);
+        if (part.has(file)) there.push_back(part);
     if (there.empty()) return;
     PartsInTurn records(there, file, form);
     failpoint("merge.write");

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/durability.hpp"
 #include "common/base/item_ranges.hpp"
@@ -13,9 +14,15 @@ namespace offramp {
 struct ShardPart {
     std::string folder;
     ItemRange items;
+    std::vector<std::string> files;  // which it left there, by name: they have to be there
+
+    // Whether it left that file. Errors: Error with BadInput where it did, and it is not there any more.
+    bool has(const std::string& file) const;
+    // A name beside its files that nobody else has.
+    std::string scratch(const std::string& file) const;
 };
 
-// Makes one file of those that the shards' own runs merged, FOLDER/`file` of each part that has one: what
+// Makes one file of those that the shards' own runs merged, FOLDER/`file` of each part that left one: what
 // merge_segments() would have made of all shards' segments. `parts`: in the order of their items. Where no part has
 // one, nothing is done. The parts stay. Killed at any point and called again, the result is the same. Memory: the
 // longest item, and a mebibyte. Errors: as merge_segments().

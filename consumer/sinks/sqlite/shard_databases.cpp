@@ -5,7 +5,7 @@
 #include <system_error>
 #include <vector>
 
-#include "common/base/reserved_prefix.hpp"
+#include "common/base/error.hpp"
 #include "consumer/sinks/files/write_error.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
 #include "consumer/sinks/sqlite/sqlite_database.hpp"
@@ -50,6 +50,12 @@ void add_part(SqliteDatabase& database, const ShardPart& part, const std::string
     database.execute("DETACH part");
 }
 
+void make_folder(const std::string& folder) {
+    std::error_code failure;
+    fs::create_directories(folder, failure);
+    if (failure) throw write_error("making the folder " + folder, failure.value());
+}
+
 void remove_folder(const std::string& folder) {
     std::error_code failure;
     fs::remove_all(folder, failure);
@@ -60,12 +66,12 @@ void remove_folder(const std::string& folder) {
 
 void join_databases(std::span<const ShardPart> parts, const std::string& folder, const std::string& name,
                     Durability durability) {
-    const std::string beside = folder + "/" + std::string(kReservedPrefix) + "joined-" + name;
-    remove_folder(beside);
+    // Among the shards' own, which go when all are merged: so does what a death leaves.
+    const std::string beside = parts.empty() ? std::string() : parts.front().scratch(name);
     std::optional<SqliteDatabase> database;
     for (const ShardPart& part : parts) {
+        if (!part.has(name + ".sqlite")) continue;
         const std::string path = path_in(part.folder, name);
-        if (std::error_code failure; !fs::exists(path, failure)) continue;
         if (!database) {
             OutputDatabase(beside, name, schema_of(path), durability).transact([](SqliteDatabase&) {});
             database.emplace(path_in(beside, name), durability);
@@ -75,7 +81,11 @@ void join_databases(std::span<const ShardPart> parts, const std::string& folder,
     if (!database) return;
     database.reset();
     finish_database(beside, name);
-    put_database_in_place(beside, folder, name);
+    make_folder(folder);
+    if (!put_database_in_place(beside, folder, name))
+        throw Error(ErrorKind::SinkUnavailable,
+                    path_in(beside, name) + ", which the shards' rows were put into, is gone",
+                    "Merge again, and leave that folder alone until it has ended");
     remove_folder(beside);
 }
 

@@ -131,6 +131,20 @@ class Killed:
 
 @unittest.skipIf(what_is_missing(), what_is_missing())
 class Runs(Killed, WithServer):
+    def test_a_table_is_one_jobs(self):
+        """Two may begin while it is not there yet."""
+        jobs = []
+        for _ in range(2):
+            job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
+            self.addCleanup(job.__exit__, None, None, None)
+            self.assertEqual(job.init(2)[0], 0)
+            jobs.append(job)
+        self.assertEqual(jobs[0].shard(0).wait(), 0, jobs[0].said())
+        before = self.rows()
+        self.assertEqual(jobs[1].shard(1).wait(), 64, jobs[1].said())
+        self.assertIn("holds results of job-", jobs[1].said())
+        self.assertEqual(self.rows(), before)
+
     def undisturbed(self, *flags):
         """The rows of a run into SQLite, as PostgreSQL tells them: whose vectors are the model's is tested there."""
         world = self.world(*flags, processor="embeddings-sqlite", sink=False)

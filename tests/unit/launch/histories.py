@@ -112,6 +112,7 @@ def stepping():
     with mock.patch.object(job_files, "put_once", counted), mock.patch.object(job_files, "os", stepped), mock.patch.object(job_folder, "os", stepped), \
             mock.patch.object(job_files, "open", stepped_open, create=True), \
             mock.patch.object(shard_command, "run", lambda *arguments: History.current.run(*arguments)), \
+            mock.patch.object(shard_command, "held", lambda *_: contextlib.nullcontext()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
             mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": ITEMS, "identity": {}}, None)), contextlib.redirect_stdout(io.StringIO()):
         yield
 
@@ -174,7 +175,7 @@ class History:
                                        "host": "here", "seconds": 0})
         return shard_command.do(None, self.job, index, [], False)
 
-    def run(self, _places, job, index, _flags):
+    def run(self, _places, job, index, *_):
         """A file for each item, noted in a checkpoint behind it; then the lines of all of them."""
         place, run_dir = job.place(index), self.folder / f"run-{self.number()}"
         items = range(0, job.items_of(0)) if index == 0 else range(job.items_of(0), ITEMS)
@@ -195,8 +196,9 @@ class History:
         self.runs += 1
         return self.runs
 
-    def ask(self, command, told_to=""):
+    def ask(self, command, told_to="", pass_fds=()):
         """What our programs do at a merge."""
+        assert pass_fds, "they have the lock"
         if command[1] == "--finish":
             return
         step()

@@ -1,31 +1,36 @@
 """Jobs: files that are made once, what of another job is refused, exit codes, and thousands of histories of two attempts that are killed anywhere."""
 
 import contextlib
+import errno
 import io
+import json
 import os
 import pathlib
 import random
 import re
+import shutil
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 from histories import History, stepping
 
-from offramp_launch import job_files, job_merge, shard_command
+from offramp_launch import commands, job_files, job_merge, shard_command
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import refuse_what_a_job_has_not, require_same_input
+from offramp_launch.job_command import hashes_of_processors, refuse_settings, refuse_what_a_job_has_not, require_empty, require_same_input
 from offramp_launch.job_folder import Job
 from offramp_launch.shard_exit import FATES, exit_of
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-HISTORIES = 1200
+HISTORIES = 400
 
 
 class InAFolder(unittest.TestCase):
     def setUp(self):
         kept = tempfile.TemporaryDirectory()
         self.addCleanup(kept.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
         self.folder = pathlib.Path(kept.name)
 
     def facts(self, **others):
@@ -71,6 +76,12 @@ class PutOnceTest(InAFolder):
         self.assertFalse(job_files.link(other, self.folder / "a.json"))
         self.assertEqual(1, job_files.read(self.folder / "a.json"))
 
+    def test_a_file_system_without_links_is_told(self):
+        for problem in (errno.EPERM, errno.EOPNOTSUPP):
+            with mock.patch.object(job_files.os, "link", side_effect=OSError(problem, os.strerror(problem))):
+                self.assertIn("without hard links", self.refused(ExitCode.CONFIG, job_files.put_once, self.folder / "a.json", {}))
+            self.assertEqual([], os.listdir(self.folder))
+
     def test_a_place_that_takes_nothing_is_told(self):
         (self.folder / "file").write_text("")
         self.assertIn("Not a directory", self.refused(ExitCode.CANNOT_WRITE, job_files.put_once, self.folder / "file" / "a.json", {}))
@@ -96,6 +107,75 @@ class JobTest(InAFolder):
         job.claim_output()
         other = Job.begun(self.folder / "other", self.facts(id="job-2"))[0]
         self.assertIn(f"is the output of job job-1 in {self.folder / 'job'}", self.refused(ExitCode.USAGE, other.claim_output))
+
+    def test_a_folder_to_write_to_is_one_jobs_and_was_empty(self):
+        written = self.folder / "written"
+        written.mkdir()
+        job = self.job(write_path=str(written))
+        job.claim_output()
+        other = Job.begun(self.folder / "other", self.facts(id="job-2", output=str(self.folder / "out2"), write_path=str(written)))[0]
+        self.assertIn("--write-path of its own", self.refused(ExitCode.USAGE, other.claim_output))
+        require_empty(written, "--write-path")
+        (written / "mine.bin").write_text("")
+        self.assertIn("--write-path", self.refused(ExitCode.USAGE, require_empty, written, "--write-path"))
+        job_merge.remove_places(job)
+        self.assertEqual(["mine.bin"], os.listdir(written))
+
+    def test_another_build_is_refused(self):
+        job = self.job(made_by="0.1.0 abc")
+        for same in ("0.1.0 abc", "0.1.0"):     # of a copy nobody knows the commit
+            job.require_made_by(same)
+        for other in ("0.2.0 abc", "0.1.0 def"):
+            self.assertIn("was made by Offramp 0.1.0 abc", self.refused(ExitCode.PROTOCOL, job.require_made_by, other))
+
+    def test_a_processors_file_is_known_by_its_bytes(self):
+        file = self.folder / "post.py"
+        hashes = []
+        for text in ("a", "b"):
+            file.write_text(text)
+            hashes.append(hashes_of_processors({"processor": f"mask-png,{file}:Post"}))
+        self.assertEqual([f"processor {file}"], list(hashes[0]))
+        self.assertNotEqual(*hashes)
+        self.assertEqual([f"processor {file}"], list(hashes_of_processors({"processor": f"exec:{file}"})))
+
+    def test_another_checkout_is_set_up_for_what_the_job_needs(self):
+        job = self.job(flags=["--processor", "embeddings-parquet"])
+        for argv in (["--job", str(job.folder), "--index", "1"], ["merge", f"--job={job.folder}"]):
+            self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([*commands.flags_of_job(argv), *argv], {}))
+        self.assertEqual([], commands.flags_of_job(["init", "--job", str(self.folder / "new")]))
+
+    def test_what_an_environment_asks_for_is_refused_as_a_flag_is(self):
+        refuse_settings({"start-over": False, "resume": False, "shard": "", "consumer-user": ""})
+        self.assertIn("OFFRAMP_START_OVER", self.refused(ExitCode.USAGE, refuse_settings, {"start-over": True}))
+
+    def test_a_late_attempt_makes_nothing_of_what_is_merged(self):
+        """It was stopped after it had looked; meanwhile the shard was done, and all were merged."""
+        job, run = self.job(), mock.Mock()
+
+        def meanwhile(*_):
+            job.note_done(0, {"done": 4, "attempt": 0, "host": "another"})
+            shutil.rmtree(job.output / ".offramp-shards", ignore_errors=True)
+            job.place(0).mkdir(parents=True)
+            return {"items": 10, "identity": job.facts["identity"]}, None
+        with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
+                mock.patch.object(shard_command, "facts_of", lambda *_, **__: meanwhile()), mock.patch.object(shard_command, "run", run):
+            self.assertEqual(0, shard_command.do(None, job, 0, [], False))
+        run.assert_not_called()
+
+    def test_with_strict_a_shard_of_which_items_were_set_aside_has_no_record(self):
+        job = self.job()
+        (self.folder / "summary.json").write_text(json.dumps({"samples": {"released": 3, "quarantined": 1}}))
+        job.place(0).mkdir(parents=True)
+
+        def attempt(strict):
+            return shard_command.exit_of_attempt(lambda: shard_command.do(None, job, 0, [], strict), lambda: job.record(0) is not None)
+        with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
+                mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
+                mock.patch.object(shard_command, "run", lambda *_: (84, self.folder)):
+            self.assertIn("1 items were set aside", self.refused(ExitCode.SET_ASIDE, attempt, True))
+            self.assertIsNone(job.record(0))
+            self.assertEqual(0, attempt(False))
+        self.assertEqual(1, job.record(0)["set_aside"])
 
     def test_no_secret_is_kept(self):
         refuse_what_a_job_has_not(["--http-header", "@headers.txt"])
@@ -174,7 +254,7 @@ class ShardExitTest(unittest.TestCase):
     def test_what_another_try_may_mend_is_75(self):
         table = {code: exit_of(code) for code in (*FATES, 137, 139, 143, 2)}
         again = {ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.INTERRUPTED, ExitCode.PRODUCER_GONE, ExitCode.RUN_IN_USE, ExitCode.NO_SUCH_RUN,
-                 137, 139, 143}
+                 ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY, 137, 139, 143}
         for code, ends_with in table.items():
             wanted = 0 if code in (ExitCode.OK, ExitCode.SET_ASIDE) else 75 if code in again else code
             self.assertEqual(wanted, ends_with, code)
@@ -183,10 +263,11 @@ class ShardExitTest(unittest.TestCase):
         def ends(code):
             raise LaunchError("why", "", code)
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.RUN_IN_USE), lambda: False))
+            self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE), lambda: False))
         self.assertIn("why", said.getvalue())
-        with self.assertRaises(LaunchError):
-            shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE), lambda: False)
+        for final in (ExitCode.USAGE, ExitCode.SET_ASIDE):      # the latter with --strict
+            with self.assertRaises(LaunchError):
+                shard_command.exit_of_attempt(lambda final=final: ends(final), lambda: False)
 
     def test_where_another_attempt_has_done_it_meanwhile_it_is_done(self):
         def ends(code):
@@ -194,7 +275,11 @@ class ShardExitTest(unittest.TestCase):
         for code in (ExitCode.RUN_IN_USE, ExitCode.SYSTEM, 137):
             self.assertEqual(0, shard_command.exit_of_attempt(lambda code=code: code, lambda: True))
             self.assertEqual(0, shard_command.exit_of_attempt(lambda code=code: ends(code), lambda: True))
-        self.assertEqual(71, shard_command.exit_of_attempt(lambda: 71, lambda: False))
+        self.assertEqual(65, shard_command.exit_of_attempt(lambda: 65, lambda: False))
+        gone = mock.Mock(side_effect=FileNotFoundError("a merge has removed what it reads"))
+        self.assertEqual(0, shard_command.exit_of_attempt(gone, lambda: True))
+        with self.assertRaises(FileNotFoundError):
+            shard_command.exit_of_attempt(gone, lambda: False)
 
 
 class HistoriesTest(InAFolder):

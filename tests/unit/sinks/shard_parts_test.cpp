@@ -28,11 +28,12 @@ struct ShardParts : ::testing::Test {
     ShardPart part(std::uint64_t begin, std::uint64_t end) const {
         const std::string name = folder.path() + "/" + std::to_string(begin);
         std::filesystem::create_directories(name);
-        return {.folder = name, .items = {begin, end}};
+        return {.folder = name, .items = {begin, end}, .files = {}};
     }
     ShardPart part_of_lines(std::uint64_t begin, std::uint64_t end, const std::string& lines) const {
         ShardPart made = part(begin, end);
         std::ofstream(made.folder + "/all.tsv") << lines;
+        made.files = {"all.tsv"};
         return made;
     }
     void join(const std::vector<ShardPart>& parts) const { join_parts(parts, "all.tsv", folder.path() + "/all.tsv"); }
@@ -64,6 +65,24 @@ TEST_F(ShardParts, WithoutAnyNothingIsMade) {
     EXPECT_EQ(joined(), "none");
 }
 
+// Another merge may have ended and removed them: of what is left a whole file must not be made.
+TEST_F(ShardParts, WhatIsGoneIsToldAndNothingIsReplaced) {
+    const std::vector<ShardPart> parts{part_of_lines(0, 2, "0\ta\n"), part_of_lines(2, 4, "2\ta\n")};
+    join(parts);
+    std::filesystem::remove(parts[1].folder + "/all.tsv");
+    try {
+        join(parts);
+        ADD_FAILURE() << "it was joined";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv, which the shard's record tells of, is gone"));
+    }
+    EXPECT_EQ(joined(), "0\ta\n2\ta\n");
+    ShardPart database = part(4, 6);
+    database.files = {"records.sqlite"};
+    EXPECT_THROW(join_databases(std::vector{database}, folder.path(), "records", Durability::Process), Error);
+}
+
 TEST_F(ShardParts, DamageIsToldWithItsFileAndNothingIsReplaced) {
     std::ofstream(folder.path() + "/all.tsv") << "0\tearlier\n";
     for (const char* const lines : {"2\ta\n2", "3\ta\n2\tb\n", "x\n"}) {
@@ -78,7 +97,8 @@ TEST_F(ShardParts, DamageIsToldWithItsFileAndNothingIsReplaced) {
 }
 
 TEST_F(ShardParts, ADatabaseHasTheRowsOfAllPartsOncePerItem) {
-    const auto fill = [](const ShardPart& part, const char* rows) {
+    const auto fill = [](ShardPart part, const char* rows) {
+        part.files = {"records.sqlite"};
         {
             OutputDatabase database(part.folder, "records", kSchema, Durability::Process);
             database.transact([&](SqliteDatabase& into) { into.execute(rows); });
@@ -91,8 +111,8 @@ TEST_F(ShardParts, ADatabaseHasTheRowsOfAllPartsOncePerItem) {
         part(2, 5),
         fill(part(5, 7), "INSERT INTO kinds VALUES ('a'), ('b'); INSERT INTO records VALUES (1, 'seen'), (6, 'done')")};
     for (int times = 0; times < 2; ++times) {
-        join_databases(parts, folder.path(), "records", Durability::Process);
-        SqliteDatabase made = SqliteDatabase::opened_to_read(folder.path() + "/records.sqlite");
+        join_databases(parts, folder.path() + "/records", "records", Durability::Process);
+        SqliteDatabase made = SqliteDatabase::opened_to_read(folder.path() + "/records/records.sqlite");
         std::vector<std::string> found;
         for (SqliteStatement rows(made, "SELECT item || ' ' || status FROM records UNION ALL SELECT name FROM kinds");
              rows.step();)
@@ -103,10 +123,11 @@ TEST_F(ShardParts, ADatabaseHasTheRowsOfAllPartsOncePerItem) {
         EXPECT_EQ(index.number(0), 1);
     }
     // It goes on: its mark names it.
-    OutputDatabase(folder.path(), "records", kSchema, Durability::Process).transact([](SqliteDatabase& database) {
-        database.execute("INSERT INTO records VALUES (7, 'done')");
-    });
-    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/.offramp-joined-records"));
+    OutputDatabase(folder.path() + "/records", "records", kSchema, Durability::Process)
+        .transact([](SqliteDatabase& database) { database.execute("INSERT INTO records VALUES (7, 'done')"); });
+    for (const ShardPart& part : parts)
+        for (const auto& entry : std::filesystem::directory_iterator(part.folder))
+            EXPECT_FALSE(entry.path().filename().string().starts_with(".offramp-joined-")) << entry.path();
 }
 
 }  // namespace
