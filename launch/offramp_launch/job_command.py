@@ -191,7 +191,7 @@ def require_empty(folder, flag):
 
 def require_locks(folder):
     """Two attempts at one shard would take each other's unfinished work away. Errors: LaunchError (CONFIG)."""
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with told(folder), tempfile.TemporaryFile(dir=folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:

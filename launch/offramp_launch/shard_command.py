@@ -46,6 +46,9 @@ def exit_of_attempt(attempt, is_done):
     except Exception as problem:
         if is_done():
             return int(ExitCode.OK)
+        if isinstance(problem, OSError):    # of the folders that hosts share, whatever it is
+            print(f"offramp: {problem}; another try goes on from here", file=sys.stderr)
+            return TRY_AGAIN
         # That items were set aside is an error only where --strict says so.
         if not isinstance(problem, LaunchError) or problem.code == ExitCode.SET_ASIDE or exit_of(problem.code) == problem.code:
             raise
@@ -74,6 +77,7 @@ def do(places, job, index, flags, strict):
     config = settings_of(places, flags)
     job.claim_output()
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
+    warn_of_others(job, index)
     note = job.begin_attempt(index)
     run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
     with held(job, index, run_id) as lock:
@@ -84,6 +88,15 @@ def do(places, job, index, flags, strict):
             raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
                               ExitCode.USAGE)
         return make(places, job, index, flags, strict, note, run_id, lock)
+
+
+def warn_of_others(job, index):
+    """A host that was lost leaves such a note, and so does one that is at work: only its lock tells them apart, where that reaches."""
+    here = socket.gethostname()
+    hosts = sorted({str(attempt["host"]) for attempt in job.attempts(index) if "exit" not in attempt and attempt.get("host") not in (None, here)})
+    if hosts:
+        print(f"[job] an attempt at shard {index} on {', '.join(hosts)} has not told its end: where the file system's locks do not reach that host, it must "
+              "not be running any more", flush=True)
 
 
 def settings_of(places, flags):

@@ -208,6 +208,17 @@ class JobTest(InAFolder):
         self.assertEqual(["0.json", "1.json", "2.json"], [job.begin_attempt(2).name for _ in range(3)])
         self.assertEqual(3, len(job.attempts(2)))
 
+    def test_an_attempt_elsewhere_that_has_not_told_its_end_is_told(self):
+        job, said = self.job(), io.StringIO()
+        notes = [job.begin_attempt(0) for _ in range(3)]
+        job_files.replace(notes[0], {"host": "lost"})
+        job_files.replace(notes[1], {"host": "ended", "exit": 75})
+        with contextlib.redirect_stdout(said):
+            shard_command.warn_of_others(job, 0)
+            shard_command.warn_of_others(job, 1)
+        self.assertIn("an attempt at shard 0 on lost has not told its end", said.getvalue())
+        self.assertEqual(1, said.getvalue().count("\n"))
+
     def test_another_input_is_told(self):
         job = self.job()
         require_same_input(job, {"items": 10, "identity": {"--seed": "0", "weights": "ab"}})
@@ -278,8 +289,9 @@ class ShardExitTest(unittest.TestCase):
         self.assertEqual(65, shard_command.exit_of_attempt(lambda: 65, lambda: False))
         gone = mock.Mock(side_effect=FileNotFoundError("a merge has removed what it reads"))
         self.assertEqual(0, shard_command.exit_of_attempt(gone, lambda: True))
-        with self.assertRaises(FileNotFoundError):
-            shard_command.exit_of_attempt(gone, lambda: False)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(75, shard_command.exit_of_attempt(gone, lambda: False))
+        self.assertIn("a merge has removed", said.getvalue())
 
 
 class HistoriesTest(InAFolder):
