@@ -15,6 +15,7 @@
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
+#include "common/settings/shard.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
 
 namespace offramp {
@@ -106,6 +107,16 @@ std::uint64_t Checkpoint::items() const {
     if (found != identity.facts.end())
         std::from_chars(found->second.data(), found->second.data() + found->second.size(), items);
     return items;
+}
+
+ItemRange Checkpoint::share() const {
+    const auto given = identity.facts.find("--shard");
+    const bool is_of_the_whole = identity.facts.contains(CheckpointIdentity::kNumbersOfItems);
+    const auto shard =
+        is_of_the_whole && given != identity.facts.end() ? Shard::parse(given->second) : std::optional<Shard>();
+    if (!shard) return {0, items()};
+    const Shard::Range range = shard->of(items());
+    return {range.begin, range.end};
 }
 
 std::string done_lines(std::span<const ItemRange> ranges) {

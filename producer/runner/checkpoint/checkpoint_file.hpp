@@ -52,6 +52,8 @@ struct Checkpoint {
     std::string header_line() const;
     std::string names_lines() const;
     std::uint64_t items() const;  // of the source
+    // Those of them that its runs make: all without --shard, and where a shard's items were counted by themselves.
+    ItemRange share() const;
 };
 
 inline constexpr const char* kCheckpointName = ".offramp-manifest";

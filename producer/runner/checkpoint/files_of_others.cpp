@@ -69,6 +69,8 @@ class FilesThere {
     std::unordered_map<std::string, std::unordered_set<std::string>> read_;
 };
 
+bool is_in(ItemRange share, std::uint64_t item) { return share.begin <= item && item < share.end; }
+
 // What runs of ours left in the folder.
 class OwnResults {
   public:
@@ -80,8 +82,8 @@ class OwnResults {
             return;  // nobody can tell what it accounts for
         }
         if (!previous_) return;
-        names_.insert(previous_->names.begin(), previous_->names.end());
-        results_.insert(previous_->results.begin(), previous_->results.end());
+        put(previous_->names, names_);
+        put(previous_->results, results_);
         processors_ = FilesOfRun::of(previous_->identity).where_they_go(config, write_path);
         for (auto& [files, items] : ReplacedItems::by_files(config.output, previous_->seal))
             replaced_.push_back(
@@ -110,10 +112,17 @@ class OwnResults {
         ReplacedItems::Hashes items;
     };
 
-    // In that run's input. Without names its items went by their numbers, and only such a source's are the same; or
-    // they are by the word of --resume.
+    // `hashes`: of all items of that run's input, or none.
+    void put(const std::vector<std::uint64_t>& hashes, std::unordered_set<std::uint64_t>& made) const {
+        const ItemRange share = previous_->share();
+        for (std::uint64_t item = share.begin; item < std::min<std::uint64_t>(share.end, hashes.size()); ++item)
+            made.insert(hashes[item]);
+    }
+
+    // Among the items that run made. Without names these went by their numbers, and only such a source's are the same;
+    // or they are by the word of --resume.
     bool was_there(std::uint64_t item) {
-        if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && item < previous_->items());
+        if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && is_in(previous_->share(), item));
         const std::uint64_t result = hash_of_result_name(source_.key(item), item);
         if (!results_.empty()) return results_.contains(result);
         if (items_.empty()) items_ = hashes_of_items(source_);
@@ -144,18 +153,18 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
 // Those whose names begin as the results of an item do, whatever they end with: of a processor whose endings nobody
 // knows before it runs.
 void for_each_file_of_items(
-    const std::string& folder, const BatchSource& source,
+    const std::string& folder, const BatchSource& source, ItemRange share,
     const std::function<void(std::uint64_t item, const std::string& key, const std::string& suffix)>& found) {
     FilesThere there(folder, "");
     if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
         for (const std::string& file : there.in(""))
             if (const std::size_t dot = file.find('.'); dot != std::string::npos)
-                if (const auto item = number_before(file.substr(dot), file); item && *item < source.items())
+                if (const auto item = number_before(file.substr(dot), file); item && is_in(share, *item))
                     found(*item, std::to_string(*item), file.substr(dot));
         return;
     }
     std::unordered_map<std::string, std::unordered_map<std::string, std::string>> begun;  // by subfolder and beginning
-    for (std::uint64_t item = 0; item < source.items(); ++item) {
+    for (std::uint64_t item = share.begin; item < share.end; ++item) {
         const std::string key(source.key(item));
         const std::string subfolder = key.substr(0, key.rfind('/') + 1);
         const auto [of_folder, added] = begun.try_emplace(subfolder);
@@ -179,7 +188,7 @@ void for_each_file_of_items(
 }  // namespace
 
 void require_no_files_of_others(const ResultSettings& config, const CatalogueValues& catalogue,
-                                const BatchSource& source, std::span<const TensorSpec> outputs,
+                                const BatchSource& source, ItemRange share, std::span<const TensorSpec> outputs,
                                 std::uint32_t upsample_factor) {
     // A job's shards share a folder, which held nothing when the job began.
     if (config.output.empty() || config.start_over || !config.samples_folder.empty()) return;
@@ -195,7 +204,7 @@ void require_no_files_of_others(const ResultSettings& config, const CatalogueVal
         };
         if (ProcessorSpec::of(processor)) {
             const std::string folder = results_folder(config.output, processor, processors.size());
-            for_each_file_of_items(folder, source, refuse_others_of("--output", folder));
+            for_each_file_of_items(folder, source, share, refuse_others_of("--output", folder));
             continue;
         }
         const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, upsample_factor));
@@ -209,11 +218,11 @@ void require_no_files_of_others(const ResultSettings& config, const CatalogueVal
         if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
             for (const std::string& file : there.in(""))
                 for (const std::string& suffix : suffixes)
-                    if (const auto item = number_before(suffix, file); item && *item < source.items())
+                    if (const auto item = number_before(suffix, file); item && is_in(share, *item))
                         refuse_others(*item, std::to_string(*item), suffix);
             continue;
         }
-        for (std::uint64_t item = 0; item < source.items(); ++item) {
+        for (std::uint64_t item = share.begin; item < share.end; ++item) {
             const std::string key = source.key(item).empty() ? std::to_string(item) : std::string(source.key(item));
             const std::size_t name_at = key.rfind('/') + 1;  // 0 where there is none
             const auto& files = there.in(std::string_view(key).substr(0, name_at));

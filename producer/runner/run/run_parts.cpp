@@ -110,10 +110,10 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
     if (!config.output.empty() && config.resume) source = in_order_of_previous_runs(std::move(source), config.output);
     require_results_apart(config, *source);
     if (makes_a_file_of_each_result(config)) require_distinct_results(*source, model.transformer->outputs());
-    if (!config.adopt && !traits.outputs_dropped)
-        require_no_files_of_others(config, config.catalogue, *source, model.transformer->outputs(),
-                                   model.transformer->upsample_factor());
     const ItemRange share = share_of(*source, config);
+    if (!config.adopt && !traits.outputs_dropped)
+        require_no_files_of_others(config, config.catalogue, *source, share, model.transformer->outputs(),
+                                   model.transformer->upsample_factor());
     spdlog::info("source: {}{}", source->description(),
                  config.shard.empty() ? ""
                                       : fmt::format(", of these shard {}: {} from number {} on", config.shard,

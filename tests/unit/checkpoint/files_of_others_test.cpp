@@ -12,6 +12,7 @@
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_part.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/checkpoint/made_up_items.hpp"
 
@@ -40,11 +41,14 @@ struct FilesOfOthers : ::testing::Test {
         std::filesystem::create_directories(std::filesystem::path(folder.path() + "/" + name).parent_path());
         std::ofstream(folder.path() + "/" + name) << "mine";
     }
+    void look(const RunConfig& config, const BatchSource& items) const {
+        require_no_files_of_others(config, config.catalogue, items, share_of(items, config), outputs, 1);
+    }
     // The file that is named, or "".
     std::string refused(const RunConfig& config, const Keys& keys) const { return refused(config, Items(keys)); }
     std::string refused(const RunConfig& config, const Items& items) const {
         try {
-            require_no_files_of_others(config, config.catalogue, items, outputs, 1);
+            look(config, items);
         } catch (const ConfigError& problem) {
             EXPECT_EQ(problem.kind(), ErrorKind::Usage);
             const std::string said = problem.what();
@@ -175,12 +179,10 @@ TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
         ADD_FAILURE();
     }).completed({{0, 4}});
     lay("3.scores.npy");
-    EXPECT_NO_THROW(require_no_files_of_others(config, config.catalogue, twenty, outputs, 1))
-        << "that run may have made it";
+    EXPECT_NO_THROW(look(config, twenty)) << "that run may have made it";
     lay("12.scores.npy");
-    EXPECT_NO_THROW(require_no_files_of_others(config, config.catalogue, ten, outputs, 1)) << "no item has that number";
-    EXPECT_THROW(require_no_files_of_others(config, config.catalogue, twenty, outputs, 1), ConfigError)
-        << "that run had ten items";
+    EXPECT_NO_THROW(look(config, ten)) << "no item has that number";
+    EXPECT_THROW(look(config, twenty), ConfigError) << "that run had ten items";
     lay("bag.scores.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy");
 }
@@ -203,6 +205,39 @@ TEST_F(FilesOfOthers, AlsoInTheFolderThatIsWrittenTo) {
         config.catalogue.put("write-path", nowhere);
         EXPECT_EQ(refused(config, {"bag"}), "") << nowhere;
     }
+}
+
+// Shards of one input may write to one folder.
+TEST_F(FilesOfOthers, AreLookedForAmongAShardsItemsAlone) {
+    RunConfig config = config_of("write");
+    config.catalogue.put("write-path", folder.path() + "/files");
+    config.shard = "1/2";
+    left(config, {"bag", "ball"}, {0, 1});
+    lay("files/bag.scores.bin");
+    lay("files/0.scores.bin");
+    config.output = folder.path() + "/second";
+    config.shard = "2/2";
+    EXPECT_EQ(refused(config, {"bag", "ball"}), "");
+    EXPECT_NO_THROW(look(config, Numbered(2)));
+    lay("files/ball.scores.bin");
+    lay("files/1.scores.bin");
+    EXPECT_EQ(refused(config, {"bag", "ball"}), "files/ball.scores.bin");
+    EXPECT_THROW(look(config, Numbered(2)), ConfigError);
+    config.output = folder.path();
+    EXPECT_EQ(refused(config, {"bag", "ball"}), "files/ball.scores.bin") << "the first shard did not make it";
+    config.shard = "1/2";
+    EXPECT_EQ(refused(config, {"bag", "ball"}), "");
+}
+
+TEST_F(FilesOfOthers, AreLookedForAmongAShardsItemsAloneWhateverTheyEndWith) {
+    RunConfig config = config_of("so:mine.so");
+    config.shard = "2/2";
+    lay("bag.any");
+    lay("0.any");
+    EXPECT_EQ(refused(config, {"bag", "ball"}), "");
+    EXPECT_NO_THROW(look(config, Numbered(2)));
+    lay("ball.any");
+    EXPECT_EQ(refused(config, {"bag", "ball"}), "ball.any");
 }
 
 TEST_F(FilesOfOthers, ThereOnlyOfTheRunThatWroteThere) {
@@ -302,9 +337,9 @@ TEST_F(FilesOfOthers, OfAsManyItemsAsWereAskedFor) {
     const RunConfig config = config_of("npy");
     for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"})
         lay(name);
-    EXPECT_NO_THROW(require_no_files_of_others(config, config.catalogue, numbered, outputs, 1));
+    EXPECT_NO_THROW(look(config, numbered));
     lay("999999999999.scores.npy");
-    EXPECT_THROW(require_no_files_of_others(config, config.catalogue, numbered, outputs, 1), ConfigError);
+    EXPECT_THROW(look(config, numbered), ConfigError);
 }
 
 }  // namespace
