@@ -43,9 +43,10 @@ bool is_of_the_same_whole(const Checkpoint& previous, const BatchSource& source)
     return whole != previous.identity.facts.end() && whole->second == std::to_string(source.items_of_the_whole());
 }
 
-// All that were there are the first ones of the source.
-bool grew(const Checkpoint& previous, const BatchSource& source) {
-    if (source.items() <= previous.items()) return false;
+// All that were there are the first ones of the source, and what is done is of this run's share: a shard of more items
+// may be another part of them.
+bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
+    if (source.items() <= previous.items() || share.begin != previous.share().begin) return false;
     if (is_known_as_a_whole(source) && !is_of_the_same_whole(previous, source)) return false;
     const auto names = previous.identity.facts.find(CheckpointIdentity::kNamesOfItems);
     return names != previous.identity.facts.end() && names->second == source_fingerprint(source, previous.items());
@@ -75,14 +76,11 @@ std::string what_is_missing(const Checkpoint& previous, const BatchSource& sourc
         previous.names.size(), missing, missing == 1 ? "is" : "are");
 }
 
-// A shard of an input that grew is another part of it: items of the earlier one stay done.
-ItemRanges within(ItemRange share, const ItemRanges& done) {
-    ItemRanges those;
-    for (const ItemRange& range : done.list()) {
-        const ItemRange part{std::max(range.begin, share.begin), std::min(range.end, share.end)};
-        if (part.begin < part.end) those.add(part);
-    }
-    return those;
+std::string where_it_begins(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
+    const ItemRange was = previous.share();
+    if (source.items() == previous.items() || share.begin == was.begin) return {};
+    return fmt::format(". Its items were those from number {} on, and are those from number {} on", was.begin,
+                       share.begin);
 }
 
 // As before numbers were the whole input's: to go on with it would make other items, over those that are done.
@@ -94,7 +92,7 @@ bool counts_by_its_shard(const CheckpointIdentity& identity) {
 
 // Says what there is to continue. Errors: ConfigError when the folder's checkpoint is of other work.
 void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdentity identity, const BatchSource& source,
-                     const std::string& folder, const std::string& flag) {
+                     ItemRange share, const std::string& folder, const std::string& flag) {
     if (!previous) {
         spdlog::warn("{}: {} has no checkpoint of earlier work", flag, folder);
         return;
@@ -105,7 +103,7 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
                           "Go on with that version, or give another --output, or --start-over instead of " + flag);
     if (!previous->identity.facts.contains(CheckpointIdentity::kItemsOfTheWhole))
         identity.facts.erase(CheckpointIdentity::kItemsOfTheWhole);
-    if (grew(*previous, source)) {
+    if (grew(*previous, source, share)) {
         spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - previous->items(),
                      previous->items());
         for (const char* fact : {CheckpointIdentity::kItems, CheckpointIdentity::kNamesOfItems})
@@ -114,7 +112,7 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
     if (const std::string difference = identity.difference_from(previous->identity); !difference.empty())
         throw ConfigError(
             flag + ": " + folder + " holds other work, of run " + previous->run_id + ": " + difference +
-                what_is_missing(*previous, source),
+                what_is_missing(*previous, source) + where_it_begins(*previous, source, share),
             "Repeat that run's input and settings, give another --output, or --start-over instead of " + flag);
     if (previous->ignored_lines > 0)
         spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag,
@@ -139,14 +137,13 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     const bool is_anothers = earlier == EarlierWork::DoneAgain || (earlier == EarlierWork::Recovered && found &&
                                                                    ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
-    ItemRanges done;
     if (found && is_anothers) {
         replaces(*found, config, config.catalogue.text("write-path"), identity, source);
     } else if (earlier != EarlierWork::DoneAgain) {
-        check_same_work(found, identity, source, folder_, earlier == EarlierWork::Recovered ? "--adopt" : "--resume");
+        check_same_work(found, identity, source, share_of(source, config), folder_,
+                        earlier == EarlierWork::Recovered ? "--adopt" : "--resume");
         if (found) {
-            done = without_replaced(*found, source);
-            done_ = within(share_of(source, config), done);
+            done_ = without_replaced(*found, source);
             items_before_ = earlier == EarlierWork::Recovered ? found->before : done_.items();
             finished_before = found->ended || found->finished_before;
         }
@@ -158,7 +155,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                             .identity = identity,
                                                             .names = hashes_of_items(source),
                                                             .results = hashes_of_result_names(source),
-                                                            .done = std::move(done),
+                                                            .done = done_,
                                                             .ignored_lines = 0,
                                                             .next_place = next_place_of(folder_),
                                                             .finished_before = finished_before},

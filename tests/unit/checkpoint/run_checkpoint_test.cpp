@@ -1,6 +1,6 @@
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <array>
 #include <cstdint>
@@ -16,6 +16,8 @@
 
 namespace offramp {
 namespace {
+
+using ::testing::HasSubstr;
 
 struct RunCheckpointTest : ::testing::Test {
     RunConfig config_of(const std::string& run_id) const {
@@ -237,6 +239,28 @@ TEST_F(GrowingInput, ItemsThatJoinAnywhereAreTheLastAndWhatIsDoneStaysDone) {
     // The next one knows the order of this one.
     EXPECT_EQ(done_of({"0", "a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
     EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e", "0"}));
+}
+
+// Items that were its own would be another shard's.
+TEST_F(GrowingInput, AShardOfItGoesOnOnlyWhereItBeginsAsItBegan) {
+    const auto shard_of = [this](const std::string& shard, const Keys& keys, EarlierWork earlier) {
+        RunConfig config = config_of("a");
+        config.output += shard.substr(0, 1);
+        config.shard = shard;
+        return RunCheckpoint(config, Items(keys), earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
+    };
+    const Keys two{"a", "b"}, four{"a", "b", "c", "d"};
+    shard_of("1/2", two, EarlierWork::DoneAgain).completed({{0, 1}});
+    shard_of("2/2", two, EarlierWork::DoneAgain).completed({{1, 2}});
+    EXPECT_EQ(shard_of("1/2", four, EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 1}}));
+    EXPECT_EQ(shard_of("2/2", two, EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{1, 2}}));
+    try {
+        shard_of("2/2", four, EarlierWork::Resumed);
+        ADD_FAILURE() << "it went on";
+    } catch (const ConfigError& problem) {
+        EXPECT_THAT(problem.what(), HasSubstr("items was 2 and is 4"));
+        EXPECT_THAT(problem.what(), HasSubstr("Its items were those from number 1 on, and are those from number 2 on"));
+    }
 }
 
 TEST_F(GrowingInput, AnotherOrderIsTheSameItems) {
