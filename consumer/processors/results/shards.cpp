@@ -1,11 +1,12 @@
 #include "consumer/processors/results/shards.hpp"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
 
 #include "common/base/error.hpp"
+#include "common/base/regular_file.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/json/json_text.hpp"
 #include "common/program/shard_place.hpp"
@@ -29,6 +30,19 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
     return names;
 }
 
+// Of a file that the launcher writes whole, and that an attempt finds: what keeps it from being read may pass.
+std::string text_of(const std::string& path) {
+    try {
+        const RegularFile file(path);
+        std::string text(file.size(), '\0');
+        text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
+        return text;
+    } catch (const Error& problem) {
+        throw Error(ErrorKind::SinkUnavailable, path + ", which says whose output this is: " + problem.what(),
+                    "Look whether the folder that all hosts share is there, and start the shard again");
+    }
+}
+
 }  // namespace
 
 void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std::uint64_t count, std::uint64_t items) {
@@ -49,11 +63,11 @@ void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std
 std::string job_of_shard(const std::string& place) {
     const std::string shards = "/" + std::string(kReservedPrefix) + "shards/";
     const std::size_t at = place.rfind(shards);
-    expect(at != std::string::npos, "a shard's place lies among the others'");
+    if (at == std::string::npos)
+        throw ConfigError("--samples-folder is for a job's shards, and --output " + place + " is no shard's place",
+                          "Leave --samples-folder out: ./launch/offramp shard gives both");
     const std::string path = place.substr(0, at) + shards + "job.json";
-    std::ifstream file(path);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    const nlohmann::json told = parse_json_or_discard(text);
+    const nlohmann::json told = parse_json_or_discard(text_of(path));
     if (!told.is_object() || !told.contains("job") || !told["job"].is_string())
         throw Error(ErrorKind::BadInput, path + " does not say whose output this is",
                     "Begin the job again with ./launch/offramp job init, which writes it");

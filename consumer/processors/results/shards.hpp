@@ -22,8 +22,8 @@ struct DoneParts {
 void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std::uint64_t count, std::uint64_t items);
 
 // The job of the shard that works in this folder, its place (common/program/shard_place.hpp) or one in that, as
-// OUTPUT/.offramp-shards/job.json says, which the launcher writes when the job begins. Errors: Error with BadInput
-// where it does not say it.
+// OUTPUT/.offramp-shards/job.json says, which the launcher writes when the job begins. Errors: ConfigError for a folder
+// that is no such place; Error with SinkUnavailable where it cannot be read, with BadInput where it does not say it.
 std::string job_of_shard(const std::string& place);
 
 }  // namespace offramp

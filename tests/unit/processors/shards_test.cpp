@@ -1,0 +1,57 @@
+#include "consumer/processors/results/shards.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "common/program/shard_place.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct JobOfShard : ::testing::Test {
+    void say(const std::string& text) const {
+        std::filesystem::create_directories(place);
+        std::ofstream(folder.path() + "/.offramp-shards/job.json") << text;
+    }
+    ErrorKind refusal_of(const std::string& of, const std::string& said) const {
+        try {
+            job_of_shard(of);
+        } catch (const Error& error) {
+            EXPECT_THAT(error.what(), HasSubstr(said));
+            return error.kind();
+        }
+        return ErrorKind::None;
+    }
+
+    test::ScratchFolder folder;
+    const std::string place = shard_place(folder.path(), 7);
+};
+
+TEST_F(JobOfShard, IsWhatTheOutputSays) {
+    say(R"({"job": "job-a", "folder": "/jobs/a"})");
+    EXPECT_EQ(job_of_shard(place), "job-a");
+    EXPECT_EQ(job_of_shard(place + "/embeddings-postgres"), "job-a");
+}
+
+// A user may give --samples-folder.
+TEST_F(JobOfShard, AnotherFolderIsNoShards) {
+    EXPECT_EQ(refusal_of(folder.path(), "no shard's place"), ErrorKind::Usage);
+}
+
+TEST_F(JobOfShard, WhatCannotBeReadMayBeReadLaterAndWhatSaysNothingNever) {
+    EXPECT_EQ(refusal_of(place, ".offramp-shards/job.json, which says whose output this is: cannot be opened: No such"),
+              ErrorKind::SinkUnavailable);
+    for (const char* const text : {"", "{", "[]", R"({"job": 7})"}) {
+        say(text);
+        EXPECT_EQ(refusal_of(place, "does not say whose output this is"), ErrorKind::BadInput) << text;
+    }
+}
+
+}  // namespace
+}  // namespace offramp
