@@ -53,8 +53,10 @@ void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std
             const Shard::Range share = Shard{shard.index + 1, count}.of(items);
             const std::string place = shard_place(config.output, shard.index);
             const std::string folder = results_folder(place, own.processor, processors);
-            parts.push_back(
-                {.folder = folder, .items = {share.begin, share.end}, .files = files_in(folder, place, shard.files)});
+            parts.push_back({.folder = folder,
+                             .items = {share.begin, share.end},
+                             .files = files_in(folder, place, shard.files),
+                             .to_do_again = to_do_shard_again(config.output, shard.index)});
         }
         output.join(own, parts);
     });

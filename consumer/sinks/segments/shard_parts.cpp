@@ -86,9 +86,7 @@ class PartsInTurn {
     }
 
     [[noreturn]] void fail(const std::string& what) const {
-        throw ProtocolError(path() + " is damaged: " + what,
-                            "Remove it and what else is in its folder, and that shard's record in done/; then run the "
-                            "shard again");
+        throw ProtocolError(path() + " is damaged: " + what, parts_[part_].to_do_again);
     }
 
     std::span<const ShardPart> parts_;
@@ -108,12 +106,10 @@ bool ShardPart::has(const std::string& file) const {
     const std::string path = folder + "/" + file;
     std::error_code failure;
     if (fs::exists(path, failure)) return true;
-    throw Error(
-        ErrorKind::BadInput,
-        path + ", which the shard's record tells of, " +
-            (failure ? "cannot be looked at: " + failure.message() : "is gone"),
-        "Look whether the folder that all hosts share is there; else remove that shard's record in done/, and run "
-        "the shard again");
+    throw Error(ErrorKind::BadInput,
+                path + ", which the shard's record tells of, " +
+                    (failure ? "cannot be looked at: " + failure.message() : "is gone"),
+                "Look whether the folder that all hosts share is there. If it is: " + to_do_again);
 }
 
 std::string ShardPart::scratch(const std::string& file) const {

@@ -15,6 +15,7 @@ struct ShardPart {
     std::string folder;
     ItemRange items;
     std::vector<std::string> files;  // which it left there, by name: they have to be there
+    std::string to_do_again{};       // how it is made anew, for errors
 
     // Whether it left that file. Errors: Error with BadInput where it did, and it is not there any more.
     bool has(const std::string& file) const;

@@ -76,7 +76,12 @@ void join_databases(std::span<const ShardPart> parts, const std::string& folder,
             OutputDatabase(beside, name, schema_of(path), durability).transact([](SqliteDatabase&) {});
             database.emplace(path_in(beside, name), durability);
         }
-        add_part(*database, part, path);
+        try {
+            add_part(*database, part, path);
+        } catch (const Error& problem) {
+            throw Error(problem.kind(), "adding the rows of " + path + ": " + problem.what(),
+                        "Where that one is damaged: " + part.to_do_again);
+        }
     }
     if (!database) return;
     database.reset();

@@ -17,13 +17,16 @@ namespace {
 
 constexpr const char* kShardFact = "--shard";
 
-Checkpoint checkpoint_of(const std::string& place) {
-    const std::string path = place + "/" + kCheckpointName;
-    std::optional<Checkpoint> found = read_checkpoint(path);
-    if (!found)
-        throw Error(ErrorKind::BadInput, "the shard's checkpoint " + path + " is not there",
-                    "Remove the shard's record in done/, and run the shard again");
-    return std::move(*found);
+Checkpoint checkpoint_of(const std::string& output, std::uint64_t index) {
+    const std::string path = shard_place(output, index) + "/" + kCheckpointName;
+    std::string why = "gone";
+    try {
+        if (std::optional<Checkpoint> found = read_checkpoint(path)) return std::move(*found);
+    } catch (const Error& problem) {
+        if (problem.kind() != ErrorKind::BadInput) throw;
+        why = "damaged";
+    }
+    throw Error(ErrorKind::BadInput, "the shard's checkpoint " + path + " is " + why, to_do_shard_again(output, index));
 }
 
 void write(const std::string& output, const Checkpoint& checkpoint) {
@@ -46,8 +49,7 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
                       std::uint64_t count) {
     std::optional<Checkpoint> joined;
     for (const DoneShard& shard : shards) {
-        const std::string place = shard_place(output, shard.index);
-        Checkpoint one = checkpoint_of(place);
+        Checkpoint one = checkpoint_of(output, shard.index);
         one.identity.facts.erase(kShardFact);
         one.identity.facts.erase(CheckpointIdentity::kNumbersOfItems);
         const Shard::Range share = Shard{shard.index + 1, count}.of(one.items());
@@ -57,8 +59,9 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
             continue;
         }
         if (const std::string difference = one.identity.difference_from(joined->identity); !difference.empty())
-            throw ConfigError(place + " holds other work than the shards before it: " + difference,
-                              "Shards of a job have one input and one model: begin another job");
+            throw ConfigError(
+                shard_place(output, shard.index) + " holds other work than the shards before it: " + difference,
+                "Shards of a job have one input and one model: begin another job");
         for (const ItemRange& range : one.done.list()) joined->done.add(range);
     }
     expect(joined.has_value(), "a job is merged of at least one shard");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "common/base/error.hpp"
 #include "common/program/shard_place.hpp"
@@ -77,8 +78,28 @@ TEST_F(JoinedCheckpoint, ShardsOfOtherWorkAreRefused) {
     } catch (const ConfigError& error) {
         EXPECT_THAT(error.what(), HasSubstr("--seed was 0 and is 7"));
     }
-    std::filesystem::remove_all(shard_place(folder.path(), 1));
-    EXPECT_THROW(join_checkpoints(folder.path(), "job", both, 2), Error);
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/" + kCheckpointName));
+}
+
+// Neither the record nor what is done may stay: each of them says that nothing is left to do.
+TEST_F(JoinedCheckpoint, WhatIsDamagedOrGoneIsToldWithWhatMakesItAnew) {
+    leave(0, {0, 10});
+    leave(1, {10, 20});
+    const std::string place = shard_place(folder.path(), 1);
+    const std::string path = place + "/" + kCheckpointName;
+    const auto refusal = [&] {
+        try {
+            join_checkpoints(folder.path(), "job", std::vector<DoneShard>{{.index = 0}, {.index = 1}}, 2);
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    std::ofstream(path) << "mine";
+    EXPECT_THAT(refusal(), HasSubstr(path + " is damaged. Remove " + place + " and, in the job's folder, done/1.json"));
+    std::filesystem::remove(path);
+    EXPECT_THAT(refusal(), HasSubstr(path + " is gone. Remove " + place + " and, in the job's folder, done/1.json"));
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/" + kCheckpointName));
 }
 

@@ -28,7 +28,7 @@ struct ShardParts : ::testing::Test {
     ShardPart part(std::uint64_t begin, std::uint64_t end) const {
         const std::string name = folder.path() + "/" + std::to_string(begin);
         std::filesystem::create_directories(name);
-        return {.folder = name, .items = {begin, end}, .files = {}};
+        return {.folder = name, .items = {begin, end}, .files = {}, .to_do_again = "Make it anew"};
     }
     ShardPart part_of_lines(std::uint64_t begin, std::uint64_t end, const std::string& lines) const {
         ShardPart made = part(begin, end);
@@ -76,6 +76,7 @@ TEST_F(ShardParts, WhatIsGoneIsToldAndNothingIsReplaced) {
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv, which the shard's record tells of, is gone"));
+        EXPECT_THAT(error.what(), HasSubstr("Make it anew"));
     }
     EXPECT_EQ(joined(), "0\ta\n2\ta\n");
     ShardPart database = part(4, 6);
@@ -91,9 +92,27 @@ TEST_F(ShardParts, DamageIsToldWithItsFileAndNothingIsReplaced) {
             ADD_FAILURE() << lines;
         } catch (const ProtocolError& error) {
             EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv is damaged"));
+            EXPECT_THAT(error.what(), HasSubstr("Make it anew"));
         }
         EXPECT_EQ(joined(), "0\tearlier\n");
     }
+}
+
+// The file beside, to which rows are added, is not it.
+TEST_F(ShardParts, ADamagedDatabaseIsTold) {
+    std::vector<ShardPart> parts{part(0, 2), part(2, 4)};
+    for (ShardPart& part : parts) part.files = {"records.sqlite"};
+    OutputDatabase(parts[0].folder, "records", kSchema, Durability::Process).transact([](SqliteDatabase&) {});
+    finish_database(parts[0].folder, "records");
+    std::ofstream(parts[1].folder + "/records.sqlite") << std::string(4096, 'x');
+    try {
+        join_databases(parts, folder.path() + "/records", "records", Durability::Process);
+        ADD_FAILURE() << "it was joined";
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("/2/records.sqlite"));
+        EXPECT_THAT(error.what(), HasSubstr("Make it anew"));
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/records/records.sqlite"));
 }
 
 TEST_F(ShardParts, ADatabaseHasTheRowsOfAllPartsOncePerItem) {
