@@ -11,7 +11,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
-from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure
+from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import make_display
 from offramp_launch.run_command import (announce, default_consumers, finish, keep_settings, require_apart, resolve, settle_output, sweep, version_of,
                                         written_to)
@@ -69,6 +69,7 @@ def start(places, argv, typed):
         lock = once_free(lambda: OutputLock(output, run_id, note), goes_on)
         try:
             plan.kept_open = (lock.fd,)
+            require_no_job(output, config)
             begin_results(output, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
             code, told = attend(plan, places, endpoint, program, output, about, note)
         finally:

@@ -6,7 +6,7 @@ import shutil
 from offramp_launch import job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_folder import SHARDS
-from offramp_launch.output_folder import OutputLock, run_noted
+from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
 
 COUNTS = ("done", "skipped", "set_aside", "dropped")
 # Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
@@ -46,10 +46,11 @@ def is_merged(job):
 
 
 def require_own(job):
-    """What a run with --resume made there since would be taken back."""
+    """What a run made there since would be taken back."""
     if (run := run_noted(job.output)) not in (None, job.id):
-        raise LaunchError(f"{job.output} holds results of run {run}, which is not this job", "It went on with what was merged: nothing is left to be merged here",
-                          ExitCode.USAGE)
+        raise LaunchError(f"{job.output} holds results of run {run}, which is not this job",
+                          "Where that run went on with what was merged, nothing is left to be merged here; to have the shards' results in the place of its own, "
+                          f"remove {job.output / CHECKPOINT} and merge again", ExitCode.USAGE)
 
 
 def require_parts(job, index, record):

@@ -19,6 +19,8 @@ from offramp_launch.log_follower import last_error
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-manifest"
 NEXT = ".offramp-next"
+CLAIM = pathlib.Path(".offramp-shards/job.json")    # job_folder.py
+LONGEST_CLAIM = 64 << 10
 LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves: a slab and some seconds
 LOOK_AGAIN_SECONDS = 0.1
 
@@ -155,6 +157,27 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
     if previous and not continues:
         note(f"[run] {folder} holds {previous}, which this run replaces once it has results of its own; with the same input and settings, --resume "
              "continues instead", flush=True)
+
+
+def require_no_job(output, config):
+    """
+    A job's shards write there until they are merged, and would take what a run leaves for their own. Errors: LaunchError (USAGE), for the
+    output or the folder of --write-path.
+    """
+    writes = config.get("write-path") if "write" in config.get("processor", "").split(",") else None
+    for flag, folder in (("--output", output), ("--write-path", writes)):
+        if folder and shared_folder.holds(folder, CLAIM):
+            raise LaunchError(f"{flag} {folder} is where the shards of {job_told_of(folder)} write, which is not merged yet",
+                              f"Give this run another {flag}, or merge first (./launch/offramp job merge). Where that job is given up, and with it what its "
+                              f"shards keep there, remove {pathlib.Path(folder) / CLAIM.parent}", ExitCode.USAGE)
+
+
+def job_told_of(folder):
+    try:
+        claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
+        return f"{claim['job']} in {claim['folder']}"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "a job"
 
 
 def is_empty(folder):

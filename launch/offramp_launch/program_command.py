@@ -10,7 +10,7 @@ from offramp_launch.arguments import shown, take_values, without_values
 from offramp_launch.consume_command import begin_results, counts, followers_among, how_it_ended, lines_of, understood, watched
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of
-from offramp_launch.output_folder import OutputLock, removed_after_a_failure
+from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
 from offramp_launch.program_supervisor import ProgramSupervisor
 from offramp_launch.run_command import (SETTLED, announce, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
                                         written_to)
@@ -57,6 +57,7 @@ def start(places, argv, typed):
         lock = OutputLock(output, run_id, note)
         try:
             plan.kept_open = (lock.fd,)
+            require_no_job(output, config)
             begin_results(output, plan, work, work, note)
             code, told = supervise(plan, places, output, environment, about, lambda: goes_on_with(places, typed, config, run_dir, replaces=False), note)
         finally:

@@ -19,7 +19,7 @@ from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
 from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
-from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure
+from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervisor import Supervisor
@@ -101,6 +101,8 @@ def start(places, argv, typed, go_on=None, held=None):
         lock = held or OutputLock(output, run_id, note)
         try:
             plan.kept_open = (lock.fd,)
+            if not held:        # else it is a shard of the job
+                require_no_job(output, config)
             prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")) or names_processors_of_others(config),
                     continues=config.get("resume") and is_noted(output), note=note)
             code, told = supervise(plan, run_dir, output, unit, producer, about,

@@ -125,9 +125,12 @@ class Jobs(unittest.TestCase):
         self.assertEqual((world.job_summary()["done"], world.job_summary()["missing"]), (50, [0]))
         lines = (one.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual((world.output / "checksums.tsv").read_text().splitlines(), lines[51:])
+        self.assertEqual(world.start("--resume").wait(), 64, world.said())
+        self.assertIn("where the shards of job-", world.said())
         self.done(world, 0)
         self.assertEqual(world.merge()[0], 0)
         self.assertEqual(world.results(), one.results())
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
 
     def test_what_is_no_work_of_the_job_is_refused_with_its_reason(self):
         world = self.world(JobWorld, *ONE)

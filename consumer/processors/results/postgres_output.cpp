@@ -73,7 +73,7 @@ class PostgresRows final : public RunOutput {
         if (is_of_a_shard(own)) return {};
         const PostgresTarget target = target_of(own, {});
         if (own.resume) require_continued_postgres_table(layout_, own.output, target);
-        const PostgresTableState state = look_at_postgres_table(layout_, target);
+        const PostgresTableState state = look_at_postgres_table(layout_, own.output, target, own.start_over);
         if (state == PostgresTableState::Absent)
             return {has_postgres_mark(layout_, own.output) ? PreviousOutput::State::Parts : PreviousOutput::State::None,
                     {}};
@@ -102,7 +102,7 @@ class PostgresRows final : public RunOutput {
                       const std::string& next_place) const override {
         if (is_of_a_shard(own)) return;
         require_sink(own, next);
-        put_postgres_table_in_place(layout_, next, own.output, target_of(own, next_place));
+        put_postgres_table_in_place(layout_, next, own.output, target_of(own, next_place), own.start_over);
     }
     // A mark that stays is of a table that only another --sink leads to.
     bool remove_next(const ResultSettings& own, const std::string& next, const std::string& next_place) const override {

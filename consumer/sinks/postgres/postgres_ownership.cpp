@@ -34,6 +34,12 @@ FoundTable find(PostgresDatabase& database, const PostgresLayout& layout, const 
     return found;
 }
 
+bool is_of_a_job(const FoundTable& found) { return found.number.starts_with("job-"); }
+
+std::string whose_it_is(const FoundTable& found) {
+    return is_of_a_job(found) ? found.number.substr(0, found.number.find('.')) : "another run";
+}
+
 }  // namespace
 
 std::string postgres_mark_of(const PostgresLayout& layout, const std::string& folder) {
@@ -116,13 +122,20 @@ std::string number_of_job(const std::string& job, const std::string& random) { r
 
 void require_of_job(const FoundTable& found, const PostgresTarget& target, const std::string& table,
                     const PostgresDatabase& database, const std::string& mark) {
-    const bool is_of_a_job = found.number.starts_with("job-");
-    if (target.job.empty() ? !is_of_a_job || read_postgres_mark(mark).has_value()
+    if (target.job.empty() ? !is_of_a_job(found) || read_postgres_mark(mark).has_value()
                            : found.number.starts_with(number_of_job(target.job, "")))
         return;
-    throw ConfigError(named(table, database) + " holds results of " +
-                          (is_of_a_job ? found.number.substr(0, found.number.find('.')) : "another run"),
+    throw ConfigError(named(table, database) + " holds results of " + whose_it_is(found),
                       "Give each run and each job a --sink-table of its own");
+}
+
+void require_no_job_under_way(const FoundTable& found, const std::string& table, const PostgresDatabase& database,
+                              const std::string& mark) {
+    if (!found.there || found.ended || !is_of_a_job(found)) return;
+    if (const auto made = read_postgres_mark(mark); made && made->number == found.number) return;
+    throw ConfigError(named(table, database) + " holds results of " + whose_it_is(found) + ", which is not merged yet",
+                      "Give each run and each job a --sink-table of its own; where that job is given up, drop the "
+                      "table, or give --start-over");
 }
 
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,

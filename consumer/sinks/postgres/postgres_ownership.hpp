@@ -74,6 +74,10 @@ std::string number_of_job(const std::string& job, const std::string& random);
 // Errors: ConfigError where the table is another job's or run's, for which there need be no mark.
 void require_of_job(const FoundTable& found, const PostgresTarget& target, const std::string& table,
                     const PostgresDatabase& database, const std::string& mark);
+// Of a run that would replace the table. Errors: ConfigError where it is that of a job that is not merged, which shards
+// fill for days, and the mark does not name it.
+void require_no_job_under_way(const FoundTable& found, const std::string& table, const PostgresDatabase& database,
+                              const std::string& mark);
 // The table of the run whose mark this is. Errors: as above; Error with SinkUnavailable when it is gone.
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
                        const std::string& table);

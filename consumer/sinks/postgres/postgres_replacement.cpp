@@ -67,10 +67,12 @@ void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& 
     database.run("COMMENT ON TABLE " + table_in_sql(table) + " IS '" + comment_of_ended(layout, found.number) + "'");
 }
 
-PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const PostgresTarget& target) {
+PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const std::string& folder,
+                                          const PostgresTarget& target, bool start_over) {
     PostgresDatabase database(target.sink);  // waits for the lock alone, as long as that may take
     lock_alone(database, layout, target.table);
     const FoundTable found = find_ours(database, layout, target.table);
+    if (!start_over) require_no_job_under_way(found, target.table, database, postgres_mark_of(layout, folder));
     if (!found.there) return PostgresTableState::Absent;
     return found.ended ? PostgresTableState::Ended : PostgresTableState::Unfinished;
 }
@@ -102,7 +104,7 @@ std::string postgres_table_name(const PostgresTarget& target) {
 }
 
 void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
-                                 const PostgresTarget& target) {
+                                 const PostgresTarget& target, bool start_over) {
     const std::string mark = postgres_mark_of(layout, next);
     const auto made = read_postgres_mark(mark);
     if (!made) return;
@@ -113,6 +115,8 @@ void put_postgres_table_in_place(const PostgresLayout& layout, const std::string
     const FoundTable previous = find_ours(database, layout, table);
     if (find_ours(database, layout, from).there) {
         find_marked(database, layout, mark, from);
+        // One may have begun since this run looked.
+        if (!start_over) require_no_job_under_way(previous, table, database, postgres_mark_of(layout, folder));
         database.transact([&] {
             if (previous.there) {
                 require_replaceable_table(database, layout, table);

@@ -144,6 +144,33 @@ class Runs(Killed, WithServer):
         self.assertEqual(jobs[1].shard(1).wait(), 64, jobs[1].said())
         self.assertIn("holds results of job-", jobs[1].said())
         self.assertEqual(self.rows(), before)
+        run = self.world()
+        self.assertEqual(run.start().wait(), 64, run.said())
+        self.assertRegex(run.said(), "holds results of job-.*, which is not merged yet. .*--start-over")
+        self.assertEqual(self.rows(), before)
+        self.assertEqual(run.start("--start-over").wait(), 0, run.said())
+        self.assertEqual(self.rows(), self.undisturbed())
+
+    def test_a_run_does_not_replace_the_table_that_a_job_made_meanwhile(self):
+        job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
+        self.addCleanup(job.__exit__, None, None, None)
+        self.assertEqual(job.init(2)[0], 0)
+        self.begun()
+        run = self.world()
+        with run.gate() as gate:
+            run.start()
+            gate.let(4)
+            run.until(lambda: run.status().get("done_samples", 0) > 0, "rows beside those of the dead run")
+            self.sql("DROP TABLE embeddings, embeddings_outputs")
+            self.assertEqual(job.shard(0).wait(), 0, job.said())
+            before = self.rows()
+            gate.open()
+            self.assertEqual(run.wait(), 64, run.said())
+        self.assertIn("which is not merged yet", run.said())
+        self.assertEqual(self.rows(), before)
+        self.sql("DROP TABLE embeddings, embeddings_outputs")
+        self.assertEqual(run.start("--resume").wait(), 0, run.said())
+        self.assertEqual(self.rows(), self.undisturbed())
 
     def undisturbed(self, *flags):
         """The rows of a run into SQLite, as PostgreSQL tells them: whose vectors are the model's is tested there."""

@@ -231,6 +231,18 @@ class JobTest(InAFolder):
         self.assertIn("2 of the job's 3 shards are not done: 0,2", self.refused(ExitCode.NO_INPUT, job_merge.merge, None, job, False, None))
         self.assertEqual("0,2-4,7", job_merge.as_ranges([0, 2, 3, 4, 7]))
 
+    def test_what_another_run_made_there_is_not_taken_back(self):
+        job = self.job()
+        job.output.mkdir()
+        checkpoint = job.output / ".offramp-manifest"
+        for run in (job.id, "the-run"):
+            checkpoint.write_text(json.dumps({"run": run, "identity": {"items": "10"}}) + "\n")
+            if run == job.id:
+                job_merge.require_own(job)
+        said = self.refused(ExitCode.USAGE, job_merge.require_own, job)
+        self.assertIn("holds results of run the-run", said)
+        self.assertIn(f"remove {checkpoint} and merge again", said)
+
     def test_a_part_that_changed_is_not_merged(self):
         job = self.job()
         part = job.place(0) / "lines.tsv"

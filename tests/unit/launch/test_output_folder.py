@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, lies_beside, prepare
+from offramp_launch.output_folder import CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, lies_beside, prepare, require_no_job
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
 
@@ -130,6 +130,20 @@ class OutputFolderTest(unittest.TestCase):
         self.assertFalse(lies_beside(self.folder))
         (self.folder / NEXT).write_text("0123\n")
         self.assertTrue(lies_beside(self.folder))
+
+    def test_a_jobs_output_and_its_write_path_are_no_runs(self):
+        written = self.folder / "written"
+        for claimed, flag, config in ((self.folder, "--output", {}), (written, "--write-path", {"processor": "checksum,write", "write-path": str(written)})):
+            require_no_job(self.folder, config)
+            (claimed / ".offramp-shards").mkdir(parents=True)
+            claim = claimed / ".offramp-shards/job.json"
+            for text, told in (('{"job": "job-a", "folder": "/jobs/a"}', "job-a in /jobs/a"), ("{", "a job")):
+                claim.write_text(text)
+                with self.assertRaisesRegex(LaunchError, f"^{flag} {claimed} is where the shards of {told} write, which is not merged yet") as refusal:
+                    require_no_job(self.folder, config)
+                self.assertIn(f"remove {claim.parent}", str(refusal.exception))
+            require_no_job(self.folder / "another", {**config, "processor": "npy"})
+            claim.unlink()
 
     def test_the_lock_keeps_others_out_and_names_its_holder(self):
         first = OutputLock(self.folder, "first", self.note)
