@@ -31,7 +31,8 @@ Checkpoint checkpoint_of(const std::string& output, std::uint64_t index) {
 
 void write(const std::string& output, const Checkpoint& checkpoint) {
     const std::string path = output + "/" + kCheckpointName;
-    WholeFile file = WholeFile::among_others(path, 0644, [&path](int problem) {
+    // The merge has the folder's lock: what one that was killed left is overwritten.
+    WholeFile file(path, 0644, [&path](int problem) {
         return SystemError("cannot write the checkpoint " + path, problem,
                            way_to_write(problem, "Make the output folder writable") + ", and merge again",
                            ErrorKind::CannotWrite);
@@ -68,6 +69,9 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
     joined->run_id = run_id;
     joined->pid = static_cast<std::uint64_t>(::getpid());
     joined->before = 0;
+    // How a shard came to its end says nothing of the whole.
+    joined->next_place.clear();
+    joined->finished_before = false;
     joined->ended = shards.size() == count;
     write(output, *joined);
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "common/program/next_place.hpp"
 #include "common/program/shard_place.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "tests/contract/processors/processor_world.hpp"
@@ -30,9 +31,9 @@ struct JoinedCheckpoint : ::testing::Test {
         return config;
     }
     // Shard `index` of two, of which these items are done.
-    void leave(std::uint64_t index, ItemRange done) {
+    void leave(std::uint64_t index, ItemRange done, EarlierWork earlier = EarlierWork::DoneAgain) {
         RunCheckpoint checkpoint(config_of(std::to_string(index + 1) + "/2", shard_place(folder.path(), index)), source,
-                                 EarlierWork::DoneAgain, [](const std::exception_ptr&) { ADD_FAILURE(); });
+                                 earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
         checkpoint.completed({done});
         checkpoint.close();
         checkpoint.end();
@@ -57,6 +58,27 @@ TEST_F(JoinedCheckpoint, ARunOfTheWholeGoesOnFromIt) {
     const auto joined = read_checkpoint(folder.path() + "/" + kCheckpointName);
     EXPECT_EQ(joined->run_id, "job");
     EXPECT_TRUE(joined->ended);
+}
+
+TEST_F(JoinedCheckpoint, HowAShardCameToItsEndIsNoFactOfTheWhole) {
+    leave(0, {0, 10});
+    note_next_place(shard_place(folder.path(), 0), "0123456789abcdef");
+    leave(0, {0, 10}, EarlierWork::Resumed);
+    const auto shard = read_checkpoint(shard_place(folder.path(), 0) + "/" + kCheckpointName);
+    ASSERT_TRUE(shard->finished_before && !shard->next_place.empty());
+    join_checkpoints(folder.path(), "job", std::vector<DoneShard>{{.index = 0}}, 2);
+    const auto joined = read_checkpoint(folder.path() + "/" + kCheckpointName);
+    EXPECT_FALSE(joined->finished_before);
+    EXPECT_EQ(joined->next_place, "");
+}
+
+TEST_F(JoinedCheckpoint, WhatAMergeLeftThatWasKilledDoesNotStay) {
+    leave(0, {0, 10});
+    const std::string left = folder.path() + "/" + kCheckpointName + ".new";
+    std::ofstream(left) << "half";
+    join_checkpoints(folder.path(), "job", std::vector<DoneShard>{{.index = 0}}, 2);
+    EXPECT_FALSE(std::filesystem::exists(left));
+    EXPECT_EQ(done_by_a_run(), (std::vector<ItemRange>{{0, 10}}));
 }
 
 TEST_F(JoinedCheckpoint, APartOfAJobHasNotComeToItsEnd) {
