@@ -188,6 +188,9 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
     FileList list{.description = {}, .root = input, .names = {}};
     if (file >> count && file.get() == '\n')
         for (std::string name; std::getline(file, name, '\0') && !file.eof();) list.names.push_back(std::move(name));
+    if (file.bad())
+        throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
+                          "A job makes it, at its beginning: look whether its folder is there", ErrorKind::NoInput);
     if (list.names.empty() || list.names.size() != count)
         throw ConfigError("--input-list '" + printable(listed) + "' is torn, or not the list of a job: it says " +
                               std::to_string(count) + " files and has " + std::to_string(list.names.size()),

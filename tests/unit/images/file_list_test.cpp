@@ -51,6 +51,9 @@ TEST(FileList, ATornListIsRefused) {
         EXPECT_THAT(error_of([&] { read_listed_files(folder.path(), listed); }).what(), HasSubstr("is torn"));
     }
     EXPECT_EQ(error_of([&] { read_listed_files(folder.path(), folder / "none"); }).kind(), ErrorKind::NoInput);
+    const Error failure = error_of([&] { read_listed_files(folder.path(), folder.path()); });
+    EXPECT_EQ(failure.kind(), ErrorKind::NoInput);
+    EXPECT_THAT(failure.what(), HasSubstr("cannot be read: Is a directory"));
 }
 
 TEST(FileList, HiddenAndOtherFilesAreLeftOut) {
