@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/reserved_prefix.hpp"
 #include "common/settings/given_values.hpp"
 #include "common/settings/processor_results.hpp"
 
@@ -50,6 +51,12 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
                           "Leave --weights out", kind_of("weights"));
+    // Files that lie in such a folder are taken for other shards' of the same job.
+    if (!config.samples_folder.empty() &&
+        !config.output.starts_with(config.samples_folder + "/" + std::string(kReservedPrefix) + "shards/"))
+        throw ConfigError("--samples-folder '" + config.samples_folder + "' does not go with --output '" +
+                              config.output + "', which is no place of a job's shard in it",
+                          "Leave --samples-folder out: ./launch/offramp shard gives both", kind_of("samples-folder"));
     if (!config.sink.empty() && !config.has_database())
         throw ConfigError(
             "--sink is of an unknown kind",

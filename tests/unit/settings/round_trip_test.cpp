@@ -100,7 +100,10 @@ RunConfig any_config() {
     config.consumer_user = any_word({"", "post", "www-data"});
     config.processor = any_word({"auto", "write", "checksum", "mask-png", "none", "mask-png,cut-out"});
     config.output = any_path();
-    config.samples_folder = any_path();
+    if (*rc::gen::arbitrary<bool>()) {
+        config.samples_folder = any_path();
+        config.output = config.samples_folder + "/.offramp-shards/7";
+    }
     config.sink_table = any_word({"auto", "embeddings", "a.b_2"});
     config.catalogue.put("index", any_word({"none", "hnsw"}));
     config.catalogue.put("write-path", any_path() + "w");

@@ -301,6 +301,14 @@ TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
     EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
 }
 
+TEST_F(Parsing, AFolderForSamplesIsThatOfTheShardsWhosePlaceTheOutputIs) {
+    for (const char* output : {"--output=/other", "--output=/all/more", "--output=/other/.offramp-shards/3"})
+        EXPECT_THAT(refusal({"--samples-folder=/all", output}).text,
+                    AllOf(HasSubstr("--samples-folder '/all'"), HasSubstr("no place of a job's shard in it")));
+    EXPECT_THAT(refusal({"--samples-folder=/all"}).text, HasSubstr("does not go with --output ''"));
+    EXPECT_EQ(parse({"--samples-folder=/all", "--output=/all/.offramp-shards/3"}).samples_folder, "/all");
+}
+
 TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
     for (const Refusal& refused :
          {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
