@@ -19,7 +19,7 @@ import subprocess
 from offramp_launch import shared_folder
 from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
-from offramp_launch.output_folder import CHECKPOINT, OutputLock
+from offramp_launch.output_folder import CHECKPOINT, OutputLock, require_no_job
 from offramp_launch.run_dir import own_runs, require_ones_own
 from offramp_launch.sink import hide_password
 
@@ -204,6 +204,7 @@ def retry(places, run_dir, rest):
                           ExitCode.CANNOT_WRITE) from problem
     lock = OutputLock(output, f"{run_dir.name}, tried again,")
     try:
+        require_no_job(output, {})      # a shard writes to its job's --write-path
         command += flags_for_tables(run_dir, output, rest)
         return retry_all(run_dir, names, command, output, (lock.fd,), run_in_debugger if debugged else run_program)
     finally:

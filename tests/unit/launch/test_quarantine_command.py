@@ -125,6 +125,17 @@ class StoriesTest(unittest.TestCase):
         self.assertEqual(ExitCode.RUN_IN_USE, refused.exception.code)
         self.assertEqual([], json.loads(self.path.read_text())["retries"])
 
+    def test_a_jobs_output_is_left_to_its_shards(self):
+        """A merge would put what they left in the place of it."""
+        self.write()
+        claim = self.run_dir / "output/.offramp-shards/job.json"
+        claim.parent.mkdir(parents=True)
+        claim.write_text('{"job": "job-a", "folder": "/jobs/a"}')
+        with unittest.mock.patch.object(Places, "consumer", lambda _: "/bin/true"), self.assertRaises(LaunchError) as refused:
+            self.command("retry", "batch-2-row-0", "--output", str(self.run_dir / "output"))
+        self.assertIn("the shards of job-a", str(refused.exception))
+        self.assertEqual([], json.loads(self.path.read_text())["retries"])
+
     def test_without_a_directory_the_run_that_set_something_aside_last_is_meant(self):
         with self.assertRaises(LaunchError) as refused:
             quarantine.choose_run(Places(build=self.run_dir / "empty"), None)
