@@ -276,6 +276,13 @@ class ConsumeTest(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.assertIn("run another", self.end(self.launch("--output", str(output)), 85))
 
+    def test_an_output_that_a_jobs_shards_write_to_is_refused(self):
+        self.program.begin()
+        claim = pathlib.Path(self.stage.folder, "results/.offramp-shards/job.json")
+        claim.parent.mkdir(parents=True)
+        claim.write_text('{"job": "job-a", "folder": "/jobs/a"}')
+        self.assertIn("the shards of job-a", self.end(self.launch("--output", str(claim.parent.parent)), 64))
+
 
 if __name__ == "__main__":
     unittest.main()
