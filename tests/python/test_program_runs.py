@@ -358,6 +358,10 @@ class ProgramRuns(Loops):
             with self.subTest(text):
                 self.assertIn(text, self.ended(self.launch(program=program), code))
         self.assertIn("run --producer has no --model", self.ended(self.launch("--model", "x"), 64))
+        claim = self.work.output / ".offramp-shards/job.json"
+        claim.parent.mkdir(parents=True)
+        claim.write_text('{"job": "job-a", "folder": "/jobs/a"}')
+        self.assertIn("where the shards of job-a in /jobs/a write", self.ended(self.launch(), 64))
 
     def test_it_ends_with_its_launcher(self):
         self.work.close_gate("b000-0")
