@@ -8,7 +8,7 @@ from offramp_launch import interrupts, own_work, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_values
 from offramp_launch.attendance import Attendance
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
-from offramp_launch.failure import given_up
+from offramp_launch.failure import given_up, is_outweighed, not_put_together
 from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure, require_no_job
@@ -169,11 +169,14 @@ def conclude(plan, about, attendance, code, finishing, seconds):
     program, *flags = plan.consumer
     how = how_it_ended(attendance)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
-    code = code if code != 0 else finished
+    if is_outweighed(code, finished):
+        code, failure = finished, not_put_together(why, plan.run_dir)
+    else:
+        failure = failure_of(code, attendance, why)
     status = attendance.status
     whole = {**about, **summary.merge({"consumers": status.get("consumers")}, attendance.records), "model": status.get("name"),
              "state": status.get("state"), "run_is_over": attendance.run_is_over, "exit": code, "seconds": round(seconds, 3),
-             "failure": failure_of(code, attendance, why), "samples": counts(status), "batches": {"released": status.get("released_batches") or 0},
+             "failure": failure, "samples": counts(status), "batches": {"released": status.get("released_batches") or 0},
              "ended": summary.wall_clock()}
     summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over, nonce=attendance.nonce)
     return code, whole

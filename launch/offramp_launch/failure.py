@@ -27,8 +27,18 @@ def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
     if producers_end:
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:
-        return f"{finishing}\n    Its log: {run_dir.log('finish')}"
+        return not_put_together(finishing, run_dir)
     return f"the run ended with exit code {code}, and no program said why\n    Logs: {run_dir.logs.folder}"
+
+
+def is_outweighed(code, finished):
+    """Whether a run that came to `code` ends with what putting its outputs together ended with: results that are not there outweigh dead letters."""
+    return finished != ExitCode.OK and code in (ExitCode.OK, ExitCode.SET_ASIDE)
+
+
+def not_put_together(why, run_dir):
+    """The reason of such a run."""
+    return in_one_line(f"{why}\n    Its log: {run_dir.log('finish')}")
 
 
 def given_up(samples, run_dir):

@@ -6,7 +6,7 @@ import shutil
 from offramp_launch import job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_folder import SHARDS
-from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
+from offramp_launch.output_folder import CHECKPOINT, NEXT, OutputLock, run_noted
 
 COUNTS = ("done", "skipped", "set_aside", "dropped")
 # Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
@@ -28,6 +28,7 @@ def merge(places, job, partial, ask):
             if not is_merged(job):      # while the lock was waited for
                 require_own(job)
                 for index in records:
+                    require_put_together(job, index)
                     require_parts(job, index, records[index])
                 # The programs hold the lock for as long as they write, whatever becomes of the launcher.
                 join(places, job, records, bool(missing), lambda *words: ask(*words, pass_fds=(lock.fd,)))
@@ -51,6 +52,18 @@ def require_own(job):
         raise LaunchError(f"{job.output} holds results of run {run}, which is not this job",
                           "Where that run went on with what was merged, nothing is left to be merged here; to have the shards' results in the place of its own, "
                           f"remove {job.output / CHECKPOINT} and merge again", ExitCode.USAGE)
+
+
+def require_put_together(job, index):
+    """Errors: LaunchError (BAD_INPUT) where what the shard's consumers appended to is not a whole file yet: a record does not tell of it."""
+    if path := not_put_together(job.place(index)):
+        raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Remove {job.record_path(index)}, and run the shard again, which does it",
+                          ExitCode.BAD_INPUT)
+
+
+def not_put_together(place):
+    """A segment in a shard's place, or what lies beside that; None where all is whole and in its place."""
+    return next((path for pattern in (".offramp-segments/*/*.tsv", f"{NEXT}*") for path in sorted(place.rglob(pattern))), None)
 
 
 def require_parts(job, index, record):

@@ -9,7 +9,7 @@ from offramp_launch import interrupts, own_work, sink, summary
 from offramp_launch.arguments import shown, take_values, without_values
 from offramp_launch.consume_command import begin_results, counts, followers_among, how_it_ended, lines_of, understood, watched
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.failure import failure_of
+from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
 from offramp_launch.program_supervisor import ProgramSupervisor
 from offramp_launch.run_command import (SETTLED, announce, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
@@ -111,10 +111,12 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
     # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
     how = "unfinished" if how_it_ended(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.SET_ASIDE) else how_it_ended(supervisor)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
-    code = code if code != 0 else finished
     status, told = supervisor.status, supervisor.counts()
     samples = counts(told)
-    failure = failure_of(code, supervisor.failure, {"samples": samples}, supervisor.why_the_producer_ended(), why, plan.run_dir)
+    if is_outweighed(code, finished):
+        code, failure = finished, not_put_together(why, plan.run_dir)
+    else:
+        failure = failure_of(code, supervisor.failure, {"samples": samples}, supervisor.why_the_producer_ended(), why, plan.run_dir)
     whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "model": status.get("name"), "state": status.get("state"),
              "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, "samples": samples,
              "batches": {"released": told["released_batches"]}, "producer_exit": supervisor.producer_status,

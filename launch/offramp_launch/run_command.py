@@ -15,7 +15,7 @@ from offramp_launch.arguments import hide_query, shown, to_type_again, without_v
 from offramp_launch.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code, way_to_write
-from offramp_launch.failure import failure_of
+from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.ladder import rungs
 from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
@@ -313,9 +313,11 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
 def conclude(plan, run_dir, supervisor, code, about, finishing):
     """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
     finished, why = finish(plan, run_dir, finishing, [*plan.consumer, "--finish", "--run-id", plan.run_id])
-    code = code if code != 0 else finished
     account = summary.read_account(run_dir)
-    failure = failure_of(code, supervisor.failure, account, supervisor.why_the_producer_ended(), why, run_dir)
+    if is_outweighed(code, finished):
+        code, failure = finished, not_put_together(why, run_dir)
+    else:
+        failure = failure_of(code, supervisor.failure, account, supervisor.why_the_producer_ended(), why, run_dir)
     whole = summary.join(about, account, supervisor, code, failure)
     try:
         summary.write(run_dir, whole)

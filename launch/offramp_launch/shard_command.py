@@ -126,6 +126,9 @@ def make(places, job, index, flags, strict, note, run_id, lock):
         job_files.replace(note, {**begun, "exit": code, "seconds": seconds, "run_dir": str(run_dir)})
     if fate_of(code) != DONE:
         return code
+    if path := job_merge.not_put_together(job.place(index)):
+        raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Run the shard again, which does it; the run is {run_dir}",
+                          ExitCode.CANNOT_WRITE)
     record = {**account_of(job, index, run_dir), "parts": job_merge.parts_of(job.place(index)), "attempt": int(note.stem),
               "host": socket.gethostname(), "seconds": seconds}
     if strict and (lost := "\n".join(job_merge.losses(record))):

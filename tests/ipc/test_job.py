@@ -9,7 +9,8 @@ import unittest
 
 from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
-from tests.support.real_run import left_behind
+from tests.support.launched_run import programs_with_faulty_consumer
+from tests.support.real_run import BIN, SANITIZER, left_behind
 from tests.support.small_disk import small_disk
 
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
@@ -21,6 +22,9 @@ PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
 ONE = (*FEW, "--processor", "checksum", "--copy-outputs", "48", "--samples-per-slab", "4")
+
+# Item 10 is in batch 1, with the items 8 to 15.
+POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "fail", "OFFRAMP_TEST_THEN": "checksum"}
 
 
 class Jobs(unittest.TestCase):
@@ -131,6 +135,26 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.merge()[0], 0)
         self.assertEqual(world.results(), one.results())
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
+
+    @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
+    def test_a_shard_with_dead_letters_whose_lines_cannot_be_put_together_is_not_done(self):
+        world = self.world(JobWorld, *FEW, "--processor", "crash-on-item", "--copy-outputs", "48")
+        world.environment.update(POISON, OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)))
+        code, said = world.init(2)
+        self.assertEqual(code, 0, said)
+        usual = world.environment
+        world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "merge.write#1:kill",
+                             "OFFRAMP_FAILPOINT_ONCE": str(world.folder)}
+        self.assertEqual(world.shard(0).wait(), 75, world.said())
+        self.assertIn("putting the outputs together was killed by SIGKILL", world.said())
+        self.assertEqual(world.call("job", "status", "--job", world.job, "--missing"), (0, "0-1\n"))
+        world.environment = usual
+        self.done(world, 0)
+        self.assertEqual((world.record(0)["done"], world.record(0)["set_aside"]), (43, 8))
+        self.done(world, 1)
+        self.assertEqual(world.merge()[0], 0)
+        lines = (world.output / "checksums.tsv").read_text().splitlines()
+        self.assertEqual([int(line.split("\t")[0]) for line in lines], [item for item in range(101) if not 8 <= item < 16])
 
     def test_what_is_no_work_of_the_job_is_refused_with_its_reason(self):
         world = self.world(JobWorld, *ONE)

@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     std::vector<const char*> words(argv, argv + argc);
     const std::string then = offramp::faulty::text_setting("OFFRAMP_TEST_THEN", "none");
     const auto is = [](std::string_view wanted) { return [wanted](const char* word) { return word == wanted; }; };
-    if (std::ranges::any_of(words, is("--finish")))
+    if (std::ranges::any_of(words, is("--finish")) || std::ranges::any_of(words, is("--join-shards")))
         std::ranges::replace_if(words, is(offramp::faulty::kCrashOnItem), then.c_str());
     return offramp::run_consumer(argc, words.data(),
                                  {.make = offramp::faulty::make_faulty_processor,

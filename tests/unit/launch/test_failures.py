@@ -102,6 +102,15 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(73, summary["exit"])
         self.assertIn("'lines.tsv' cannot be written: disk full", summary["failure"])
 
+    def test_outputs_that_cannot_be_put_together_outweigh_batches_that_were_given_up(self):
+        self.stage.environment["PUPPET_FINISH_SAYS"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+        launcher, producer, consumers = self.stage.start_run(1)
+        producer.order(summary={"samples": {"quarantined": 4}}, exit=84)
+        consumers[0].order(exit=0)
+        summary = self.ended(launcher)[1]
+        self.assertEqual(73, summary["exit"])
+        self.assertIn("'lines.tsv' cannot be written: disk full", summary["failure"])
+
     def test_batches_that_were_given_up(self):
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={"samples": {"quarantined": 4}}, exit=84)

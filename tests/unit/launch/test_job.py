@@ -162,20 +162,38 @@ class JobTest(InAFolder):
             self.assertEqual(0, shard_command.do(None, job, 0, [], False))
         run.assert_not_called()
 
-    def test_with_strict_a_shard_of_which_items_were_set_aside_has_no_record(self):
-        job = self.job()
-        (self.folder / "summary.json").write_text(json.dumps({"samples": {"released": 3, "quarantined": 1}}))
-        job.place(0).mkdir(parents=True)
-
-        def attempt(strict):
-            return shard_command.exit_of_attempt(lambda: shard_command.do(None, job, 0, [], strict), lambda: job.record(0) is not None)
+    def attempt(self, job, ended_with, strict=False, **summary):
+        """At shard 0, whose run ends so."""
+        (self.folder / "summary.json").write_text(json.dumps(summary))
+        job.place(0).mkdir(parents=True, exist_ok=True)
         with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
                 mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
-                mock.patch.object(shard_command, "run", lambda *_: (84, self.folder)):
-            self.assertIn("1 items were set aside", self.refused(ExitCode.SET_ASIDE, attempt, True))
-            self.assertIsNone(job.record(0))
-            self.assertEqual(0, attempt(False))
+                mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)):
+            return shard_command.exit_of_attempt(lambda: shard_command.do(None, job, 0, [], strict), lambda: job.record(0) is not None)
+
+    def test_with_strict_a_shard_of_which_items_were_set_aside_has_no_record(self):
+        job, samples = self.job(), {"released": 3, "quarantined": 1}
+        self.assertIn("1 items were set aside", self.refused(ExitCode.SET_ASIDE, self.attempt, job, 84, strict=True, samples=samples))
+        self.assertIsNone(job.record(0))
+        self.assertEqual(0, self.attempt(job, 84, samples=samples))
         self.assertEqual(1, job.record(0)["set_aside"])
+
+    def test_what_was_not_put_together_is_no_shard(self):
+        job, samples = self.job(), {"released": 4}
+        for left in (".offramp-segments/checksum/000000000000-000000-00ab.tsv", "records/.offramp-segments/records/1-0-00ab.tsv", ".offramp-next",
+                     "checksum/.offramp-next-00ab/checksums.tsv"):
+            path = job.place(0) / left
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("0\ta\n")
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(75, self.attempt(job, 84, samples=samples), left)
+            self.assertIn("has not been put together", said.getvalue())
+            self.assertIsNone(job.record(0))
+            self.assertIn("has not been put together", self.refused(ExitCode.BAD_INPUT, job_merge.require_put_together, job, 0))
+            shutil.rmtree(job.place(0))
+        (job.place(0) / ".offramp-segments" / "checksum").mkdir(parents=True)
+        job_merge.require_put_together(job, 0)
+        self.assertEqual(0, self.attempt(job, 0, samples=samples))
 
     def test_no_secret_is_kept(self):
         refuse_what_a_job_has_not(["--http-header", "@headers.txt"])
