@@ -163,7 +163,8 @@ def job(places, argv):
 
 def shard(places, argv):
     require_runner(places)
-    return continue_set_up(places, SHARD_CONTINUED, shard_command.start, set_up_for(places, argv, flags_of_job(argv)))
+    return shard_command.exit_of_attempt(
+        lambda: continue_set_up(places, SHARD_CONTINUED, shard_command.start, set_up_for(places, argv, flags_of_job(argv))))
 
 
 def flags_of_job(argv):

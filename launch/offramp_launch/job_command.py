@@ -1,5 +1,6 @@
 """The commands `job init`, `job status` and `job merge`: a run's work, cut into shards that any number of hosts can do."""
 
+import errno
 import fcntl
 import json
 import os
@@ -29,6 +30,10 @@ NOT_IN_A_JOB = {
 }
 # Of this host, or a secret.
 NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir", "http-url", "http-header")
+# Begins the fact of a file that --processor names.
+OF_A_PROCESSOR = "processor "
+# Of a file system that has none.
+NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def start(places, argv):
@@ -152,7 +157,7 @@ def facts_of(places, flags, config, listing=None, listed=None):
 def hashes_of_processors(config):
     """Of the files that --processor names: FILE:NAME, so:FILE, exec:FILE."""
     files = [pathlib.Path(part) for name in config.get("processor", "").split(",") for part in (name.rpartition(":")[0], name.partition(":")[2]) if part]
-    return {f"processor {file}": job_merge.digest(file) for file in files if file.is_file()}
+    return {f"{OF_A_PROCESSOR}{file}": job_merge.digest(file) for file in files if file.is_file()}
 
 
 def ask(command, told_to="", **more):
@@ -190,11 +195,17 @@ def require_empty(folder, flag):
 
 
 def require_locks(folder):
-    """Two attempts at one shard would take each other's unfinished work away. Errors: LaunchError (CONFIG)."""
+    """
+    Two attempts at one shard would take each other's unfinished work away. Errors: LaunchError (CONFIG where the file system has no locks, SYSTEM
+    where it does not give them now).
+    """
     with told(folder), tempfile.TemporaryFile(dir=folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
+            if problem.errno not in NO_LOCKS:
+                raise LaunchError(f"{folder} gives no locks: {problem.strerror}", "Look whether the lock service of the file system (of NFS: lockd, statd) runs on this host",
+                                  ExitCode.SYSTEM) from problem
             raise LaunchError(f"{folder} lies on a file system without locks ({problem.strerror}), by which two attempts at one shard keep out of each other's way",
                               "Mount it with locks (flock), or choose another", ExitCode.CONFIG) from problem
 
@@ -208,6 +219,10 @@ def keep_list(written, path):
 
 
 def require_same_input(job, facts):
+    """Errors: LaunchError (BAD_INPUT; NO_INPUT where a processor's file is not here)."""
+    for name in set(job.facts["identity"]).difference(facts["identity"]):
+        if (file := pathlib.Path(name.removeprefix(OF_A_PROCESSOR))) != pathlib.Path(name) and not file.exists():
+            raise LaunchError(f"the processor's file {file} is not here", "Mount on this host what the job's first one had, under the same path", ExitCode.NO_INPUT)
     if difference := difference_of({name: job.facts[name] for name in ("items", "identity")}, facts):
         raise LaunchError(f"the input or the model is not what {job.folder / 'job.json'} says: {difference}",
                           "Put it back as it was, or begin another job (a setting that this machine fills in otherwise has to be given to job init)", ExitCode.BAD_INPUT)

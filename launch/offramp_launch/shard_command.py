@@ -1,6 +1,7 @@
 """The command `shard`: does one shard of a job, or what is left of it, writes that it is done, and ends with 0, 75 or a final code."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shlex
@@ -25,38 +26,54 @@ def start(places, argv):
     given, flags = take_values(argv, ("--job", "--index"))
     strict, flags = take_switch(flags, "--strict")
     refuse_what_a_job_has_not(flags)
-    interrupts.mind_all()
     if any(flag.partition("=")[0] == "--output" for flag in flags):
         raise LaunchError("shard has no --output: the job says where its results go", "Leave it out", ExitCode.USAGE)
-    job = Job.found(job_of(given))
-    job.require_made_by(build_of(places))
-    index = index_of(given)
-    job.require(index)
-    return exit_of_attempt(lambda: do(places, job, index, flags, strict), lambda: tell_if_done(job, index))
+    folder, index = job_of(given), index_of(given)
+
+    def found():
+        job = Job.found(folder)
+        job.require_made_by(build_of(places))
+        job.require(index)
+        return job
+    return exit_of_attempt(lambda: do(places, found(), index, flags, strict), lambda: tell_if_done(found(), index))
 
 
-def exit_of_attempt(attempt, is_done):
+def exit_of_attempt(attempt, is_done=lambda: False):
     """
     What attempt() returns or raises, as an engine understands it; 0 where another attempt has done the shard meanwhile, and may have been in the
-    way of this one. Errors: LaunchError (a final code).
+    way of this one. A signal is another try's, too. Errors: LaunchError (a final code).
     """
     try:
-        code = attempt()
-        return int(ExitCode.OK) if code == ExitCode.OK or is_done() else exit_of(code)
-    except Exception as problem:
-        if is_done():
-            return int(ExitCode.OK)
-        if isinstance(problem, OSError):    # of the folders that hosts share, whatever it is
-            print(f"offramp: {problem}; another try goes on from here", file=sys.stderr)
-            return TRY_AGAIN
-        # That items were set aside is an error only where --strict says so.
-        if not isinstance(problem, LaunchError) or problem.code == ExitCode.SET_ASIDE or exit_of(problem.code) == problem.code:
-            raise
-        print(f"offramp: {problem}", file=sys.stderr)
-        return exit_of(problem.code)
+        interrupts.mind_all()
+        try:
+            code = attempt()
+            return int(ExitCode.OK) if code == ExitCode.OK or is_known(is_done) else exit_of(code)
+        except Exception as problem:
+            return int(ExitCode.OK) if is_known(is_done) else exit_of_problem(problem)
     except KeyboardInterrupt:
         print("offramp: interrupted; another try goes on from here", file=sys.stderr)
         return TRY_AGAIN
+
+
+def is_known(is_done):
+    """Not where the folders that hosts share do not give it now: another try looks again."""
+    try:
+        return is_done()
+    except (OSError, LaunchError) as problem:
+        if isinstance(problem, LaunchError) and exit_of(problem.code) != TRY_AGAIN:
+            raise
+        return False
+
+
+def exit_of_problem(problem):
+    """Of an exception, which is told unless it is raised again: the command tells of those."""
+    if isinstance(problem, OSError):    # of the folders that hosts share, whatever it is
+        print(f"offramp: {problem}; another try goes on from here", file=sys.stderr)
+        return TRY_AGAIN
+    if not isinstance(problem, LaunchError) or exit_of(problem.code) != TRY_AGAIN:
+        raise problem
+    print(f"offramp: {problem}", file=sys.stderr)
+    return TRY_AGAIN
 
 
 def index_of(given, environment=os.environ):
@@ -112,6 +129,7 @@ def held(job, index, run_id):
     require_locks(job.place(index))
     lock = OutputLock(str(job.place(index)), run_id)
     try:
+        fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)     # a run goes on where the server's locks are away; a shard does not
         yield lock
     finally:
         lock.close()

@@ -22,10 +22,10 @@ FATES = {
     ExitCode.CANNOT_WRITE: AGAIN,
     ExitCode.SHARED_MEMORY_FULL: AGAIN,
     ExitCode.DEVICE_OUT_OF_MEMORY: AGAIN,
+    ExitCode.NO_INPUT: AGAIN,               # a mount is missing: the job began with this input
     ExitCode.INTERNAL: FINAL,
     ExitCode.USAGE: FINAL,
     ExitCode.BAD_INPUT: FINAL,
-    ExitCode.NO_INPUT: FINAL,
     ExitCode.CONSERVATION: FINAL,
     ExitCode.PROTOCOL: FINAL,
     ExitCode.NOT_PERMITTED: FINAL,

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import io
 import json
 import os
@@ -18,7 +19,7 @@ from histories import History, stepping
 
 from offramp_launch import commands, job_files, job_merge, shard_command
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import hashes_of_processors, refuse_settings, refuse_what_a_job_has_not, require_empty, require_same_input
+from offramp_launch.job_command import hashes_of_processors, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
 from offramp_launch.job_folder import Job
 from offramp_launch.shard_exit import FATES, exit_of
 
@@ -243,6 +244,25 @@ class JobTest(InAFolder):
         said = self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}})
         self.assertIn("weights was ab and is cd, items was 10 and is 11", said)
 
+    def test_a_processors_file_that_is_not_here_is_another_hosts(self):
+        file = self.folder / "post.py"
+        job = self.job(identity={f"processor {file}": "ab"})
+        self.assertIn("is not here", self.refused(ExitCode.NO_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
+        file.write_text("")
+        self.assertIn("was ab and is none", self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
+
+    def test_a_file_system_without_locks_is_final_and_one_that_gives_none_now_is_not(self):
+        job = self.job()
+        job.place(0).mkdir(parents=True)
+        for problem, code in ((errno.EOPNOTSUPP, ExitCode.CONFIG), (errno.ENOLCK, ExitCode.SYSTEM), (errno.ESTALE, ExitCode.SYSTEM)):
+            with mock.patch.object(fcntl, "flock", side_effect=OSError(problem, os.strerror(problem))):
+                self.assertIn(os.strerror(problem), self.refused(code, require_locks, job.place(0)))
+        with mock.patch.object(fcntl, "flock", side_effect=[None, *[OSError(errno.ENOLCK, "gone")] * 2]), contextlib.redirect_stdout(io.StringIO()), \
+                self.assertRaises(OSError), shard_command.held(job, 0, "a-run"):
+            self.fail("it is not held")
+        with shard_command.held(job, 0, "a-run"):
+            pass
+
     def test_a_merge_waits_for_all(self):
         job = self.job()
         job.note_done(1, {"attempt": 0})
@@ -295,7 +315,7 @@ class ShardExitTest(unittest.TestCase):
     def test_what_another_try_may_mend_is_75(self):
         table = {code: exit_of(code) for code in (*FATES, 137, 139, 143, 2)}
         again = {ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.INTERRUPTED, ExitCode.PRODUCER_GONE, ExitCode.RUN_IN_USE, ExitCode.NO_SUCH_RUN,
-                 ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY, 137, 139, 143}
+                 ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.NO_INPUT, 137, 139, 143}
         for code, ends_with in table.items():
             wanted = 0 if code in (ExitCode.OK, ExitCode.SET_ASIDE) else 75 if code in again else code
             self.assertEqual(wanted, ends_with, code)
@@ -322,6 +342,25 @@ class ShardExitTest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(75, shard_command.exit_of_attempt(gone, lambda: False))
         self.assertIn("a merge has removed", said.getvalue())
+
+    def test_where_the_shared_folder_does_not_tell_whether_it_is_done_another_try_asks_again(self):
+        """Whatever that folder gives at a moment: no file, an error, nothing until a signal comes."""
+        stale = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        for problem in (stale, LaunchError("cannot be read", "", ExitCode.SYSTEM), LaunchError("holds no job", "", ExitCode.NO_INPUT), KeyboardInterrupt()):
+            with contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(75, shard_command.exit_of_attempt(mock.Mock(side_effect=stale), mock.Mock(side_effect=problem)))
+                self.assertEqual(75, shard_command.exit_of_attempt(lambda: 75, mock.Mock(side_effect=problem)))
+            if not isinstance(problem, KeyboardInterrupt):
+                self.assertEqual(65, shard_command.exit_of_attempt(lambda: 65, mock.Mock(side_effect=problem)))
+            with contextlib.redirect_stderr(io.StringIO()), mock.patch.object(Job, "found", side_effect=problem):
+                self.assertEqual(75, shard_command.start(None, ["--job", "/nowhere", "--index", "0"]))
+        with self.assertRaises(LaunchError):
+            shard_command.exit_of_attempt(mock.Mock(side_effect=stale), mock.Mock(side_effect=LaunchError("of another job", "", ExitCode.USAGE)))
+
+    def test_a_folder_that_cannot_be_read_before_the_set_up_is_tried_again(self):
+        with contextlib.redirect_stderr(io.StringIO()) as said, mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
+            self.assertEqual(75, commands.shard(mock.Mock(is_installed=False), ["--job", "/nowhere", "--index", "0"]))
+        self.assertIn("/nowhere/job.json cannot be read: Input/output error", said.getvalue())
 
 
 class HistoriesTest(InAFolder):
