@@ -151,10 +151,19 @@ class Jobs(unittest.TestCase):
         world.environment = usual
         self.done(world, 0)
         self.assertEqual((world.record(0)["done"], world.record(0)["set_aside"]), (43, 8))
+        self.tried_again_apart(world)
         self.done(world, 1)
         self.assertEqual(world.merge()[0], 0)
         lines = (world.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual([int(line.split("\t")[0]) for line in lines], [item for item in range(101) if not 8 <= item < 16])
+
+    def tried_again_apart(self, world):
+        """A shard's dead letter goes where it is told, and not among the job's results."""
+        run = world.run_of_shard()
+        code, said = world.call("quarantine", "retry", "--all", "--processor", "npy", "--run-dir", run)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(list((run / "quarantine" / "output").glob("*.npy"))), 8, said)
+        self.assertEqual([path.name for path in world.output.iterdir() if not path.name.startswith(".")], [])
 
     def test_what_is_no_work_of_the_job_is_refused_with_its_reason(self):
         world = self.world(JobWorld, *ONE)

@@ -44,11 +44,15 @@ class JobWorld(World):
     def shard_runs(self):
         return set((self.folder / "build/runs").glob("job-*"))
 
+    def run_of_shard(self):
+        """That of the shard that began last."""
+        (run,) = self.shard_runs() - self.runs_before
+        return run
+
     def status(self):
-        """Of the run of the shard that began last."""
+        """Of that run."""
         try:
-            (run,) = self.shard_runs() - self.runs_before
-            return json.loads((run / "status.json").read_text())
+            return json.loads((self.run_of_shard() / "status.json").read_text())
         except (OSError, ValueError):
             return {}
 

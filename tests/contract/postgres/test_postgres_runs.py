@@ -284,6 +284,18 @@ class Runs(Killed, WithServer):
         self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
         self.assertIn("begun anew by another run", refused.stderr)
 
+    def test_what_a_shard_set_aside_is_tried_again_into_the_jobs_table(self):
+        job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
+        self.addCleanup(job.__exit__, None, None, None)
+        self.assertEqual(job.init(2)[0], 0)
+        self.assertEqual(job.shard(1).wait(), 0, job.said())
+        whole = self.rows()
+        self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
+        self.set_aside(job.run_of_shard())
+        done = self.retry(job, job.run_of_shard())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.rows(), whole)
+
     def test_a_table_that_did_not_take_its_place_is_put_there_by_way_of_its_own_sink_alone(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.said())
