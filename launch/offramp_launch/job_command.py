@@ -20,7 +20,7 @@ from offramp_launch.output_folder import LOCK, NEXT, prepare
 from offramp_launch.run_dir import new_run_id
 
 # Each shard's run is told these by the job.
-OF_A_SHARD = ("--shard", "--resume", "--start-over", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--finish")
+OF_A_SHARD = ("--shard", "--resume", "--start-over", "--adopt", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--finish")
 # Which an environment or a file of settings may say, too.
 TOLD_BY_THE_JOB = ("shard", "resume", "start-over", "adopt", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
@@ -123,8 +123,23 @@ def settled(places, flags):
     named = {flag.partition("=")[0] for flag in flags}
     flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in NOT_FOR_ALL
               for part in run_command.as_flag(name, value)]
+    flags = in_one_form(flags, config)
     run_command.resolve(str(places.consumer()), flags)
     return flags, run_command.resolve(producer, flags)
+
+
+def in_one_form(flags, config):
+    """
+    `--name=value`, of a switch `--name=true`: which word is a value is known here alone, and a shard puts its own flags in their place. An empty text stays a
+    word of its own, as programs take none behind '='. `config`: what the flags mean.
+    """
+    words, found = iter(flags), []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            value = "true" if isinstance(config.get(name.removeprefix("--")), bool) else next(words, "")
+        found += [f"{name}={value}"] if value else [name, value]
+    return found
 
 
 def variable(name):

@@ -181,8 +181,8 @@ class Jobs(unittest.TestCase):
         code, told = world.init(2)
         self.assertEqual((code, "holds something already: mine.txt" in told), (64, True), told)
         (world.output / "mine.txt").unlink()
-        for began in ("begins", "is there already"):
-            code, told = world.init(2)
+        for began, flags in (("begins", ("--durable", "--max-errors", "0")), ("is there already", ("--durable=true", "--max-errors=0"))):
+            code, told = world.init(2, *flags)
             self.assertEqual((code, began in told), (0, True), told)
         code, told = world.init(3)
         self.assertEqual((code, "shards was 2 and is 3" in told), (64, True), told)
@@ -198,7 +198,7 @@ class Jobs(unittest.TestCase):
         code, told = world.call("shard", "--job", world.job)
         self.assertEqual((code, "has no --start-over" in told), (64, True), told)
         del world.environment["OFFRAMP_START_OVER"]
-        code, told = world.call("shard", "--job", world.job)
+        code, told = world.call("shard", "--job", world.job, "--durable")
         self.assertEqual((code, "shard 1 of 2 is done" in told), (0, True), told)
 
     def test_a_second_attempt_on_this_host_ends_with_75(self):

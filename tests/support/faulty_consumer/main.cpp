@@ -41,8 +41,12 @@ int main(int argc, char** argv) {
     std::vector<const char*> words(argv, argv + argc);
     const std::string then = offramp::faulty::text_setting("OFFRAMP_TEST_THEN", "none");
     const auto is = [](std::string_view wanted) { return [wanted](const char* word) { return word == wanted; }; };
-    if (std::ranges::any_of(words, is("--finish")) || std::ranges::any_of(words, is("--join-shards")))
+    const std::string flag = "--processor=", faulty = flag + std::string(offramp::faulty::kCrashOnItem);
+    const std::string then_as_flag = flag + then;
+    if (std::ranges::any_of(words, is("--finish")) || std::ranges::any_of(words, is("--join-shards"))) {
         std::ranges::replace_if(words, is(offramp::faulty::kCrashOnItem), then.c_str());
+        std::ranges::replace_if(words, is(faulty), then_as_flag.c_str());
+    }
     return offramp::run_consumer(argc, words.data(),
                                  {.make = offramp::faulty::make_faulty_processor,
                                   .besides = offramp::faulty::kMadeBesides,

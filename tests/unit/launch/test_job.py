@@ -19,7 +19,7 @@ from histories import History, stepping
 
 from offramp_launch import commands, job_files, job_merge, shard_command
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import hashes_of_processors, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
+from offramp_launch.job_command import hashes_of_processors, in_one_form, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
 from offramp_launch.job_folder import Job
 from offramp_launch.shard_exit import FATES, exit_of
 
@@ -195,6 +195,16 @@ class JobTest(InAFolder):
         (job.place(0) / ".offramp-segments" / "checksum").mkdir(parents=True)
         job_merge.require_put_together(job, 0)
         self.assertEqual(0, self.attempt(job, 0, samples=samples))
+
+    def test_a_flag_is_known_from_the_next_one(self):
+        config = {"durable": True, "confidence": False, "max-errors": "0", "model": "a b", "sink": ""}
+        flags = in_one_form(["--durable", "--max-errors", "0", "--confidence=false", "--sink", "", "--model=--x=y"], config)
+        self.assertEqual(["--durable=true", "--max-errors=0", "--confidence=false", "--sink", "", "--model=--x=y"], flags)
+        job, given = self.job(flags=flags), []
+        with mock.patch.object(shard_command, "settings_of", lambda _, flags: given.append(flags) or {}), self.assertRaises(LaunchError), \
+                mock.patch.object(shard_command, "facts_of", mock.Mock(side_effect=LaunchError("far enough"))):
+            shard_command.do(None, job, 0, ["--durable", "--sink", "host=here"], False)
+        self.assertEqual([["--max-errors=0", "--confidence=false", "--model=--x=y", "--durable", "--sink", "host=here"]], given)
 
     def test_no_secret_is_kept(self):
         refuse_what_a_job_has_not(["--http-header", "@headers.txt"])
