@@ -147,7 +147,7 @@ def make(places, job, index, flags, strict, note, run_id, lock):
     if path := job_merge.not_put_together(job.place(index)):
         raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Run the shard again, which does it; the run is {run_dir}",
                           ExitCode.CANNOT_WRITE)
-    record = {**account_of(job, index, run_dir), "parts": job_merge.parts_of(job.place(index)), "attempt": int(note.stem),
+    record = {**account_of(job, index, run_dir, code), "parts": job_merge.parts_of(job.place(index)), "attempt": int(note.stem),
               "host": socket.gethostname(), "seconds": seconds}
     if strict and (lost := "\n".join(job_merge.losses(record))):
         raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
@@ -192,11 +192,18 @@ def holds_work(place):
     return any(name not in ("attempts", LOCK) for name in os.listdir(place))
 
 
-def account_of(job, index, run_dir):
-    """What became of the shard's items, over all attempts. Errors: LaunchError (CONSERVATION) where that is not all of them."""
-    samples = (job_files.read(pathlib.Path(run_dir) / "summary.json") or {}).get("samples") or {}
+def account_of(job, index, run_dir, code):
+    """
+    What became of the shard's items, over all attempts. `code`: its run's. Errors: LaunchError where that is not all of them (SET_ASIDE for a run that
+    ended as slab after slab failed, else CONSERVATION).
+    """
+    summary = job_files.read(pathlib.Path(run_dir) / "summary.json") or {}
+    samples = summary.get("samples") or {}
     account = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
                "set_aside": samples.get("quarantined", 0), "dropped": samples.get("dropped_when_full", 0)}
+    if sum(account.values()) < job.items_of(index) and code == ExitCode.SET_ASIDE:
+        raise LaunchError(summary.get("failure") or "the run ended before its input was used up, and its summary says no reason",
+                          f"Mend that, and run the shard again, which goes on from there; the run is {run_dir}", ExitCode.SET_ASIDE)
     if sum(account.values()) != job.items_of(index):
         raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(account.values())}: {account}",
                           f"This is an error of Offramp's; the run is {run_dir}", ExitCode.CONSERVATION)

@@ -179,6 +179,14 @@ class JobTest(InAFolder):
         self.assertEqual(0, self.attempt(job, 84, samples=samples))
         self.assertEqual(1, job.record(0)["set_aside"])
 
+    def test_a_run_that_ended_as_slab_after_slab_failed_says_why(self):
+        job, failure = self.job(), "slabs failed 20 times in a row and nothing was completed in between; the last: no CUDA here"
+        for samples in ({"released": 1, "quarantined": 2}, None):
+            self.assertIn(failure, self.refused(ExitCode.SET_ASIDE, self.attempt, job, 84, failure=failure, samples=samples))
+            self.assertIsNone(job.record(0))
+        self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 0, samples={"released": 3}))
+        self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 84, samples={"released": 5}))
+
     def test_what_was_not_put_together_is_no_shard(self):
         job, samples = self.job(), {"released": 4}
         for left in (".offramp-segments/checksum/000000000000-000000-00ab.tsv", "records/.offramp-segments/records/1-0-00ab.tsv", ".offramp-next",
