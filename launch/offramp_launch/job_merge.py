@@ -11,6 +11,8 @@ from offramp_launch.output_folder import CHECKPOINT, NEXT, OutputLock, run_noted
 COUNTS = ("done", "skipped", "set_aside", "dropped")
 # Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
 MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
+# SQLite's, beside a database that somebody reads; the last reader removes them.
+OF_A_READER = (".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 
 
 def merge(places, job, partial, ask):
@@ -79,7 +81,7 @@ def parts_of(place):
     """What a shard's run finished, by name: a digest, or nothing where the same rows need not be the same bytes."""
     return {str(path.relative_to(place)): digest(path) if path.suffix in MERGED_BY_LINES else None
             for path in sorted(place.rglob("*")) if path.is_file() and not any(part.startswith(".") for part in path.relative_to(place).parts)
-            and path.relative_to(place).parts[0] != "attempts"}
+            and path.relative_to(place).parts[0] != "attempts" and not path.name.endswith(OF_A_READER)}
 
 
 def digest(path):

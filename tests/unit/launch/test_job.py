@@ -312,6 +312,14 @@ class JobTest(InAFolder):
         self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
 
 
+    def test_what_lies_beside_a_database_while_somebody_reads_it_is_no_part(self):
+        place = self.job().place(0)
+        place.mkdir(parents=True)
+        for name in ("embeddings.sqlite", "embeddings.sqlite-wal", "embeddings.sqlite-shm", ".offramp-manifest"):
+            (place / name).write_text("")
+        self.assertEqual({"embeddings.sqlite": None}, job_merge.parts_of(place))
+
+
 class IndexTest(InAFolder):
     def test_it_comes_from_the_flag_or_from_the_engine(self):
         engines = {"RANK": "5", "JOB_COMPLETION_INDEX": "4", "SLURM_ARRAY_TASK_ID": "3", "OFFRAMP_SHARD_INDEX": "2"}
