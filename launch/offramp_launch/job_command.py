@@ -75,8 +75,10 @@ def init(places, argv):
         keep_list(listed, folder / "input.list")
     job, began = Job.begun(folder, wanted)
     job.require_made_by(wanted["made_by"])
-    job.claim_output()
-    print(f"[job] {job.id} {'begins' if began else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
+    merged = job_merge.is_merged(job)
+    if not merged:
+        job.claim_output()
+    print(f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
           f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
           f"  then       ./launch/offramp job merge --job {folder}", flush=True)
     return int(ExitCode.OK)

@@ -68,6 +68,12 @@ class Job:
             if not job_files.put_once(path, {"job": self.id, "folder": str(self.folder)}) and (owner := job_files.read(path))["job"] != self.id:
                 raise LaunchError(f"{folder} is the output of job {owner['job']} in {owner['folder']}", f"Give each job a {flag} of its own", ExitCode.USAGE)
 
+    @staticmethod
+    def owner_of(folder):
+        """The job that has claimed it; None where none has."""
+        claim = job_files.read(folder / SHARDS / "job.json")
+        return claim and claim["job"]
+
     def claimed(self):
         """(flag, folder) of all that its shards write to together."""
         return [("--output", self.output), *([("--write-path", pathlib.Path(self.facts["write_path"]))] if self.facts.get("write_path") else [])]

@@ -120,8 +120,8 @@ def summary_of(job, records, missing):
 
 
 def remove_places(job):
-    """All that shards kept apart is in the output by now."""
-    folders = [folder / SHARDS for _, folder in job.claimed()]
+    """All that shards kept apart is in the output by now. What another job has begun there since stays."""
+    folders = [folder / SHARDS for _, folder in job.claimed() if job.owner_of(folder) in (None, job.id)]
     try:
         for folder in folders:
             if folder.is_dir():

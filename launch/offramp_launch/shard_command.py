@@ -89,6 +89,21 @@ def do(places, job, index, flags, strict):
     """The steps of an attempt (job_folder.py). Returns its run's exit code."""
     if tell_if_done(job, index):
         return int(ExitCode.OK)
+    try:
+        return do_the_rest(places, job, index, flags, strict)
+    finally:
+        leave_nothing_in_a_merged_output(job)
+
+
+def leave_nothing_in_a_merged_output(job):
+    """Where all is merged meanwhile, and the output perhaps elsewhere by now, an attempt that was stopped for long has begun a place anew."""
+    with contextlib.suppress(LaunchError, OSError):
+        if job_merge.is_merged(job):
+            job_merge.remove_places(job)
+            os.rmdir(job.output)        # a merged one is not empty, and stays
+
+
+def do_the_rest(places, job, index, flags, strict):
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)

@@ -134,6 +134,9 @@ class Jobs(unittest.TestCase):
         self.done(world, 0)
         self.assertEqual(world.merge()[0], 0)
         self.assertEqual(world.results(), one.results())
+        code, said = world.init(2)
+        self.assertEqual((code, "is merged already" in said), (0, True), said)
+        self.assertFalse((world.output / ".offramp-shards").exists())
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")

@@ -122,6 +122,18 @@ class JobTest(InAFolder):
         job_merge.remove_places(job)
         self.assertEqual(["mine.bin"], os.listdir(written))
 
+    def test_a_job_that_is_merged_leaves_the_next_one_in_its_output_alone(self):
+        job = self.job()
+        job.claim_output()
+        for _ in range(2):
+            job_merge.remove_places(job)
+        self.assertEqual([], os.listdir(job.output))
+        other = Job.begun(self.folder / "other", self.facts(id="job-2"))[0]
+        other.claim_output()
+        other.begin_attempt(0)
+        job_merge.remove_places(job)
+        self.assertEqual(1, len(other.attempts(0)))
+
     def test_another_build_is_refused(self):
         job = self.job(made_by="0.1.0 abc")
         for same in ("0.1.0 abc", "0.1.0"):     # of a copy nobody knows the commit
@@ -155,13 +167,20 @@ class JobTest(InAFolder):
 
         def meanwhile(*_):
             job.note_done(0, {"done": 4, "attempt": 0, "host": "another"})
-            shutil.rmtree(job.output / ".offramp-shards", ignore_errors=True)
+            job_files.replace(job.folder / "summary.json", {"job": job.id})
+            shutil.rmtree(job.output)       # moved away
             job.place(0).mkdir(parents=True)
             return {"items": 10, "identity": job.facts["identity"]}, None
         with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
                 mock.patch.object(shard_command, "facts_of", lambda *_, **__: meanwhile()), mock.patch.object(shard_command, "run", run):
             self.assertEqual(0, shard_command.do(None, job, 0, [], False))
-        run.assert_not_called()
+            run.assert_not_called()
+            self.assertFalse(job.output.exists())
+        job.output.mkdir()
+        (job.output / "result.png").write_text("")
+        job.record_path(0).unlink()
+        self.assertIn("the job is merged", self.refused(ExitCode.USAGE, self.attempt, job, 0))
+        self.assertEqual(["result.png"], os.listdir(job.output))
 
     def attempt(self, job, ended_with, strict=False, **summary):
         """At shard 0, whose run ends so."""
