@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import pathlib
 import shlex
 import socket
 import sys
@@ -17,6 +16,7 @@ from offramp_launch.job_folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
 from offramp_launch.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
+from offramp_launch.shard_record import account_of
 
 # Where the index stands, unless it is given: as engines number their tasks, from 0.
 VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
@@ -205,21 +205,3 @@ def run(places, job, index, flags, run_id, lock):
 def holds_work(place):
     """Of an earlier attempt, beside notes and the lock."""
     return any(name not in ("attempts", LOCK) for name in os.listdir(place))
-
-
-def account_of(job, index, run_dir, code):
-    """
-    What became of the shard's items, over all attempts. `code`: its run's. Errors: LaunchError where that is not all of them (SET_ASIDE for a run that
-    ended as slab after slab failed, else CONSERVATION).
-    """
-    summary = job_files.read(pathlib.Path(run_dir) / "summary.json") or {}
-    samples = summary.get("samples") or {}
-    account = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
-               "set_aside": samples.get("quarantined", 0), "dropped": samples.get("dropped_when_full", 0)}
-    if sum(account.values()) < job.items_of(index) and code == ExitCode.SET_ASIDE:
-        raise LaunchError(summary.get("failure") or "the run ended before its input was used up, and its summary says no reason",
-                          f"Mend that, and run the shard again, which goes on from there; the run is {run_dir}", ExitCode.SET_ASIDE)
-    if sum(account.values()) != job.items_of(index):
-        raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(account.values())}: {account}",
-                          f"This is an error of Offramp's; the run is {run_dir}", ExitCode.CONSERVATION)
-    return account

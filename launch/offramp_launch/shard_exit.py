@@ -10,7 +10,7 @@ TRY_AGAIN = int(ExitCode.SINK_UNAVAILABLE)      # EX_TEMPFAIL
 DONE, AGAIN, FINAL = "done", "again", "final"
 FATES = {
     ExitCode.OK: DONE,
-    ExitCode.SET_ASIDE: DONE,               # with dead letters, which the record counts; shard_command.account_of() has the exception
+    ExitCode.SET_ASIDE: DONE,               # with dead letters, which the record counts; shard_record.account_of() has the exception
     ExitCode.SINK_UNAVAILABLE: AGAIN,
     ExitCode.DEVICE_BROKEN: AGAIN,
     ExitCode.INTERRUPTED: AGAIN,            # SIGTERM with input left
