@@ -5,6 +5,10 @@ import pathlib
 from offramp_launch import job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 
+# The one file that a processor's consumers append to, with something of each item that is done: `whole` in consumer/processors/plugins.
+WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.parquet", "embeddings-sqlite": "embeddings.sqlite", "mask-rle": "masks.jsonl",
+               "records": "records.sqlite"}
+
 
 def account_of(job, index, run_dir, code):
     """
@@ -22,3 +26,12 @@ def account_of(job, index, run_dir, code):
         raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(account.values())}: {account}",
                           f"This is an error of Offramp's; the run is {run_dir}", ExitCode.CONSERVATION)
     return account
+
+
+def require_whole_files(job, index, run_dir, done, parts):
+    """Errors: LaunchError (BAD_INPUT) where items are done, by an earlier attempt's checkpoint, and a file that tells of them is not there any more."""
+    names = (job_files.read(pathlib.Path(run_dir) / "config.json") or {}).get("processor", "").split(",")
+    wanted = [f"{name}/{WHOLE_FILES[name]}" if len(names) > 1 else WHOLE_FILES[name] for name in names if name in WHOLE_FILES]
+    if done and (gone := [name for name in wanted if name not in parts]):
+        raise LaunchError(f"{done} items of shard {index} are done, and {job.place(index) / gone[0]}, which tells of them, is gone",
+                          f"Put it back; or remove {job.place(index)}, and run the shard again, which then makes all of them", ExitCode.BAD_INPUT)

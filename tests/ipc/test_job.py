@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import unittest
@@ -132,6 +133,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.start("--resume").wait(), 64, world.said())
         self.assertIn("where the shards of job-", world.said())
         self.done(world, 0)
+        self.without_its_lines_it_is_not_done(world, 0)
         self.assertEqual(world.merge()[0], 0)
         self.assertEqual(world.results(), one.results())
         code, said = world.init(2)
@@ -167,6 +169,15 @@ class Jobs(unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assertEqual(len(list((run / "quarantine" / "output").glob("*.npy"))), 8, said)
         self.assertEqual([path.name for path in world.output.iterdir() if not path.name.startswith(".")], [])
+
+    def without_its_lines_it_is_not_done(self, world, index):
+        place = world.output / ".offramp-shards" / str(index)
+        (world.job / "done" / f"{index}.json").unlink()
+        (place / "checksums.tsv").unlink()
+        self.assertEqual(world.shard(index).wait(), 65, world.said())
+        self.assertIn("which tells of them, is gone", world.said())
+        shutil.rmtree(place)
+        self.done(world, index)
 
     def test_what_is_no_work_of_the_job_is_refused_with_its_reason(self):
         world = self.world(JobWorld, *ONE)

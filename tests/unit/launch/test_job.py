@@ -17,7 +17,7 @@ from unittest import mock
 
 from histories import History, stepping
 
-from offramp_launch import commands, job_files, job_merge, shard_command
+from offramp_launch import commands, job_files, job_merge, shard_command, shard_record
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_command import hashes_of_processors, in_one_form, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
 from offramp_launch.job_folder import Job
@@ -205,6 +205,26 @@ class JobTest(InAFolder):
             self.assertIsNone(job.record(0))
         self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 0, samples={"released": 3}))
         self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 84, samples={"released": 5}))
+
+    def test_items_that_are_done_and_whose_lines_are_gone_are_no_shard(self):
+        job, samples = self.job(), {"done_before": 4}
+        for processor, there, gone in (("checksum", (), "checksums.tsv"), ("checksum,mask-rle", ("checksum/checksums.tsv",), "mask-rle/masks.jsonl")):
+            (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
+            for name in there:
+                (job.place(0) / name).parent.mkdir(parents=True)
+                (job.place(0) / name).write_text("")
+            self.assertIn(f"{job.place(0) / gone}, which tells of them, is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
+            self.assertIsNone(job.record(0))
+            self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "quarantined": 1}))
+        for processor, samples in (("mask-png,embeddings-postgres", samples), ("checksum", {"quarantined": 4})):
+            (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
+            self.assertEqual(0, self.attempt(job, 84, samples=samples))
+            job.record_path(0).unlink()
+
+    def test_the_file_of_each_processor_is_the_one_that_it_declares(self):
+        declared = {file.stem.replace("_", "-"): re.search(r'^whole = "(.*)"', file.read_text(), re.MULTILINE)
+                    for file in (REPOSITORY / "consumer" / "processors" / "plugins").glob("*.cpp")}
+        self.assertEqual({name: found[1] for name, found in declared.items() if found}, shard_record.WHOLE_FILES)
 
     def test_what_was_not_put_together_is_no_shard(self):
         job, samples = self.job(), {"released": 4}
