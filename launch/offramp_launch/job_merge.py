@@ -34,6 +34,7 @@ def merge(places, job, partial, ask):
                     require_parts(job, index, records[index])
                 # The programs hold the lock for as long as they write, whatever becomes of the launcher.
                 join(places, job, records, bool(missing), lambda *words: ask(*words, pass_fds=(lock.fd,)))
+                require_joined(job, records)
                 job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
         finally:
             lock.close()
@@ -104,6 +105,16 @@ def join(places, job, records, is_partial, ask):
     ask([str(places.producer()), "--join-shards", str(job.output), job.id, str(job.shards)], states)
     if not is_partial:
         ask([str(places.consumer()), "--finish", "--run-id", job.id, *flags])
+
+
+def require_joined(job, records):
+    """Before anything of the shards goes. Errors: LaunchError (CONSERVATION) where a part has come to nothing."""
+    for index, record in records.items():
+        for name in record["parts"]:
+            if not (job.output / name).exists():
+                raise LaunchError(f"shard {index} left {job.place(index) / name}, and the merge has made no {job.output / name}",
+                                  f"If it is a file of your own, move it away, remove {job.record_path(index)} and run the shard again; else this is an error of "
+                                  "Offramp's. All that shards left is as it was", ExitCode.CONSERVATION)
 
 
 def sums(job, records):

@@ -179,7 +179,7 @@ class History:
         """A file for each item, noted in a checkpoint behind it; then the lines of all of them."""
         place, run_dir = job.place(index), self.folder / f"run-{self.number()}"
         items = range(0, job.items_of(0)) if index == 0 else range(job.items_of(0), ITEMS)
-        checkpoint = place / "checkpoint.json"
+        checkpoint = place / ".checkpoint"
         done = json.loads(checkpoint.read_text()) if checkpoint.exists() else []
         before = len(done)
         for item in items:

@@ -351,6 +351,21 @@ class JobTest(InAFolder):
         self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
 
 
+    def test_a_part_of_which_a_merge_makes_nothing_stays(self):
+        job = self.job(shards=1)
+        part = job.place(0) / "lines.tsv"
+        part.parent.mkdir(parents=True)
+        part.write_text("0\ta\n")
+        job.note_done(0, {"done": 10, "skipped": 0, "set_aside": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0)), "attempt": 0, "host": "a", "seconds": 1})
+        places = mock.Mock()
+        said = self.refused(ExitCode.CONSERVATION, job_merge.merge, places, job, False, lambda *_, **__: None)
+        self.assertIn(f"has made no {job.output}/lines.tsv", said)
+        self.assertEqual("0\ta\n", part.read_text())
+        self.assertFalse(job_merge.is_merged(job))
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(0, job_merge.merge(places, job, False, lambda *_, **__: shutil.copy(part, job.output)))
+        self.assertFalse(part.exists())
+
     def test_what_lies_beside_a_database_while_somebody_reads_it_is_no_part(self):
         place = self.job().place(0)
         place.mkdir(parents=True)
