@@ -25,7 +25,7 @@ VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX
 def start(places, argv):
     given, flags = take_values(argv, ("--job", "--index"))
     strict, flags = take_switch(flags, "--strict")
-    refuse_what_a_job_has_not(flags)
+    refuse_what_a_job_has_not(without_values(flags, ("--run-dir",)))
     if any(flag.partition("=")[0] == "--output" for flag in flags):
         raise LaunchError("shard has no --output: the job says where its results go", "Leave it out", ExitCode.USAGE)
     folder, index = job_of(given), index_of(given)
@@ -107,12 +107,13 @@ def do_the_rest(places, job, index, flags, strict):
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)
+    flags = [*without_values(flags, ("--run-dir",)), *(["--run-dir", config["run-dir"]] if config.get("run-dir") else [])]    # from wherever it comes
     job.claim_output()
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     warn_of_others(job, index)
     note = job.begin_attempt(index)
     run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
-    with held(job, index, run_id) as lock:
+    with told_in(note), held(job, index, run_id) as lock:
         # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
         if tell_if_done(job, index):
             return int(ExitCode.OK)
@@ -120,6 +121,23 @@ def do_the_rest(places, job, index, flags, strict):
             raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
                               ExitCode.USAGE)
         return make(places, job, index, flags, strict, note, run_id, lock)
+
+
+@contextlib.contextmanager
+def told_in(note):
+    """An attempt that does not come to its run tells its end, too: it is not under way any more."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as problem:
+        with contextlib.suppress(LaunchError, OSError):
+            note_end(note, problem.code if isinstance(problem, LaunchError) else ExitCode.INTERRUPTED if isinstance(problem, KeyboardInterrupt) else ExitCode.SYSTEM)
+        raise
+
+
+def note_end(note, code, **more):
+    """Once, where the note is there: a merge removes it, once another attempt has done the shard."""
+    if (begun := job_files.read(note)) is not None and "exit" not in begun:
+        job_files.replace(note, {**begun, "exit": int(code), **more})
 
 
 def warn_of_others(job, index):
@@ -155,8 +173,7 @@ def make(places, job, index, flags, strict, note, run_id, lock):
     began = time.monotonic()
     code, run_dir = run(places, job, index, flags, run_id, lock)
     seconds = round(time.monotonic() - began, 3)
-    if (begun := job_files.read(note)) is not None:     # else another attempt has done the shard, and a merge removed this
-        job_files.replace(note, {**begun, "exit": code, "seconds": seconds, "run_dir": str(run_dir)})
+    note_end(note, code, seconds=seconds, run_dir=str(run_dir))
     if fate_of(code) != DONE:
         return code
     if path := job_merge.not_put_together(job.place(index)):

@@ -21,6 +21,7 @@ from offramp_launch import commands, job_files, job_merge, shard_command, shard_
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_command import hashes_of_processors, in_one_form, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
 from offramp_launch.job_folder import Job
+from offramp_launch.output_folder import OutputLock
 from offramp_launch.shard_exit import FATES, exit_of
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -243,6 +244,17 @@ class JobTest(InAFolder):
         job_merge.require_put_together(job, 0)
         self.assertEqual(0, self.attempt(job, 0, samples=samples))
 
+    def test_a_run_directory_is_one_hosts(self):
+        """From wherever that says it: a flag behind shard, its environment, its --config."""
+        job, run = self.job(), mock.Mock(return_value=(75, self.folder))
+        for flags, config in ((["--run-dir", "/mine"], {"run-dir": "/mine"}), ([], {"run-dir": "/mine"}), ([], {})):
+            with mock.patch.object(shard_command, "settings_of", lambda *_, config=config: config), mock.patch.object(shard_command, "run", run), \
+                    mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
+                    mock.patch.object(Job, "found", return_value=job), mock.patch.object(shard_command, "build_of", return_value=""):
+                self.assertEqual(75, shard_command.start(None, ["--job", str(job.folder), "--index", "0", *flags]))
+            self.assertEqual(["--run-dir", "/mine"] if config else ["--seed", "0"], run.call_args.args[3][-2:])
+        self.assertIn("job init has no --run-dir", self.refused(ExitCode.USAGE, refuse_what_a_job_has_not, ["--run-dir", "/mine"]))
+
     def test_a_flag_is_known_from_the_next_one(self):
         config = {"durable": True, "confidence": False, "max-errors": "0", "model": "a b", "sink": ""}
         flags = in_one_form(["--durable", "--max-errors", "0", "--confidence=false", "--sink", "", "--model=--x=y"], config)
@@ -294,6 +306,17 @@ class JobTest(InAFolder):
             shard_command.warn_of_others(job, 1)
         self.assertIn("an attempt at shard 0 on lost has not told its end", said.getvalue())
         self.assertEqual(1, said.getvalue().count("\n"))
+
+    def test_an_attempt_that_does_not_come_to_its_run_tells_its_end(self):
+        job = self.job()
+        job.place(0).mkdir(parents=True)
+        lock = OutputLock(str(job.place(0)), "another")
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(75, self.attempt(job, 0))
+            lock.close()
+            with mock.patch.object(shard_command, "held", side_effect=KeyboardInterrupt):
+                self.assertEqual(75, self.attempt(job, 0))
+        self.assertEqual([85, 130], [attempt["exit"] for attempt in job.attempts(0)])
 
     def test_another_input_is_told(self):
         job = self.job()
