@@ -1,5 +1,6 @@
 """The commands `job init`, `job status` and `job merge`: a run's work, cut into shards that any number of hosts can do."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -61,7 +62,26 @@ def init(places, argv):
     flags, config = settled(places, flags)
     output = pathlib.Path(given.get("--output") or config.get("output") or folder / "output").absolute()
     run_command.require_apart(str(output), config)
-    facts, listed = facts_of(places, flags, config, listing=folder)
+    with place_of_a_list(folder) as listing:
+        facts, listed = facts_of(places, flags, config, listing=listing)
+        return begin(places, folder, output, shards, flags, config, facts, listed)
+
+
+@contextlib.contextmanager
+def place_of_a_list(folder):
+    """Beside the list that it becomes, unless the job is refused: then it goes."""
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f".input.list.{secrets.token_hex(8)}"
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def begin(places, folder, output, shards, flags, config, facts, listed):
+    """Errors: LaunchError, where the job cannot be, or is another."""
     if not 1 <= shards <= facts["items"]:
         raise LaunchError(f"--shards is {shards}, and the input has {facts['items']} items", f"Give a number from 1 to {facts['items']}", ExitCode.USAGE)
     written = folder_written_to(config)
@@ -155,20 +175,15 @@ def build_of(places):
 
 def facts_of(places, flags, config, listing=None, listed=None):
     """
-    ({"items", "identity"} of the input as it is now, the file with its list). `config`: what the flags mean. `listing`: the folder where the list is written, if the input has
+    ({"items", "identity"} of the input as it is now, the file with its list). `config`: what the flags mean. `listing`: where the list is written, if the input has
     one; `listed`: the list that was written. Errors: LaunchError, for what the producer refuses.
     """
-    written = None
-    if listing:
-        with told(listing):
-            listing.mkdir(parents=True, exist_ok=True)
-        written = listing / f".input.list.{secrets.token_hex(8)}"
     if config.get("source") == "text":
         texts.provide_tokenizers(places)
-    command = [str(places.producer()), "--job-facts", str(written or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
+    command = [str(places.producer()), "--job-facts", str(listing or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
     facts = json.loads(ask(command))
     facts["identity"].update(hashes_of_processors(config))
-    return facts, written if written and written.exists() else None
+    return facts, listing if listing and listing.exists() else None
 
 
 def hashes_of_processors(config):

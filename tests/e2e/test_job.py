@@ -44,6 +44,8 @@ class Job(unittest.TestCase):
         world.flags = (*FLAGS, "--input", os.path.relpath(pictures, world.folder))     # meant from where the job begins
         code, said = world.call("job", "init", "--job", world.job, "--shards", 3, "--output", world.output, *world.flags, cwd=world.folder)
         self.assertEqual(code, 0, said)
+        self.assertNotEqual(world.call("job", "init", "--job", world.job, "--shards", 99, "--output", world.output, *world.flags, cwd=world.folder)[0], 0)
+        self.assertEqual({path.name for path in world.job.iterdir()}, {"job.json", "input.list"})
         Image.new("RGB", (9, 9)).save(pictures / "later.png")      # is not the job's
         with world.gate() as gate:
             world.shard(0)
