@@ -208,14 +208,20 @@ def is_noted(folder):
 
 def is_noted_by_another(folder, run_id):
     """What is noted there is of another run: this one has come to no result. Only told, as describe_checkpoint()."""
-    noted = _read_checkpoint(folder)
-    return bool(noted) and noted[0] != run_id
+    with contextlib.suppress(LaunchError):
+        return run_noted(folder) not in (None, run_id)
+    return False
 
 
 def run_noted(folder):
-    """The run whose work is noted there; None where none is. Only told, as describe_checkpoint()."""
-    noted = _read_checkpoint(folder)
-    return noted[0] if noted else None
+    """The run whose work is noted there; None where none is. Errors: LaunchError (BAD_INPUT) where that cannot be told."""
+    try:
+        return str(json.loads(shared_folder.read_line(folder, CHECKPOINT))["run"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise LaunchError(f"{pathlib.Path(folder) / CHECKPOINT} does not say whose work it notes: {problem}", "Move it away, if what lies there is not wanted any more",
+                          ExitCode.BAD_INPUT) from problem
 
 
 def describe_checkpoint(folder):

@@ -283,7 +283,7 @@ def mark_of_run(config, processor, mark):
     """It lies where the run's results do, which its checkpoint tells: in place, or beside a previous run's."""
     run, output, processors = config.get("run-id"), config.get("output") or "", config.get("processor") or ""
     try:
-        header = json.loads(shared_folder.read(output, CHECKPOINT).partition(b"\n")[0])
+        header = json.loads(shared_folder.read_line(output, CHECKPOINT))
         whose, next_place = str(header["run"]), str(header.get("next", ""))
     except (OSError, ValueError, KeyError, TypeError):
         whose, next_place = "", ""

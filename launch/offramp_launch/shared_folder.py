@@ -9,6 +9,7 @@ import secrets
 import stat
 
 LARGEST = 256 << 20     # bytes; a checkpoint has 16 an item, 32 of one with columns
+LONGEST_LINE = 4 << 20
 AS_IT_IS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -29,14 +30,30 @@ def folder_within(folder, name):
 
 def read(folder, name, largest=LARGEST):
     """The bytes of an ordinary file. Errors: OSError, also when it is none or larger."""
+    with opened(folder, name) as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise OSError(f"'{name}' is larger than {largest} bytes")
+    return data
+
+
+def read_line(folder, name, longest=LONGEST_LINE):
+    """The first line of an ordinary file, however large that is. Errors: OSError, also when it is none, or the line is longer."""
+    with opened(folder, name) as file:
+        line = file.readline(longest + 1)
+    if len(line) > longest:
+        raise OSError(f"the first line of '{name}' is longer than {longest} bytes")
+    return line
+
+
+@contextlib.contextmanager
+def opened(folder, name):
+    """An ordinary file, to be read. Errors: OSError, also when it is none."""
     with folder_within(folder, name) as (inside, last):
         with open(os.open(last, os.O_RDONLY | os.O_NONBLOCK | AS_IT_IS, dir_fd=inside), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(f"'{name}' is not an ordinary file")
-            data = file.read(largest + 1)
-    if len(data) > largest:
-        raise OSError(f"'{name}' is larger than {largest} bytes")
-    return data
+            yield file
 
 
 def write(folder, name, data):

@@ -7,8 +7,10 @@ import sys
 import tempfile
 import unittest
 
+from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, lies_beside, prepare, require_no_job
+from offramp_launch.output_folder import (CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, is_noted_by_another, lies_beside, prepare, require_no_job,
+                                          run_noted)
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
 
@@ -42,6 +44,20 @@ class OutputFolderTest(unittest.TestCase):
         for text in ("", "\n", "[]", "{}", '{"identity":3}', "\xff\x00"):
             checkpoint.write_text(text)
             self.assertIsNone(describe_checkpoint(self.folder), text)
+
+    def test_whose_work_is_noted_is_told_of_the_largest_too_or_it_is_an_error(self):
+        checkpoint = self.folder / CHECKPOINT
+        self.assertIsNone(run_noted(self.folder))
+        checkpoint.write_text(HEADER + "\n")
+        os.truncate(checkpoint, shared_folder.LARGEST + 1)
+        self.assertEqual("the-run", run_noted(self.folder))
+        self.assertTrue(is_noted_by_another(self.folder, "another"))
+        for text in ("", "[]", "{}", "\xff\x00", "x" * (shared_folder.LONGEST_LINE + 1)):
+            checkpoint.write_text(text)
+            with self.assertRaisesRegex(LaunchError, "does not say whose work it notes") as refused:
+                run_noted(self.folder)
+            self.assertEqual(ExitCode.BAD_INPUT, refused.exception.code)
+            self.assertFalse(is_noted_by_another(self.folder, "another"))
 
     def test_what_somebody_laid_there_is_neither_followed_nor_waited_for(self):
         checkpoint = self.folder / CHECKPOINT

@@ -395,6 +395,7 @@ class SharedFolderTest(unittest.TestCase):
         (self.folder / "file").write_bytes(b"four")
         self.assertEqual(b"four", shared_folder.read(self.folder, "file"))
         self.assertEqual(b"four", shared_folder.read(self.folder, "file", largest=4))
+        self.assertEqual(b"four", shared_folder.read_line(self.folder, "file", longest=4))
         (self.folder / "link").symlink_to(self.secret)
         (self.folder / "endless").symlink_to("/dev/zero")
         (self.folder / "folders").symlink_to(self.folder.parent)
@@ -402,6 +403,8 @@ class SharedFolderTest(unittest.TestCase):
         for name, largest in (("file", 3), ("link", 9), ("endless", 9), ("pipe", 9), ("folders/secret", 9), ("", 9), ("none", 9)):
             with self.assertRaises((OSError, ValueError), msg=name):
                 shared_folder.read(self.folder, name, largest)
+            with self.assertRaises((OSError, ValueError), msg=name):
+                shared_folder.read_line(self.folder, name, largest)
         self.assertEqual([True, False, False, False, False], [shared_folder.holds(self.folder, name) for name in ("file", "link", "endless", "pipe", "folders/secret")])
 
     def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(self):
