@@ -13,7 +13,7 @@ import tempfile
 from offramp_launch import job_merge, run_command, sink, texts
 from offramp_launch.arguments import count, hide_query, take_switch, take_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.job_files import link, told
 from offramp_launch.job_folder import SHARDS, Job, difference_of
 from offramp_launch.log_follower import last_error
@@ -42,7 +42,13 @@ def start(places, argv):
     commands = {"init": init, "status": status, "merge": merge}
     if what not in commands:
         raise LaunchError(f"job knows no '{what}'" if what else "job wants to be told what to do", f"Known: {', '.join(commands)}", ExitCode.USAGE)
-    return commands[what](places, rest)
+    try:
+        return commands[what](places, rest)
+    except OSError as problem:
+        if problem.errno in NO_ROOM:    # which every command tells of
+            raise
+        raise LaunchError(f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}", "Look whether the folders that all hosts share are there",
+                          ExitCode.SYSTEM) from problem
 
 
 def job_of(flags):
@@ -302,8 +308,17 @@ def merge(places, argv):
     refuse(rest)
     job = Job.found(job_of(given))
     job.require_made_by(build_of(places))
-    os.chdir(job.facts["folder"])
+    enter(job)
     return job_merge.merge(places, job, partial, ask)
+
+
+def enter(job):
+    """The paths of its flags are meant from where the job began."""
+    try:
+        os.chdir(job.facts["folder"])
+    except OSError as problem:
+        raise LaunchError(f"the folder {job.facts['folder']}, from which the job's paths are meant, is not here: {problem.strerror}",
+                          "Mount on this host what the job's first one had, under the same path", ExitCode.SINK_UNAVAILABLE) from problem
 
 
 def refuse(rest):

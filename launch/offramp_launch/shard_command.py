@@ -11,7 +11,7 @@ import time
 from offramp_launch import interrupts, job_files, job_merge, run_command
 from offramp_launch.arguments import count, take_switch, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import build_of, facts_of, job_of, refuse_settings, refuse_what_a_job_has_not, require_locks, require_same_input
+from offramp_launch.job_command import build_of, enter, facts_of, job_of, refuse_settings, refuse_what_a_job_has_not, require_locks, require_same_input
 from offramp_launch.job_folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
@@ -196,15 +196,6 @@ def tell_if_done(job, index):
         return False
     print(f"[job] shard {index} of {job.shards} is done: {record['done']} of {record['items']} items, by attempt {record['attempt']} on {record['host']}", flush=True)
     return True
-
-
-def enter(job):
-    """The paths of its flags are meant from where the job began."""
-    try:
-        os.chdir(job.facts["folder"])
-    except OSError as problem:
-        raise LaunchError(f"the folder {job.facts['folder']}, from which the job's paths are meant, is not here: {problem.strerror}",
-                          "Mount on this host what the job's first one had, under the same path", ExitCode.SINK_UNAVAILABLE) from problem
 
 
 def run(places, job, index, flags, run_id, lock):

@@ -17,7 +17,7 @@ from unittest import mock
 
 from histories import History, stepping
 
-from offramp_launch import commands, job_files, job_merge, shard_command, shard_record
+from offramp_launch import commands, job_command, job_files, job_merge, shard_command, shard_record
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_command import hashes_of_processors, in_one_form, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
 from offramp_launch.job_folder import Job
@@ -342,6 +342,15 @@ class JobTest(InAFolder):
             self.fail("it is not held")
         with shard_command.held(job, 0, "a-run"):
             pass
+
+    def test_a_merge_tells_which_folder_is_not_there(self):
+        job, argv = self.job(folder=str(self.folder / "gone")), ["merge", "--job", str(self.folder / "job")]
+        places = mock.Mock(**{"version.return_value": "", "commit.return_value": ""})
+        self.assertIn(f"{self.folder / 'gone'}, from which the job's paths are meant, is not here", self.refused(ExitCode.SINK_UNAVAILABLE, job_command.start, places, argv))
+        (self.folder / "gone").mkdir()
+        job.note_done(0, {})
+        with mock.patch.object(os, "listdir", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(job.folder / "done"))):
+            self.assertIn(f"{job.folder / 'done'}: Stale file handle", self.refused(ExitCode.SYSTEM, job_command.start, places, argv))
 
     def test_a_merge_waits_for_all(self):
         job = self.job()
