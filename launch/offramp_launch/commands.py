@@ -7,11 +7,12 @@ import pathlib
 import subprocess
 import sys
 
-from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, job_command, job_files, new_processor, numpy_demo, packaging,
-                            program_command, quarantine, reload_command, run_command, shard_command, testing, texts)
+from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, gpus_command, gpus_worker, installed, interrupts, job_command, job_files, new_processor,
+                            numpy_demo, packaging, program_command, quarantine, reload_command, run_command, shard_command, testing, texts)
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
+from offramp_launch.gpus_status import lines_of_workers
 from offramp_launch.ladder import command as ladder_command
 from offramp_launch.places import here
 from offramp_launch.progress import describe, who_holds_what
@@ -56,7 +57,7 @@ def carry_out(argv):
                 "scale": scale, "reload": reload, "status": status, "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
                 "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "job": job, JOB_CONTINUED: job_command.start, "shard": shard, SHARD_CONTINUED: shard_command.start, "package": package, "version": version, "--version": version,
-                LADDER_CONTINUED: ladder_set_up, NO_COMMAND: refuse_command}
+                LADDER_CONTINUED: ladder_set_up, gpus_worker.COMMAND: gpus_worker.start, NO_COMMAND: refuse_command}
     places = here()
     try:
         command, *arguments = argv or ["help"]
@@ -150,7 +151,7 @@ def continue_set_up(places, command, function, argv):
 
 
 def run_set_up(places, argv):
-    command = program_command if program_command.is_meant(argv) else run_command
+    command = gpus_command if gpus_command.is_meant(argv) else program_command if program_command.is_meant(argv) else run_command
     return command.start(places, argv, ["run", *argv])
 
 
@@ -275,7 +276,7 @@ def status(places, argv):
     print(f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted")
     if reply["reload"] and reply["reload"]["state"] == "running":
         print(f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced")
-    for line in who_holds_what(now):
+    for line in (*lines_of_workers(now), *who_holds_what(now)):
         print(line)
     if now.get("slabs"):
         print("  slabs " + ", ".join(f"{state} {number}" for state, number in now["slabs"].items()))

@@ -234,6 +234,12 @@ def describe_checkpoint(folder):
     return f"{done} of {items} items of run {run}" if done < items else None
 
 
+def items_done_in(folder):
+    """How many are noted there. Only told, as describe_checkpoint()."""
+    noted = _read_checkpoint(folder)
+    return sum(end - begin for begin, end in _joined(_ranges(noted[2]))) if noted else 0
+
+
 def _read_checkpoint(folder):
     """(its run, how many items that had, the lines of what is done), or None."""
     try:

@@ -1,0 +1,124 @@
+"""
+The job that a run with --gpus is: it lies within the run's output, until all of its shards are done and merged. What OUT holds meanwhile:
+
+    OUT/...                        results of single samples
+    OUT/.offramp-shards/job.json   whose output it is (job_folder.py)
+    OUT/.offramp-shards/job/       the job's folder: as long as its job.json is there, --resume goes on
+    OUT/.offramp-shards/I/         of shard I
+
+Whoever calls these has the output's lock.
+"""
+
+import os
+import shutil
+
+from offramp_launch import job_files, job_merge
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.gpus_shares import shards_for
+from offramp_launch.job_command import build_of, facts_of, folder_written_to, keep_list, look_at_output, require_empty, require_locks, require_same_input
+from offramp_launch.job_folder import SHARDS, Job
+from offramp_launch.output_folder import LOCK
+from offramp_launch.run_dir import new_run_id
+
+
+def folder_in(output):
+    return output / SHARDS / "job"
+
+
+def is_begun_in(output):
+    return (folder_in(output) / "job.json").exists()
+
+
+def holds_more_than_a_job(output):
+    return output.is_dir() and any(name not in (LOCK, SHARDS) for name in os.listdir(output))
+
+
+def require_own(output):
+    """Errors: LaunchError (USAGE) where hosts do a job whose output this is."""
+    owner = job_files.read(output / SHARDS / "job.json")
+    if owner is not None and owner.get("folder") != str(folder_in(output)):
+        raise LaunchError(f"--output {output} is that of job {owner.get('job')} in {owner.get('folder')}", "Go on with that (./launch/offramp job status --job FOLDER), or "
+                          "give another --output", ExitCode.USAGE)
+
+
+def clear_remains(output):
+    """What was left when a job was begun, or put away, and cut off there: nothing in it is anybody's work."""
+    require_own(output)
+    if not is_begun_in(output):
+        remove(output / SHARDS)
+
+
+def begin(places, output, flags, config, shards, workers):
+    """A job of this input in an output that holds nothing yet. `shards`: how many, or None for as many as are good."""
+    require_empty(output, "--output")
+    folder = folder_in(output)
+    try:
+        facts, listed = facts_of(places, flags, config, listing=folder)
+        items = facts["items"]
+        if items == 0:
+            raise LaunchError(f"the input has no items: {config.get('input')}", "Give one that has", ExitCode.NO_INPUT)
+        if shards is not None and shards > items:
+            raise LaunchError(f"--shards is {shards}, and the input has {items} items", f"Give a number from 1 to {items}, or none", ExitCode.USAGE)
+        written = folder_written_to(config)
+        if written:
+            require_empty(type(output)(written), "--write-path")
+        look_at_output(places, output, flags)
+        if listed:
+            keep_list(listed, folder / "input.list")
+        job, _ = Job.begun(folder, {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards or shards_for(items, config.get("batch") or 1, workers),
+                                    "output": str(output), "write_path": written, "folder": os.getcwd(), "flags": flags, "listed": listed is not None})
+    except BaseException:
+        if not is_begun_in(output):
+            remove(output / SHARDS)
+        raise
+    job.claim_output()
+    return job
+
+
+def go_on(places, output, flags, config, shards):
+    """The job that was begun there, with flags that may differ in what changes no result."""
+    job = Job.found(folder_in(output))
+    job.require_made_by(build_of(places))
+    require_locks(output)
+    if shards not in (None, job.shards):
+        raise LaunchError(f"--shards is {shards}, and the run in {output} was begun with {job.shards}", "Leave --shards out", ExitCode.USAGE)
+    if job.output != output:
+        raise LaunchError(f"{output} was begun as {job.output}, where its shards are looked for", "Move it back, or begin the run in another --output", ExitCode.USAGE)
+    if job_merge.is_merged(job):
+        return job
+    require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
+    job.claim_output()
+    return job
+
+
+def merge(places, job, flags, ask):
+    """Makes of all shards what one run would have left. `flags`: of this run, the job's may be old. Killed anywhere, and called again, the end is the same."""
+    if job_merge.is_merged(job):
+        return
+    records = job.records()
+    job_merge.require_own(job)
+    for index, record in records.items():
+        job_merge.require_parts(job, index, record)
+    job.facts["flags"] = flags
+    job_merge.join(places, job, records, False, ask)
+    job_files.replace(job.folder / "summary.json", job_merge.summary_of(job, records, []))
+
+
+def put_away(job):
+    """After the merge. As long as job.json is there, this is gone on with."""
+    for _, folder in job.claimed():
+        if folder != job.output:
+            remove(folder / SHARDS)
+    for index in range(job.shards):
+        remove(job.place(index))
+    (job.folder / "job.json").unlink(missing_ok=True)
+    remove(job.output / SHARDS)
+
+
+def remove(folder):
+    try:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    except OSError as problem:
+        raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "Remove the folder, and run it again with --resume",
+                          ExitCode.CANNOT_WRITE) from problem

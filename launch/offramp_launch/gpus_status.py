@@ -1,0 +1,71 @@
+"""What the workers of a run with --gpus tell, as of one run: status.json, the control socket and the progress line."""
+
+import collections
+
+from offramp_launch.run_dir import read_object
+
+SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
+SHARES = ("gpu_share", "consumer_share")
+TABLES = ("slabs", "releases", "refused")
+# Of a shard: as its record calls them, and its run's status, and its run's summary.
+COUNTS = {"done": ("done_samples", ("done_before", "released")), "skipped": ("skipped", ("skipped",)), "set_aside": ("quarantined_samples", ("quarantined",)),
+          "dropped": ("dropped_samples", ("dropped_when_full",))}
+
+
+def counts_of_record(record):
+    return {name: record[name] for name in COUNTS}
+
+
+def counts_of_status(status):
+    return {name: status.get(field) or 0 for name, (field, _) in COUNTS.items()}
+
+
+def counts_of_summary(summary):
+    samples = summary.get("samples") or {}
+    return {name: sum(samples.get(field) or 0 for field in fields) for name, (_, fields) in COUNTS.items()}
+
+
+def total_of(counts):
+    """`counts`: of each shard."""
+    return {name: sum(each[name] for each in counts) for name in COUNTS}
+
+
+def told_by(run_dir):
+    """The status of a worker's run; nothing before that has begun."""
+    return (read_object(run_dir / "status.json") or {}) if run_dir else {}
+
+
+def whole_status(state, items, total, at_work, workers):
+    """`total`: over all shards; `at_work`: (worker's name, status of its run) of those that are; `workers`: what is told of each."""
+    statuses = [status for _, status in at_work if status]
+    whole = {"state": state, "total_samples": items, **{field: total[name] for name, (field, _) in COUNTS.items()},
+             "released_samples": total["done"], **{name: sum(status.get(name) or 0 for status in statuses) for name in SUMMED},
+             **{name: mean([status[name] for status in statuses if status.get(name) is not None]) for name in SHARES},
+             **{name: table(status.get(name) for status in statuses) for name in TABLES},
+             "limiting_stage": most_common(status.get("limiting_stage") for status in statuses),
+             "message": "; ".join(f"{name}: {status['message']}" for name, status in at_work if status.get("message")),
+             "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []], "workers": workers}
+    return whole
+
+
+def mean(values):
+    return sum(values) / len(values) if values else None
+
+
+def table(tables):
+    whole = collections.Counter()
+    for each in tables:
+        whole.update(each or {})
+    return dict(whole)
+
+
+def most_common(words):
+    found = collections.Counter(filter(None, words)).most_common(1)
+    return found[0][0] if found else ""
+
+
+def lines_of_workers(status):
+    """For `offramp status`, none where the run has one producer."""
+    for worker in status.get("workers") or []:
+        at = f"shard {worker['shard']}, {worker['samples_per_second']:.1f}/s, --run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
+        yield f"  {worker['name']}: {at}"

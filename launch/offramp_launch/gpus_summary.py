@@ -1,0 +1,78 @@
+"""The summary of a run with --gpus: of what its shards' runs told, one account in the form of a run's, conserved over all."""
+
+import collections
+import pathlib
+
+from offramp_launch import job_files, summary
+from offramp_launch.gpus_status import counts_of_summary, total_of
+from offramp_launch.gpus_supervisor import describe
+from offramp_launch.run_dir import SUMMARY, read_object
+
+LISTS = ("skipped", "given_up", "unreadable_ahead")
+SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
+OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "rung")
+
+
+def summaries_of(job, supervisor):
+    """By shard, of the runs that did it, or that came furthest: also those of an earlier launcher, where they are still there. Look before the job is put away."""
+    found = {}
+    for attempt in supervisor.attempts:
+        if told := read_object(attempt.run_dir / SUMMARY):
+            found[attempt.index] = told
+    for index, record in job.records().items():
+        note = job_files.read(job.place(index) / "attempts" / f"{record['attempt']}.json") or {}
+        told = read_object(job.folder / note["run_dir"] / SUMMARY) if note.get("run_dir") else None
+        if told and told.get("exit") is not None:
+            found[index] = told
+    return found
+
+
+def join(about, job, supervisor, told, seconds):
+    """`told`: the summaries by shard. Rates and sums are of this launcher's part."""
+    ours = [each for attempt in supervisor.attempts if (each := read_object(attempt.run_dir / SUMMARY))]
+    done = job.records()
+    # Of what is not done the last status may be older.
+    supervisor.counts.update({index: counts_of_summary(each) for index, each in told.items() if index not in done and each.get("samples")})
+    total = total_of(supervisor.counts.values())
+    released = max(0, total["done"] - supervisor.done_before)
+    return {**about, "job": job.id, "items": job.items, "seconds": round(seconds, 3), "incomplete": not ours and not total["done"] and bool(supervisor.failure),
+            **{name: next((each[name] for each in ours if each.get(name) is not None), None) for name in OF_ANY}, "device": devices(ours, supervisor.workers),
+            "samples": {**summed(each.get("samples") for each in ours), "done_before": supervisor.done_before, "released": released, "skipped": total["skipped"],
+                        "quarantined": total["set_aside"], "dropped_when_full": total["dropped"]},
+            "batches": summed(each.get("batches") for each in ours), "samples_per_second": released / seconds if seconds > 0 else None, "steady": False,
+            "first_batch_seconds": min((each["first_batch_seconds"] for each in ours if each.get("first_batch_seconds") is not None), default=None),
+            **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
+            "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
+            # What was read, and what became of it, is told of the whole input.
+            **{name: [in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
+            "random_weights": any(each.get("random_weights") for each in ours),
+            "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
+            "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],
+            "workers": [describe(worker) for worker in supervisor.workers]}
+
+
+def in_its_place(entry):
+    """Dead letters lie in the directory of the whole run by then."""
+    if not entry.get("payload"):
+        return entry
+    path = pathlib.Path(entry["payload"])
+    return {**entry, "payload": str(path.parents[2] / path.parent.name / path.name)}
+
+
+def summed(tables):
+    whole = collections.Counter()
+    for each in tables:
+        whole.update({name: number for name, number in (each or {}).items() if isinstance(number, (int, float))})
+    return dict(whole)
+
+
+def devices(ours, workers):
+    kinds = sorted({each["device"] for each in ours if each.get("device")})
+    return f"{', '.join(kinds)} ({len(workers)} workers)" if kinds else None
+
+
+def lines(whole, unit, output, go_on, account):
+    """As of one run, and the GPUs that were lost."""
+    first, *rest = summary.tell(whole, unit, output, go_on, account).splitlines()
+    lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
+    return "\n".join([first, *lost, *rest])

@@ -1,0 +1,416 @@
+"""Watches a run with --gpus: a worker for each GPU, which takes the next shard that is not done, until all are."""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import selectors
+import signal
+import sys
+
+from offramp_launch import shared_folder
+from offramp_launch.arguments import count
+from offramp_launch.backoff import Backoff
+from offramp_launch.children import Child
+from offramp_launch.control import ControlClient, ControlServer
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.gpus_shares import share
+from offramp_launch.gpus_status import COUNTS, counts_of_record, counts_of_status, told_by, total_of, whole_status
+from offramp_launch.gpus_worker import COMMAND
+from offramp_launch.log_follower import LogFollower, record
+from offramp_launch.output_folder import items_done_in
+from offramp_launch.places import LAUNCHER
+from offramp_launch.run_dir import CONTROL_SOCKET, SUMMARY, read_object
+from offramp_launch.shard_exit import AGAIN, DONE, TRY_AGAIN, fate_of
+from offramp_launch.signal_inbox import SignalInbox
+from offramp_launch.timers import Timers
+from offramp_launch.watch import MOST_CONSUMERS, TICK_SECONDS
+
+FAILURES_OF_A_WORKER = 2        # in a row: then its GPU is given up
+TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, and not a GPU
+ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
+SHOWN_LINES = 20                # of each shard's
+WORKER_ANSWERS_SECONDS = 2
+
+
+@dataclasses.dataclass
+class Worker:
+    """One that has a GPU: a process for each of its shards."""
+
+    device: object
+    shares: dict                # by setting, of its runs
+    child: Child = None
+    index: int = None           # of the shard at hand
+    run_dir: pathlib.Path = None
+    log: LogFollower = None
+    shown: int = 0
+    status: dict = dataclasses.field(default_factory=dict)
+    backoff: Backoff = dataclasses.field(default_factory=Backoff)
+    is_waiting: bool = False    # to begin again
+    is_to_be_scaled: bool = False
+    failures: int = 0           # since it last did a shard
+    shards_done: int = 0
+    lost: str = ""              # why its GPU was given up
+
+    name = property(lambda self: self.device.name)
+
+
+@dataclasses.dataclass
+class Attempt:
+    """At a shard, by a worker of this run."""
+
+    index: int
+    worker: str
+    run_dir: pathlib.Path
+
+
+class GpusSupervisor:
+    """
+    Owns: the workers, the lifeline, the control socket. Borrows: run directory, display, output lock.
+    Thread: the main thread, for it handles signals. Blocks: run() until every worker has ended. Whatever happens in it, none is left when it returns; if the
+    launcher itself is killed, the workers read its end from the lifeline, and end, and so do their programs.
+    """
+
+    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open):
+        """`workers`: [(device, shares)]; `flags`: of the run."""
+        self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
+        self._workers = [Worker(device, shares) for device, shares in workers]
+        self._error_limit, self._display, self._kept_open = error_limit, display, kept_open
+        self._selector, self._timers = selectors.DefaultSelector(), Timers()
+        self._lifeline_read, self._lifeline_write = os.pipe()
+        self._control = ControlServer(run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
+        records = job.records()
+        self._todo = collections.deque(index for index in range(job.shards) if index not in records)
+        self.counts = {index: counts_of_record(records[index]) if index in records else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
+                       for index in range(job.shards)}
+        self.done_before = total_of(self.counts.values())["done"]
+        self._tries = collections.Counter()
+        self._draining = self._abandoned = False
+        self._told = set()
+        self.status = {}
+        self.attempts = []
+        self.failure = None     # LaunchError: why it ended before all was done
+
+    # -- the life of a run ------------------------------------------------------------------------------------------
+
+    def run(self):
+        """Returns the exit code: 0 where all shards are done."""
+        with SignalInbox(self._selector, self._on_signal):
+            try:
+                for worker in self._workers:
+                    self._begin_next(worker)
+                self._tick()
+                while self._goes_on():
+                    for key, _ in self._selector.select(self._timers.next_in()):
+                        key.data()
+                    self._timers.run_due()
+            finally:
+                self._kill_everyone()
+                self._look()
+        if self.failure:
+            return int(self.failure.code)
+        return int(ExitCode.INTERRUPTED) if self.is_work_left() else int(ExitCode.OK)
+
+    def close(self):
+        """The last thing: whoever waits on the control socket now learns that it is over."""
+        self._control.close()
+        self._selector.close()
+        os.close(self._lifeline_write)
+        os.close(self._lifeline_read)
+
+    workers = property(lambda self: self._workers)
+
+    def _alive(self):
+        return [worker for worker in self._workers if worker.child]
+
+    def _goes_on(self):
+        return bool(self._alive()) or any(worker.is_waiting for worker in self._workers)
+
+    def is_work_left(self):
+        return bool(self._todo)
+
+    def _is_ending(self):
+        return self._draining or bool(self.failure)
+
+    def _begin_next(self, worker):
+        if self._is_ending() or worker.child or worker.is_waiting or worker.lost or not self._todo:
+            return
+        worker.index = self._todo.popleft()
+        worker.run_dir = self._new_run_dir(worker.index)
+        self.attempts.append(Attempt(worker.index, worker.name, worker.run_dir))
+        log = self._run_dir.log(worker.run_dir.name)
+        worker.log, worker.shown, worker.status = LogFollower(log), 0, {}
+        try:
+            worker.child = Child(worker.name, self._command(worker), log, (self._lifeline_read, *self._kept_open), env={**os.environ, **worker.device.environment})
+        except LaunchError as problem:
+            self._todo.append(worker.index)
+            self.fail(problem)
+            return
+        self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(worker))
+
+    def _new_run_dir(self, index):
+        """An earlier attempt's stays as it is."""
+        again = 0
+        while (folder := self._run_dir.file(f"s{index}" + (f"-{again}" if again else ""))).exists():
+            again += 1
+        return folder
+
+    def _command(self, worker):
+        cores = ["--cores", ",".join(map(str, worker.device.cores))] if worker.device.cores else []
+        shares = [part for name, value in worker.shares.items() for part in (f"--{name}", str(value))]
+        limit = [] if self._error_limit is None else ["--max-errors", str(self._error_limit)]
+        return [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, "--job", str(self._job.folder), "--index", str(worker.index),
+                "--lifeline-fd", str(self._lifeline_read), *cores, *shares, *limit, "--run-dir", str(worker.run_dir), "--", *self._flags]
+
+    # -- the end of a worker's process --------------------------------------------------------------------------------
+
+    def _on_end(self, worker):
+        child, index = worker.child, worker.index
+        self._selector.unregister(child.pidfd)
+        child.reap()
+        self._look_at(worker)
+        worker.child, worker.status = None, {}
+        self._keep_dead_letters(worker)
+        code, killed = shell_code(child.status), f"its process {child.ending()}" if child.status < 0 else ""
+        fate = AGAIN if child.status < 0 or code == TRY_AGAIN else fate_of(code)
+        if fate == DONE and (told := self._job.record(index)) is not None:
+            self.counts[index] = counts_of_record(told)
+            worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
+            self._keep_list_of_dropped(worker)
+        else:
+            self._todo.append(index)
+            self._after_failure(worker, code, fate, killed or self._why(worker))
+        for each in self._workers:
+            self._begin_next(each)
+
+    def _after_failure(self, worker, code, fate, why):
+        """Its shard is among those to be done again."""
+        if self._is_ending():
+            return
+        if fate != AGAIN:
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}",
+                                  f"Its log: {self._run_dir.log(worker.run_dir.name)}", code))
+            return
+        worker.failures += 1
+        self._tries[worker.index] += 1
+        if self._tries[worker.index] >= TRIES_OF_A_SHARD:
+            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}",
+                                  f"Its log: {self._run_dir.log(worker.run_dir.name)}", self._code_of_last_try(worker)))
+        elif worker.failures >= FAILURES_OF_A_WORKER:
+            self._give_up(worker, why)
+        else:
+            self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
+            worker.is_waiting = True
+            self._timers.after(worker.backoff.after_life_of(0), lambda: self._begin_again(worker))
+
+    def _begin_again(self, worker):
+        worker.is_waiting = False
+        self._begin_next(worker)
+
+    def _give_up(self, worker, why):
+        worker.lost = why
+        left = sum(not each.lost for each in self._workers)
+        self._display.note(f"{worker.name} is given up, as it failed {FAILURES_OF_A_WORKER} times in a row, the last time at shard {worker.index}: {why}"
+                           + (f"; its share goes to the {left} that are left" if left else ""))
+        if not left:
+            self.fail(LaunchError(f"every one of the {len(self._workers)} workers failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}",
+                                  f"Its log: {self._run_dir.log(worker.run_dir.name)}", self._code_of_last_try(worker)))
+
+    def _why(self, worker):
+        """In the words of its run, or the last of its log."""
+        told = (read_object(worker.run_dir / SUMMARY) or {}).get("failure")
+        if told:
+            return told
+        try:
+            lines = pathlib.Path(self._run_dir.log(worker.run_dir.name)).read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        errors = [line.removeprefix("offramp: ") for line in lines if line.startswith("offramp: ")]
+        return (errors or ["it gave no reason"])[-1]
+
+    def _code_of_last_try(self, worker):
+        """That of its run, where it told one: the worker's own says only that another try may mend it."""
+        code = next((attempt["exit"] for attempt in reversed(self._job.attempts(worker.index)) if "exit" in attempt), None)
+        known = {int(each) for each in ExitCode} - {int(ExitCode.OK), int(ExitCode.INTERRUPTED)}
+        return code if code in known else TRY_AGAIN
+
+    def _keep_dead_letters(self, worker):
+        """Where those of a run are looked for. Their names are of the whole input's batches."""
+        there, here = worker.run_dir / "quarantine", self._run_dir.file("quarantine")
+        with contextlib.suppress(OSError):
+            for path in sorted(there.iterdir()):
+                here.mkdir(mode=0o700, exist_ok=True)
+                os.replace(path, here / path.name)
+
+    def _keep_list_of_dropped(self, worker):
+        """Of a shard that is done: of any other they are made when it is tried again."""
+        with contextlib.suppress(FileNotFoundError):
+            listed = (worker.run_dir / "dropped.jsonl").read_bytes()
+            with open(self._run_dir.file("dropped.jsonl"), "ab") as file:
+                file.write(listed)
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def _tick(self):
+        self._look()
+        for worker in self._alive():
+            if worker.is_to_be_scaled:
+                self._scale_now(worker)
+        if self._goes_on():
+            self._timers.after(TICK_SECONDS, self._tick)
+
+    def _look(self):
+        for worker in self._alive():
+            self._look_at(worker)
+        total = total_of(self.counts.values())
+        self._require_few_errors(total["skipped"])
+        self.status = whole_status(self._state(), self._job.items, total, [(worker.name, worker.status) for worker in self._alive()],
+                                   [describe(worker) for worker in self._workers])
+        with contextlib.suppress(OSError):
+            shared_folder.write(self._run_dir.path, "status.json", (json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n").encode())
+        self._run_dir.previous.look()
+        self._display.show(self.status)
+
+    def _state(self):
+        if self._goes_on():
+            return "draining" if self._is_ending() else "running"
+        return "abandoned" if self.is_work_left() else "ended"
+
+    def _look_at(self, worker):
+        worker.status = told_by(worker.run_dir) or worker.status
+        if worker.status:
+            self.counts[worker.index] = counts_of_status(worker.status)
+        for line in worker.log.new_lines():
+            if (text := worth_telling(line)) and text not in self._told:
+                self._told.add(text)        # a warning of each shard's producer is told once
+                worker.shown += 1
+                if worker.shown <= SHOWN_LINES:
+                    self._display.note(f"{worker.name}, shard {worker.index}: {text}")
+
+    def _require_few_errors(self, skipped):
+        """Each shard has the limit of the whole run, which all of them together must keep."""
+        if self._error_limit is not None and skipped > self._error_limit:
+            self.fail(LaunchError(f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
+                                  "Mend them, or allow more (--max-errors 100% skips all that cannot be read); --resume goes on with what is done", ExitCode.BAD_INPUT))
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def fail(self, problem):
+        """Ends all, in order."""
+        if self.failure:
+            return
+        self.failure = problem
+        self._display.note(str(problem))
+        self._signal_all(signal.SIGTERM)
+        self._timers.after(ABANDON_SECONDS, lambda: self._signal_all(signal.SIGTERM))
+        self._timers.after(KILL_SECONDS, lambda: self._signal_all(signal.SIGKILL))
+
+    def _on_signal(self, number):
+        if number == signal.SIGHUP or not self._draining:
+            self._drain("the terminal is gone" if number == signal.SIGHUP else "once more abandons what is in flight")
+        else:
+            self._abandon()
+
+    def _drain(self, remark):
+        if not self._draining:
+            self._draining = True
+            self._display.note(f"draining: what is in flight is finished ({remark})")
+            self._signal_all(signal.SIGTERM)
+
+    def _abandon(self):
+        if self._abandoned:
+            self._signal_all(signal.SIGKILL)
+            return
+        self._display.note("abandoning what is in flight (once more kills)")
+        # To one that drains already this is the second word.
+        was_draining, self._draining, self._abandoned = self._draining, True, True
+        if was_draining:
+            self._signal_all(signal.SIGTERM)
+        else:
+            self._ask_all({"do": "stop", "now": True})
+
+    def _signal_all(self, number):
+        for worker in self._alive():
+            worker.child.signal(number)
+
+    def _ask_all(self, request):
+        for worker in self._alive():
+            try:
+                ControlClient(worker.run_dir, WORKER_ANSWERS_SECONDS).ask(request)
+            except LaunchError:     # it has not begun, or ends
+                worker.child.signal(signal.SIGTERM)
+
+    def _kill_everyone(self):
+        """For the way out by an exception: on any other way nobody is left."""
+        for worker in self._alive():
+            worker.child.signal(signal.SIGKILL)
+            worker.child.reap()
+            self._todo.append(worker.index)
+            worker.child = None
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    def _answer(self, request):
+        what = request.get("do")
+        if what == "status":
+            return self._describe()
+        if what == "scale":
+            return self._scale(count(str(request.get("consumers")), "scale"))
+        if what == "stop":
+            if request.get("now"):
+                self._abandon()
+            else:
+                self._drain("asked by stop")
+            return self._describe()
+        if what == "reload":
+            one = next((worker.run_dir for worker in self._alive()), self._run_dir.path)
+            raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
+                              "Shards that begin later have what changed", ExitCode.USAGE)
+        raise LaunchError(f"the run knows no '{what}'", "Known: scale, status, stop", ExitCode.USAGE)
+
+    def _scale(self, wanted):
+        """Of all workers together; one's own are scaled through its run directory."""
+        working = [worker for worker in self._workers if not worker.lost]
+        if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
+            raise LaunchError(f"scale {wanted} is out of bounds", f"From {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
+                              "./launch/offramp stop ends the run", ExitCode.USAGE)
+        if self._is_ending():
+            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+        before = self._consumers_wanted()
+        for number, worker in enumerate(working):
+            worker.shares["consumers"] = share(wanted, len(working), number)
+            worker.is_to_be_scaled = bool(worker.child)
+            self._scale_now(worker)
+        self._display.note(f"scale: {before} -> {wanted} consumers")
+        return {"before": before, "consumers": wanted, **self._describe()}
+
+    @staticmethod
+    def _scale_now(worker):
+        """One that is only starting is asked again later."""
+        if worker.child:
+            with contextlib.suppress(LaunchError):
+                ControlClient(worker.run_dir, WORKER_ANSWERS_SECONDS).ask({"do": "scale", "consumers": worker.shares["consumers"]})
+                worker.is_to_be_scaled = False
+
+    def _consumers_wanted(self):
+        return sum(worker.shares["consumers"] for worker in self._workers if not worker.lost)
+
+    def _describe(self):
+        return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
+                "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "status": self.status}
+
+
+def describe(worker):
+    """As status.json and summary.json have it."""
+    return {"name": worker.name, "state": "lost" if worker.lost else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
+            "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
+            "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
+            "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.shares["consumers"], "shards_done": worker.shards_done}
+
+
+def worth_telling(line):
+    """What a worker's launcher notes of its run, but that it began; nothing of how far it is, and of its summary."""
+    text = line.removeprefix("[run] ") if line.startswith("[run] ") else (record(line) or ("", ""))[1] if line.startswith("{") else ""
+    return "" if text.startswith("run ") else text

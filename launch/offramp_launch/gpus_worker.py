@@ -1,0 +1,45 @@
+"""
+One shard of a run with --gpus, in a process of its own, which ends with the launcher that started it: the command `shard`, but that the flags
+of the run, which stand behind "--", and the folder that they are typed in take the place of the job's: these may be an earlier launcher's.
+"""
+
+import os
+import pathlib
+import signal
+import threading
+
+from offramp_launch import interrupts
+from offramp_launch.arguments import take_values
+from offramp_launch.job_folder import Job
+from offramp_launch.shard_command import do, exit_of_attempt, tell_if_done
+
+COMMAND = "worker-of-a-run"
+
+
+def start(places, argv):
+    at = argv.index("--")
+    given, flags = take_values(argv[:at], ("--job", "--index", "--lifeline-fd", "--cores"))
+    end_with_the_launcher(int(given["--lifeline-fd"]))
+    if "--cores" in given:
+        os.sched_setaffinity(0, map(int, given["--cores"].split(",")))
+    interrupts.mind_all()
+    job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
+    job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
+    run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
+    return exit_of_attempt(lambda: do(known_only_there(places, run_dir.parent), job, index, flags, strict=False), lambda: tell_if_done(job, index))
+
+
+def end_with_the_launcher(lifeline):
+    """At once, as by SIGKILL, when it is gone: the programs of this process have a lifeline of their own, which ends with it."""
+    def wait():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})    # they are the main thread's
+        os.read(lifeline, 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def known_only_there(places, folder):
+    """`places`, where nobody finds the directories of runs but in `folder`: `status` without --run-dir means the whole run."""
+    places.__class__ = type("PlacesOfAWorker", (type(places),), {"runs": folder})
+    return places

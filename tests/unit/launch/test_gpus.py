@@ -1,0 +1,134 @@
+"""Which GPUs work on a run, what each worker gets of the machine, and how the job in the output ends, wherever that is cut off."""
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from offramp_launch import gpus_job, job_files, job_merge
+from offramp_launch.exit_code import LaunchError
+from offramp_launch.gpus_command import most_errors
+from offramp_launch.gpus_devices import Gpu, cores_near, names_of, numbers_of, parts_of, visible
+from offramp_launch.gpus_shares import flags_of_workers, shards_for
+from offramp_launch.job_folder import Job
+
+NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        kept = tempfile.TemporaryDirectory()
+        self.addCleanup(kept.cleanup)
+        self.folder = pathlib.Path(kept.name)
+
+    def refused(self, code, reason, call, *arguments):
+        with self.assertRaises(LaunchError) as caught:
+            call(*arguments)
+        self.assertEqual((caught.exception.code, reason in str(caught.exception)), (code, True), str(caught.exception))
+
+
+class Devices(InFolder):
+    def test_which_gpus_are_meant(self):
+        for wanted, numbers in (("all", [0, 1, 2]), ("2", [0, 1]), ("0,2", [0, 2]), ("1,", [1]), ("2,0", [2, 0]), ("0,0", [0, 0])):
+            self.assertEqual(list(numbers_of(wanted, 3)), numbers, wanted)
+        self.assertEqual(list(names_of([0, 2, 0])), ["GPU 0, worker 1", "GPU 2", "GPU 0, worker 2"])
+        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 is not here; there are 3, from 0 to 2"), ("0", "'0' is not one of the ways"), ("-1", "not one of"),
+                               ("0;1", "not one of"), (",", "asks for 0 workers"), ("", "not one of"), ("²", "not one of")):
+            self.refused(64, reason, numbers_of, wanted, 3)
+
+    def test_what_cuda_visible_devices_leaves(self):
+        gpus = [Gpu("GPU-aa"), Gpu("GPU-ab"), Gpu("GPU-c")]
+        for limited, left in ((None, gpus), ("2,0", [gpus[2], gpus[0]]), ("GPU-ab", gpus[1:2]), ("1,GPU-a,0", gpus[1:2]), ("1,7,0", gpus[1:2]), ("MIG-x", [Gpu("MIG-x")])):
+            self.assertEqual(visible(gpus, limited), left, limited)
+        for limited in ("", "-1", "7"):
+            self.refused(83, "leaves none of the 3 GPUs", visible, gpus, limited)
+
+    def test_cores_are_those_of_the_gpus_numa_node(self):
+        for bus, cores in NODES.items():
+            (self.folder / bus).mkdir()
+            (self.folder / bus / "local_cpulist").write_text(cores)
+        for bus, allowed, cores in (("00000000:3B:00.0", range(8), (0, 1, 2, 3)), ("00000000:86:00.0", range(8), (4, 5, 7)), ("00000000:86:00.0", range(5), (4,)),
+                                    ("00000000:3B:00.0", range(4), ()), ("00000000:86:00.0", range(4), ()), ("00000000:99:00.0", range(8), ()), ("", range(8), ())):
+            self.assertEqual(cores_near(bus, set(allowed), self.folder), cores, (bus, allowed))
+        self.assertEqual(parts_of([0, 1, 2, 3, 6, 7, 8], 3), [(0, 1), (2, 3), (6, 7, 8)])
+        self.assertEqual(parts_of([0, 1, 2, 3, 6], 3), [()] * 3, "one core each would slow them down")
+
+
+class Shares(InFolder):
+    def test_what_is_given_is_for_all_of_them(self):
+        config = {"consumers": 8, "decode-workers": 16, "slabs": 12}
+        flags = ["--consumers", "8", "--slabs=12"]
+        self.assertEqual(flags_of_workers(config, flags, 3, False, cores=48), [{"consumers": each, "decode-workers": 8, "slabs": 4} for each in (3, 3, 2)])
+        self.assertEqual(flags_of_workers(config, [], 3, False, cores=24), [{"consumers": 4, "decode-workers": 4}] * 3)
+        self.assertEqual(flags_of_workers(config, [], 3, True, cores=2), [{"consumers": 1, "decode-workers": 1}] * 3)
+        (self.folder / "settings.toml").write_text("batch = 3\nconsumers = 8\n")
+        self.assertEqual([each["consumers"] for each in flags_of_workers(config, ["--config", str(self.folder / "settings.toml")], 4, False, cores=96)], [2] * 4)
+        self.refused(64, "more than a run can hold", flags_of_workers, {"consumers": 64 * 2 + 1}, ["--consumers", "129"], 2, False, 96)
+
+    def test_a_small_input_has_fewer_shards(self):
+        for items, batch, workers, shards in ((10**6, 64, 8, 32), (64 * 4 * 10, 64, 8, 10), (300, 64, 8, 8), (5, 64, 8, 5), (1, 1, 1, 1), (100, 1, 3, 12)):
+            self.assertEqual(shards_for(items, batch, workers), shards, (items, batch, workers))
+
+    def test_errors_are_allowed_as_one_run_allows_them(self):
+        self.assertEqual([most_errors(limit, 101) for limit in ("10%", "0%", "100%", "25", "29%", 3)], [11, 0, 101, 25, 30, 3])
+
+
+class CutOff(Exception):
+    pass
+
+
+class PutAway(InFolder):
+    """The job's folder after a merge, removed up to any step, and gone on with."""
+
+    def merged(self, output):
+        job, _ = Job.begun(gpus_job.folder_in(output), {"id": "job-1", "items": 6, "shards": 3, "output": str(output), "write_path": str(output.parent / "written"), "flags": [],
+                                               "folder": "/", "listed": False, "identity": {}, "made_by": "1"})
+        job.claim_output()
+        for index in range(3):
+            job_files.make_folder(job.place(index))
+            (job.place(index) / "lines.tsv").write_text("1\n")
+            job.note_done(index, dict.fromkeys(("done", "skipped", "set_aside", "dropped"), 0))
+        job_files.replace(job.folder / "summary.json", {"job": job.id, "partial": False})
+        (output / ".offramp-manifest").write_text("{}")
+        return job
+
+    def test_wherever_it_is_cut_off_it_goes_on(self):
+        steps, ended = 0, False
+        while not ended:
+            with tempfile.TemporaryDirectory() as folder:
+                output = pathlib.Path(folder, "output")
+                job, left = self.merged(output), [steps]
+
+                def cut(call):
+                    def counted(*arguments, **more):
+                        if left[0] == 0:
+                            raise CutOff
+                        left[0] -= 1
+                        return call(*arguments, **more)
+                    return counted
+
+                with mock.patch("os.unlink", cut(os.unlink)), mock.patch("os.rmdir", cut(os.rmdir)), contextlib.suppress(CutOff):
+                    gpus_job.put_away(job)
+                    ended = True
+                if gpus_job.is_begun_in(output):
+                    job = Job.found(gpus_job.folder_in(output))
+                    self.assertTrue(job_merge.is_merged(job), f"after {steps} steps its shards would be done again")
+                    gpus_job.put_away(job)
+                gpus_job.clear_remains(output)
+                self.assertEqual([path.name for path in output.iterdir()], [".offramp-manifest"], f"after {steps} steps")
+                self.assertFalse((output.parent / "written/.offramp-shards").exists())
+            steps += 1
+        self.assertGreater(steps, 10)
+
+    def test_what_hosts_do_there_is_none_of_this_runs(self):
+        (self.folder / ".offramp-shards/0").mkdir(parents=True)
+        (self.folder / ".offramp-shards/job.json").write_text(json.dumps({"job": "job-2", "folder": "/elsewhere"}))
+        self.refused(64, "is that of job job-2 in /elsewhere", gpus_job.clear_remains, self.folder)
+        self.assertTrue((self.folder / ".offramp-shards/0").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
