@@ -1,0 +1,190 @@
+"""Several producers that one command starts leave what one leaves: also when they, or the launcher, are killed, stopped, or fail for good."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+from tests.support.launched_gpus import GpusWorld
+from tests.support.launched_resume import WATCHDOG_SECONDS, World
+from tests.support.launched_run import ROOT
+from tests.support.real_run import left_behind
+
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "3", "--slabs", "12", "--status-seconds", "0.05")
+# Shards begin in the middle of a batch.
+FEW = (*COPY, "--batch", "8", "--batches", "13", "--limit", "101")
+# Of some 50 batches each: a run that is stopped has fewer in flight.
+MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "597")
+PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
+FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
+ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
+LINES = (*MANY, "--processor", "checksum", "--copy-outputs", "48")
+
+
+class Gpus(unittest.TestCase):
+    maxDiff = 2000
+
+    def world(self, *flags, kind=GpusWorld, **more):
+        world = kind(*flags, **more)
+        self.addCleanup(world.__exit__, None, None, None)
+        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        return world
+
+    def one(self, *flags):
+        one = self.world(*flags, kind=World)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        return one
+
+    def ends_as(self, world, one, items):
+        """It has left what the one run left."""
+        self.assertEqual(world.results(), one.results())
+        summary = world.summary()
+        samples = summary["samples"]
+        self.assertEqual((samples["done_before"] + samples["released"], summary["conserved"], summary["exit"]), (items, True, 0))
+        status = world.status()
+        self.assertEqual((status["state"], status["done_samples"], status["total_samples"]), ("ended", items, items))
+
+    def command(self, world, *words):
+        done = subprocess.run([ROOT / "launch/offramp", *words], env=world.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=WATCHDOG_SECONDS, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_files_and_rows_of_three_producers_are_those_of_one(self):
+        world, one = self.world(*FILES, shards=5), self.one(*FILES)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.ends_as(world, one, 101)
+        self.assertEqual({worker["name"] for worker in world.summary()["workers"]}, {"producer 1", "producer 2", "producer 3"})
+        for start in (world.start, world.start_with_one):
+            self.assertEqual(start("--resume").wait(), 0, world.said())
+            self.assertIn("nothing was left to do", world.said())
+        self.assertEqual(world.results(), one.results())
+        self.assertEqual(world.start().wait(), 64, world.said())
+        self.assertIn("holds something already", world.said())
+        self.assertEqual(world.results(), one.results())
+
+    def test_what_a_killed_launcher_left_is_gone_on_with_by_fewer_producers(self):
+        world, one = self.world(*ROWS, shards=6), self.one(*ROWS)
+        with world.gate() as gate:
+            world.start()
+            gate.let(12)
+            world.until(lambda: world.status().get("done_samples", 0) >= 10, "the first samples")
+            world.launcher.kill()       # alone: all others end by themselves
+            world.launcher.wait()
+            gate.open()
+            self.assertEqual(left_behind(world.processes), [])
+        self.assertEqual(world.start().wait(), 64, world.said())
+        self.assertIn("--resume goes on with it", world.said())
+        self.assertEqual(world.start("--resume", "--seed", "3").wait(), 65, world.said())
+        self.assertIn("--seed was 0 and is 3", world.said())
+        world.shards = 5
+        self.assertEqual(world.start("--resume").wait(), 64, world.said())
+        self.assertIn("begun with 6", world.said())
+        world.workers, world.shards = 2, None
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreater(world.summary()["samples"]["done_before"], 0)
+        self.ends_as(world, one, 597)
+
+    def test_the_share_of_a_worker_that_dies_again_and_again_is_done_by_the_others(self):
+        world, one = self.world(*LINES, shards=6), self.one(*LINES)
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            for deaths in range(2):
+                pid = world.until(lambda: world.told_of("producer 2").get("pid"), "the worker")
+                os.kill(pid, signal.SIGKILL)
+                world.until(lambda: world.told_of("producer 2").get("pid") != pid, "its death")
+            world.until(lambda: world.told_of("producer 2").get("state") == "lost", "the worker given up")
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertIn("producer 2 is given up, as it failed 2 times in a row", world.said())
+        self.assertIn("its share goes to the 2 that are left", world.said())
+        self.ends_as(world, one, 597)
+        lost = [worker["name"] for worker in world.summary()["workers"] if worker["why_lost"]]
+        self.assertEqual((lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6))
+
+    def test_one_that_is_stopped_drains_all_its_workers_and_is_gone_on_with(self):
+        world, one = self.world(*ROWS, shards=6), self.one(*ROWS)
+        with world.gate() as gate:
+            world.start()
+            gate.let(12)
+            world.until(lambda: world.status().get("done_samples", 0) >= 10, "the first samples")
+            world.launcher.send_signal(signal.SIGTERM)
+            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+            gate.open()
+            self.assertEqual(world.wait(), 130, world.said())
+        self.assertIn("  go on      ", world.said())
+        summary = world.summary()
+        self.assertEqual((summary["exit"], summary["failure"]), (130, "the run was stopped before its input was used up"))
+        self.assertEqual(summary["samples"]["released"], sum(shard["done"] for shard in summary["shards"]))
+        self.assertEqual(world.status()["state"], "abandoned")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.summary()["samples"]["done_before"], summary["samples"]["released"])
+        self.ends_as(world, one, 597)
+
+    def test_it_is_seen_scaled_and_stopped_as_one_and_each_worker_by_itself(self):
+        world = self.world(*LINES, shards=3)
+        with world.gate() as gate:
+            world.start()
+            gate.let(2)
+            world.until(lambda: len(world.status().get("consumers") or []) == 3, "three consumers")
+            code, said = self.command(world, "status")      # its workers' runs are not in its way
+            self.assertEqual(code, 0, said)
+            self.assertRegex(said, rf"run {world.run_id()} \(running\) in {world.run_dir}\n  \d/597 samples")
+            self.assertEqual(said.count(f"--run-dir {world.run_dir}/s"), 3, said)
+            self.assertIn("3 alive, 3 wanted", said)
+            code, said = self.command(world, "scale", "7")
+            self.assertEqual((code, "3 -> 7 consumers" in said), (0, True), said)
+            world.until(lambda: len(world.status().get("consumers") or []) == 7, "seven consumers")
+            self.assertEqual([worker["consumers"] for worker in world.status()["workers"]], [3, 2, 2])
+            self.assertEqual(self.command(world, "scale", "2")[0], 64)
+            one = world.told_of("producer 3")["run_dir"]
+            code, said = self.command(world, "scale", "3", "--run-dir", one)
+            self.assertEqual((code, "2 -> 3 consumers" in said), (0, True), said)
+            code, said = self.command(world, "reload")
+            self.assertEqual((code, f"reload --run-dir {world.run_dir}/s" in said), (64, True), said)
+            stopping = subprocess.Popen([ROOT / "launch/offramp", "stop"], env=world.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            world.until(lambda: world.status().get("state") == "draining", "the end asked for")
+            gate.open()
+            self.assertEqual(world.wait(), 130, world.said())
+            self.assertIn("ended; ", stopping.communicate(timeout=WATCHDOG_SECONDS)[0])
+
+    def test_what_fails_for_good_ends_all_with_its_reason(self):
+        world = self.world(*FEW, "--processor", "exec:/nowhere/tool", "--copy-outputs", "48")
+        code = world.start().wait()
+        self.assertNotIn(code, (0, 75, 130), world.said())
+        self.assertIn("/nowhere/tool", (world.folder / "launcher.log").read_text())
+
+    def test_what_cannot_be_is_refused_with_its_reason(self):
+        world = self.world(*FEW, "--processor", "checksum")
+        cpu = {"--gpus=0": "'0' is not one of the ways", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",
+               "--shards=0": "--shards is 0", "--shards=102": "the input has 101 items", "--shards=x": "is not a whole number", "--shard=1/2": "all shards are its own",
+               "--start-over": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "in the clear"}
+        for flag, reason in cpu.items():
+            with self.subTest(flag):
+                code, said = self.command(world, "run", "--gpus", "2", *world.flags, "--output", str(world.output), flag)
+                self.assertEqual((code, reason in said), (64, True), said)
+                self.assertFalse(world.output.exists())
+        code, said = self.command(world, "run", *world.flags, "--shards", "2")
+        self.assertEqual((code, "without --gpus" in said), (64, True), said)
+        code, said = self.command(world, "run", "--gpus", "2", "--device", "cpu")
+        self.assertEqual((code, "wants an input" in said), (64, True), said)
+
+
+class OnGpus(unittest.TestCase):
+    """What nvidia-smi says decides; a machine's real answer is looked at by the tests that need a GPU."""
+
+    def test_without_a_gpu_there_is_no_run_on_gpus(self):
+        with contextlib.ExitStack() as stack:
+            world = stack.enter_context(World("--model", "copy", "--batches", "2"))
+            if os.path.exists("/dev/nvidia0"):
+                self.skipTest("there is a GPU here")
+            for wanted in ("all", "2", "0,2"):
+                self.assertEqual(world.start("--gpus", wanted).wait(), 83, world.said())
+                self.assertIn("this machine has no GPU", world.said())
+                self.assertIn("--device cpu with --gpus N", world.said())
+
+
+if __name__ == "__main__":
+    unittest.main()
