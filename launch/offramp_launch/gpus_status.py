@@ -48,6 +48,14 @@ def whole_status(state, items, total, at_work, workers):
     return whole
 
 
+def describe(worker):
+    """As status.json and summary.json have it."""
+    return {"name": worker.name, "state": "lost" if worker.lost else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
+            "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
+            "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
+            "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.shares["consumers"], "shards_done": worker.shards_done}
+
+
 def mean(values):
     return sum(values) / len(values) if values else None
 

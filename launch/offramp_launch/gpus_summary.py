@@ -4,8 +4,7 @@ import collections
 import pathlib
 
 from offramp_launch import job_files, summary
-from offramp_launch.gpus_status import counts_of_summary, total_of
-from offramp_launch.gpus_supervisor import describe
+from offramp_launch.gpus_status import counts_of_summary, describe, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
 LISTS = ("skipped", "given_up", "unreadable_ahead")
@@ -13,18 +12,17 @@ SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
 OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "rung")
 
 
+def keep(job, index, run_dir):
+    """What the run of a shard that is done tells, beside the job: a later launcher that goes on with the rest tells it, too."""
+    if told := read_object(run_dir / SUMMARY):
+        job_files.make_folder(job.folder / "told")
+        job_files.replace(job.folder / "told" / f"{index}.json", {name: told.get(name) for name in ("samples", *LISTS)})
+
+
 def summaries_of(job, supervisor):
-    """By shard, of the runs that did it, or that came furthest: also those of an earlier launcher, where they are still there. Look before the job is put away."""
-    found = {}
-    for attempt in supervisor.attempts:
-        if told := read_object(attempt.run_dir / SUMMARY):
-            found[attempt.index] = told
-    for index, record in job.records().items():
-        note = job_files.read(job.place(index) / "attempts" / f"{record['attempt']}.json") or {}
-        told = read_object(job.folder / note["run_dir"] / SUMMARY) if note.get("run_dir") else None
-        if told and told.get("exit") is not None:
-            found[index] = told
-    return found
+    """By shard: of those that are done, and of the last attempts of this launcher at others. Look before the job is put away."""
+    found = {attempt.index: told for attempt in supervisor.attempts if (told := read_object(attempt.run_dir / SUMMARY))}
+    return {**found, **{index: told for index in job.records() if (told := read_object(job.folder / "told" / f"{index}.json"))}}
 
 
 def join(about, job, supervisor, told, seconds):

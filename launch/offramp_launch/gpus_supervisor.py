@@ -10,15 +10,16 @@ import selectors
 import signal
 import sys
 
-from offramp_launch import shared_folder
+from offramp_launch import gpus_summary, shared_folder
 from offramp_launch.arguments import count
 from offramp_launch.backoff import Backoff
 from offramp_launch.children import Child
 from offramp_launch.control import ControlClient, ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus_shares import share
-from offramp_launch.gpus_status import COUNTS, counts_of_record, counts_of_status, told_by, total_of, whole_status
+from offramp_launch.gpus_status import COUNTS, counts_of_record, counts_of_status, describe, told_by, total_of, whole_status
 from offramp_launch.gpus_worker import COMMAND
+from offramp_launch.job_files import told
 from offramp_launch.log_follower import LogFollower, record
 from offramp_launch.output_folder import items_done_in
 from offramp_launch.places import LAUNCHER
@@ -175,10 +176,10 @@ class GpusSupervisor:
         self._keep_dead_letters(worker)
         code, killed = shell_code(child.status), f"its process {child.ending()}" if child.status < 0 else ""
         fate = AGAIN if child.status < 0 or code == TRY_AGAIN else fate_of(code)
-        if fate == DONE and (told := self._job.record(index)) is not None:
-            self.counts[index] = counts_of_record(told)
+        if fate == DONE and (done := self._job.record(index)) is not None:
+            self.counts[index] = counts_of_record(done)
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
-            self._keep_list_of_dropped(worker)
+            self._keep_what_it_told(worker)
         else:
             self._todo.append(index)
             self._after_failure(worker, code, fate, killed or self._why(worker))
@@ -220,9 +221,8 @@ class GpusSupervisor:
 
     def _why(self, worker):
         """In the words of its run, or the last of its log."""
-        told = (read_object(worker.run_dir / SUMMARY) or {}).get("failure")
-        if told:
-            return told
+        if failure := (read_object(worker.run_dir / SUMMARY) or {}).get("failure"):
+            return failure
         try:
             lines = pathlib.Path(self._run_dir.log(worker.run_dir.name)).read_text(errors="replace").splitlines()
         except OSError:
@@ -244,12 +244,16 @@ class GpusSupervisor:
                 here.mkdir(mode=0o700, exist_ok=True)
                 os.replace(path, here / path.name)
 
-    def _keep_list_of_dropped(self, worker):
-        """Of a shard that is done: of any other they are made when it is tried again."""
-        with contextlib.suppress(FileNotFoundError):
-            listed = (worker.run_dir / "dropped.jsonl").read_bytes()
-            with open(self._run_dir.file("dropped.jsonl"), "ab") as file:
-                file.write(listed)
+    def _keep_what_it_told(self, worker):
+        """Of a shard that is done. What another could not bring through is made when it is tried again."""
+        try:
+            gpus_summary.keep(self._job, worker.index, worker.run_dir)
+            with contextlib.suppress(FileNotFoundError), open(worker.run_dir / "dropped.jsonl", "rb") as listed:
+                whole = self._run_dir.file("dropped.jsonl")
+                with told(whole), open(whole, "ab") as file:
+                    file.write(listed.read())
+        except LaunchError as problem:
+            self.fail(problem)
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
@@ -400,14 +404,6 @@ class GpusSupervisor:
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
                 "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "status": self.status}
-
-
-def describe(worker):
-    """As status.json and summary.json have it."""
-    return {"name": worker.name, "state": "lost" if worker.lost else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
-            "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
-            "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
-            "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.shares["consumers"], "shards_done": worker.shards_done}
 
 
 def worth_telling(line):

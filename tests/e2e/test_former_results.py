@@ -11,29 +11,14 @@ import unittest
 
 from PIL import Image
 
-from tests.support.exported_model import networks_in
+from tests.support.counting_network import NEEDED, TOKENS, make_counting_network
 from tests.support.launched_resume import World
 from tests.support.postgres_server import PostgresServer, what_is_missing
 from tests.support.real_run import left_behind
 
-NEEDED = ("torch", "tokenizers")
-WORDS = ("a", "slab", "is", "full", "and", "waits", "for", "its", "consumer")
-TOKENS = 8
 LINES = 40
 PICTURES = 120     # more than are under way at once
 ANEW = ((), ("--start-over",), ("--resume",))
-
-NETWORK = """
-import torch
-
-
-class Counts(torch.nn.Module):
-    '''How often a text has each of the first words.'''
-
-    def forward(self, x):
-        ids = x[:, 0] * x[:, 1]
-        return torch.stack([(ids == word).sum(1) for word in range(1, 6)], 1).float()
-"""
 
 
 def everything_in(folder):
@@ -56,17 +41,10 @@ class InWorlds(unittest.TestCase):
 class Vectors(InWorlds):
     @classmethod
     def setUpClass(cls):
-        import tokenizers
-        import torch
         kept = tempfile.TemporaryDirectory(prefix="offramp-former-results-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
-        torch.jit.script(networks_in(cls.folder, NETWORK).Counts().eval()).save(str(cls.folder / "counts.pt"))
-        (cls.folder / "counts.toml").write_text(f'input-shape = "2x{TOKENS}"\ninput-dtype = "int32"\n')
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0, **{word: number for number, word in enumerate(WORDS, 1)}}, unk_token="?"))
-        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-        tokenizer.save(str(cls.folder / "counts.tokenizer.json"))
-        (cls.folder / "lines.txt").write_text("".join(f"{' '.join(WORDS[:1 + line % TOKENS])}\n" for line in range(LINES)))
+        make_counting_network(cls.folder, LINES)
 
     def embeddings(self, *flags):
         return self.world("--profile", "embeddings", "--model", str(self.folder / "counts.pt"), "--batch", "4", *flags)

@@ -9,7 +9,7 @@ import unittest
 
 from tests.support.launched_gpus import GpusWorld
 from tests.support.launched_resume import WATCHDOG_SECONDS, World
-from tests.support.launched_run import ROOT
+from tests.support.launched_run import ROOT, programs_with_faulty_consumer
 from tests.support.real_run import left_behind
 
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "3", "--slabs", "12", "--status-seconds", "0.05")
@@ -149,6 +149,28 @@ class Gpus(unittest.TestCase):
             gate.open()
             self.assertEqual(world.wait(), 130, world.said())
             self.assertIn("ended; ", stopping.communicate(timeout=WATCHDOG_SECONDS)[0])
+
+    def test_what_kills_its_consumers_is_set_aside_in_the_directory_of_the_whole_run(self):
+        world = self.world(*FEW, "--processor", "crash-on-item", "--copy-outputs", "48", shards=4)
+        world.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)), OFFRAMP_TEST_CRASH_ITEM="60", OFFRAMP_TEST_CRASH_HOW="segv",
+                                 OFFRAMP_TEST_THEN="checksum")
+        self.assertEqual(world.start().wait(), 84, world.said())
+        summary = world.summary()
+        lost = summary["samples"]["quarantined"]
+        self.assertEqual((summary["samples"]["released"] + lost, summary["conserved"]), (101, True))
+        (slab,) = summary["given_up"]
+        self.assertEqual(pathlib.Path(slab["payload"]), world.run_dir / "quarantine/batch-7-row-0.safetensors")
+        code, said = self.command(world, "quarantine", "list", "--run-dir", str(world.run_dir))
+        self.assertRegex(said, "batch-7-row-0 .* 3 +3 SIGSEGV +set aside")
+        code, said = self.command(world, "quarantine", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir))
+        self.assertEqual(code, 0, said)
+        again = (world.run_dir / "quarantine/output/checksums.tsv").read_text().splitlines()
+        done = (world.output / "checksums.tsv").read_text().splitlines()
+        items = sorted(int(line.split("\t")[0]) for line in (*again, *done) if line[:1].isdigit())
+        self.assertEqual(items, list(range(101)))
+        world.environment["OFFRAMP_TEST_CRASH_ITEM"] = "1000"
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual((world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost))
 
     def test_what_fails_for_good_ends_all_with_its_reason(self):
         world = self.world(*FEW, "--processor", "exec:/nowhere/tool", "--copy-outputs", "48")

@@ -1,0 +1,93 @@
+"""Pictures to masks and texts to vectors with several producers: what they leave is what one leaves, also behind a launcher that was killed."""
+
+import importlib.util
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.counting_network import NEEDED, make_counting_network
+from tests.support.launched_gpus import GpusWorld
+from tests.support.launched_resume import World
+from tests.support.real_run import left_behind
+
+PICTURES, LINES = 14, 90
+PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
+ON_THE_CPU = ("--device", "cpu", "--batch", "2", "--slabs", "12", "--consumers", "3", "--status-seconds", "0.05")
+MASKS = (*ON_THE_CPU, "--model", "cutout", "--processor", "mask-png,cut-out,records")
+
+
+def make_pictures(folder):
+    random = numpy.random.default_rng(7)
+    for index in range(PICTURES):
+        place = folder / f"set {index % 3}" / f"bild-ä{index:02}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=numpy.uint8)).resize((60 + index, 90), Image.BICUBIC).save(place)
+    for bad in ("set 0/bild-ä03.png", "set 2/bild-ä11.png"):
+        (folder / bad).write_bytes(b"\x89PNG\r\n\x1a\n is no picture")
+
+
+class Gpus(unittest.TestCase):
+    maxDiff = 2000
+
+    def world(self, kind, *flags, **more):
+        world = kind(*flags, **more)
+        world.environment["OFFRAMP_PYTHON"] = sys.executable
+        self.addCleanup(world.__exit__, None, None, None)
+        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        return world
+
+    def both(self, *flags):
+        one = self.world(World, *flags)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        return one, self.world(GpusWorld, *flags, shards=4)
+
+    def kill_launcher(self, world, samples):
+        with world.gate() as gate:
+            world.start()
+            gate.let(3)
+            world.until(lambda: world.status().get("done_samples", 0) >= samples, "the first samples")
+            self.assertGreaterEqual(world.kill_everything(), 4, "the launcher, and a worker with its producer and its consumer")
+
+    def test_masks_are_those_of_one_producer(self):
+        pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
+        make_pictures(pictures)
+        flags = (*MASKS, "--input", str(pictures), "--max-errors", "2")
+        one, world = self.both(*flags)
+        self.kill_launcher(world, 1)
+        self.assertEqual(world.start("--resume", "--max-errors", "1").wait(), 65, world.said())
+        self.assertIn("and --max-errors allows 1", world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), one.results())
+        summary = world.summary()
+        self.assertEqual({entry["origin"] for entry in summary["skipped"]}, {entry["origin"] for entry in one.summary()["skipped"]})
+        self.assertEqual((summary["skipped_samples"], len(summary["skipped"]), summary["conserved"]), (2, 2, True))
+        Image.new("RGB", (9, 9)).save(pictures / "later.png")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = world.summary()["samples"]
+        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 2, 2, 1), "the picture that joined")
+
+    def enter(self, context):    # of a Python before 3.11
+        self.addCleanup(context.__exit__, None, None, None)
+        return context.__enter__()
+
+    @unittest.skipUnless(all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs the packages {', '.join(NEEDED)}")
+    def test_vectors_are_those_of_one_producer(self):
+        folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
+        make_counting_network(folder, LINES)
+        one, world = self.both("--profile", "embeddings", "--model", str(folder / "counts.pt"), *ON_THE_CPU, "--input", str(folder / "lines.txt"),
+                               "--processor", "embeddings-sqlite" + PARQUET)
+        self.kill_launcher(world, 2)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), one.results())
+        samples = world.summary()["samples"]
+        self.assertGreaterEqual(samples["done_before"], 2)
+        self.assertEqual(samples["done_before"] + samples["released"], LINES)
+
+
+if __name__ == "__main__":
+    unittest.main()
