@@ -12,12 +12,13 @@ import tempfile
 import time
 
 from offramp_launch import gpus_job, gpus_summary, interrupts, job_command, run_command, sink, summary
-from offramp_launch.arguments import count, hide_query, shown, take_switch, take_values
+from offramp_launch.arguments import count, hide_query, shown, take_switch, take_values, without_values
 from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.failure import given_up
 from offramp_launch.gpus_devices import devices_of
 from offramp_launch.gpus_shares import flags_of_workers
+from offramp_launch.gpus_status import counted
 from offramp_launch.gpus_supervisor import GpusSupervisor
 from offramp_launch.log_follower import last_error
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
@@ -57,13 +58,14 @@ def start(places, argv, typed):
     if shards == 0:
         raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
     typed = sink.hide_password(typed, os.environ)
-    asked = flags
     resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
     config = run_command.resolve_run(places, flags)[1]
     resume = resume or config["resume"]
     os.environ.pop("OFFRAMP_RESUME", None)
     refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--rung", "streams"))
     devices = devices_of(given[FLAG], config["device"])
+    if config["device"] != "cpu":       # never on the CPU, where one is lost
+        flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
     os.environ.update(devices[0].environment)       # of what looks at the input and the model; each worker gets its own
     if resume and not (config.get("output") or config.get("run-dir")):
         raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
@@ -74,8 +76,8 @@ def start(places, argv, typed):
     run_path = run_dir_of(places, config.get("run-dir"), run_id)
     output = pathlib.Path(config.get("output") or run_path / "output").absolute()
     if resume and is_of_one_producer(output, run_id):
-        print(f"[run] what is left in {output} is one producer's: {devices[0].name} does it", flush=True)
-        return run_command.start(places, [*take_switch(asked, "--resume")[1], "--resume"], typed)
+        run_command.announce(config, f"what is left in {output} is one producer's: {devices[0].name} does it")
+        return run_command.start(places, [*flags, "--resume"], typed)
     return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume)
 
 
@@ -161,7 +163,8 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
     producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
     run_command.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
-    display.note(f"run {run_id}: {len(workers)} workers ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in {job.shards} shards, {run_dir.path}")
+    display.note(f"run {run_id}: {counted(len(workers), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
+                 f"{counted(job.shards, 'shard')}, {run_dir.path}")
     supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,))
     began = time.monotonic()
     try:

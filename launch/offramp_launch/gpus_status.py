@@ -56,6 +56,10 @@ def describe(worker):
             "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.shares["consumers"], "shards_done": worker.shards_done}
 
 
+def counted(number, what):
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def mean(values):
     return sum(values) / len(values) if values else None
 

@@ -4,7 +4,7 @@ import collections
 import pathlib
 
 from offramp_launch import job_files, summary
-from offramp_launch.gpus_status import counts_of_summary, describe, total_of
+from offramp_launch.gpus_status import counted, counts_of_summary, describe, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
 LISTS = ("skipped", "given_up", "unreadable_ahead")
@@ -21,13 +21,13 @@ def keep(job, index, run_dir):
 
 def summaries_of(job, supervisor):
     """By shard: of those that are done, and of the last attempts of this launcher at others. Look before the job is put away."""
-    found = {attempt.index: told for attempt in supervisor.attempts if (told := read_object(attempt.run_dir / SUMMARY))}
+    found = {index: told for index, run_dir in supervisor.attempts if (told := read_object(run_dir / SUMMARY))}
     return {**found, **{index: told for index in job.records() if (told := read_object(job.folder / "told" / f"{index}.json"))}}
 
 
 def join(about, job, supervisor, told, seconds):
     """`told`: the summaries by shard. Rates and sums are of this launcher's part."""
-    ours = [each for attempt in supervisor.attempts if (each := read_object(attempt.run_dir / SUMMARY))]
+    ours = [each for _, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))]
     done = job.records()
     # Of what is not done the last status may be older.
     supervisor.counts.update({index: counts_of_summary(each) for index, each in told.items() if index not in done and each.get("samples")})
@@ -66,11 +66,11 @@ def summed(tables):
 
 def devices(ours, workers):
     kinds = sorted({each["device"] for each in ours if each.get("device")})
-    return f"{', '.join(kinds)} ({len(workers)} workers)" if kinds else None
+    return f"{', '.join(kinds)} ({counted(len(workers), 'worker')})" if kinds else None
 
 
 def lines(whole, unit, output, go_on, account):
     """As of one run, and the GPUs that were lost."""
     first, *rest = summary.tell(whole, unit, output, go_on, account).splitlines()
     lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
-    return "\n".join([first, *lost, *rest])
+    return "\n".join([first, *lost, *(line for line in rest if line.strip() not in ("model", "batches"))])

@@ -2,29 +2,23 @@
 
 import collections
 import contextlib
-import dataclasses
 import json
 import os
-import pathlib
 import selectors
 import signal
-import sys
 
 from offramp_launch import gpus_summary, shared_folder
 from offramp_launch.arguments import count
 from offramp_launch.backoff import Backoff
-from offramp_launch.children import Child
-from offramp_launch.control import ControlClient, ControlServer
+from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.gpus_crew import Worker, command_of
 from offramp_launch.gpus_shares import share
-from offramp_launch.gpus_status import COUNTS, counts_of_record, counts_of_status, describe, told_by, total_of, whole_status
-from offramp_launch.gpus_worker import COMMAND
+from offramp_launch.gpus_status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.job_files import told
-from offramp_launch.log_follower import LogFollower, record
 from offramp_launch.output_folder import items_done_in
-from offramp_launch.places import LAUNCHER
-from offramp_launch.run_dir import CONTROL_SOCKET, SUMMARY, read_object
-from offramp_launch.shard_exit import AGAIN, DONE, TRY_AGAIN, fate_of
+from offramp_launch.run_dir import CONTROL_SOCKET
+from offramp_launch.shard_exit import AGAIN, DONE, FINAL, TRY_AGAIN
 from offramp_launch.signal_inbox import SignalInbox
 from offramp_launch.timers import Timers
 from offramp_launch.watch import MOST_CONSUMERS, TICK_SECONDS
@@ -32,39 +26,6 @@ from offramp_launch.watch import MOST_CONSUMERS, TICK_SECONDS
 FAILURES_OF_A_WORKER = 2        # in a row: then its GPU is given up
 TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, and not a GPU
 ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
-SHOWN_LINES = 20                # of each shard's
-WORKER_ANSWERS_SECONDS = 2
-
-
-@dataclasses.dataclass
-class Worker:
-    """One that has a GPU: a process for each of its shards."""
-
-    device: object
-    shares: dict                # by setting, of its runs
-    child: Child = None
-    index: int = None           # of the shard at hand
-    run_dir: pathlib.Path = None
-    log: LogFollower = None
-    shown: int = 0
-    status: dict = dataclasses.field(default_factory=dict)
-    backoff: Backoff = dataclasses.field(default_factory=Backoff)
-    is_waiting: bool = False    # to begin again
-    is_to_be_scaled: bool = False
-    failures: int = 0           # since it last did a shard
-    shards_done: int = 0
-    lost: str = ""              # why its GPU was given up
-
-    name = property(lambda self: self.device.name)
-
-
-@dataclasses.dataclass
-class Attempt:
-    """At a shard, by a worker of this run."""
-
-    index: int
-    worker: str
-    run_dir: pathlib.Path
 
 
 class GpusSupervisor:
@@ -136,17 +97,16 @@ class GpusSupervisor:
         return self._draining or bool(self.failure)
 
     def _begin_next(self, worker):
-        if self._is_ending() or worker.child or worker.is_waiting or worker.lost or not self._todo:
+        if self._is_ending() or not worker.is_free or not self._todo:
             return
-        worker.index = self._todo.popleft()
-        worker.run_dir = self._new_run_dir(worker.index)
-        self.attempts.append(Attempt(worker.index, worker.name, worker.run_dir))
-        log = self._run_dir.log(worker.run_dir.name)
-        worker.log, worker.shown, worker.status = LogFollower(log), 0, {}
+        index = self._todo.popleft()
+        run_dir = self._new_run_dir(index)
+        command = command_of(self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags)
+        self.attempts.append((index, run_dir))
         try:
-            worker.child = Child(worker.name, self._command(worker), log, (self._lifeline_read, *self._kept_open), env={**os.environ, **worker.device.environment})
+            worker.begin(index, run_dir, self._run_dir.log(run_dir.name), command, self._lifeline_read, self._kept_open)
         except LaunchError as problem:
-            self._todo.append(worker.index)
+            self._todo.append(index)
             self.fail(problem)
             return
         self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(worker))
@@ -158,49 +118,45 @@ class GpusSupervisor:
             again += 1
         return folder
 
-    def _command(self, worker):
-        cores = ["--cores", ",".join(map(str, worker.device.cores))] if worker.device.cores else []
-        shares = [part for name, value in worker.shares.items() for part in (f"--{name}", str(value))]
-        limit = [] if self._error_limit is None else ["--max-errors", str(self._error_limit)]
-        return [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, "--job", str(self._job.folder), "--index", str(worker.index),
-                "--lifeline-fd", str(self._lifeline_read), *cores, *shares, *limit, "--run-dir", str(worker.run_dir), "--", *self._flags]
-
     # -- the end of a worker's process --------------------------------------------------------------------------------
 
     def _on_end(self, worker):
-        child, index = worker.child, worker.index
-        self._selector.unregister(child.pidfd)
-        child.reap()
+        self._selector.unregister(worker.child.pidfd)
+        worker.child.reap()
         self._look_at(worker)
-        worker.child, worker.status = None, {}
-        self._keep_dead_letters(worker)
-        code, killed = shell_code(child.status), f"its process {child.ending()}" if child.status < 0 else ""
-        fate = AGAIN if child.status < 0 or code == TRY_AGAIN else fate_of(code)
-        if fate == DONE and (done := self._job.record(index)) is not None:
-            self.counts[index] = counts_of_record(done)
+        child = worker.ended()
+        worker.keep_dead_letters(self._run_dir.file("quarantine"))
+        code = shell_code(child.status)
+        fate = fate_of_worker(child.status)
+        done = self._job.record(worker.index) if fate == DONE else None
+        if done is not None:
+            self.counts[worker.index] = counts_of_record(done)
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
             self._keep_what_it_told(worker)
         else:
-            self._todo.append(index)
-            self._after_failure(worker, code, fate, killed or self._why(worker))
+            self._todo.append(worker.index)
+            self._after_failure(worker, code or int(ExitCode.INTERNAL), fate, f"its process {child.ending()}" if child.status < 0 else worker.why())
         for each in self._workers:
             self._begin_next(each)
 
     def _after_failure(self, worker, code, fate, why):
         """Its shard is among those to be done again."""
-        if self._is_ending():
+        if self.failure or (self._draining and fate == AGAIN):
             return
+        log = f"Its log: {worker.log_path}"
         if fate != AGAIN:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}",
-                                  f"Its log: {self._run_dir.log(worker.run_dir.name)}", code))
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}", log, code))
             return
         worker.failures += 1
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}",
-                                  f"Its log: {self._run_dir.log(worker.run_dir.name)}", self._code_of_last_try(worker)))
+            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log,
+                                  self._code_of_last_try(worker, code)))
         elif worker.failures >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
+            if all(each.lost for each in self._workers):
+                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log,
+                                      self._code_of_last_try(worker, code)))
         else:
             self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
             worker.is_waiting = True
@@ -215,34 +171,14 @@ class GpusSupervisor:
         left = sum(not each.lost for each in self._workers)
         self._display.note(f"{worker.name} is given up, as it failed {FAILURES_OF_A_WORKER} times in a row, the last time at shard {worker.index}: {why}"
                            + (f"; its share goes to the {left} that are left" if left else ""))
-        if not left:
-            self.fail(LaunchError(f"every one of the {len(self._workers)} workers failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}",
-                                  f"Its log: {self._run_dir.log(worker.run_dir.name)}", self._code_of_last_try(worker)))
 
-    def _why(self, worker):
-        """In the words of its run, or the last of its log."""
-        if failure := (read_object(worker.run_dir / SUMMARY) or {}).get("failure"):
-            return failure
-        try:
-            lines = pathlib.Path(self._run_dir.log(worker.run_dir.name)).read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
-        errors = [line.removeprefix("offramp: ") for line in lines if line.startswith("offramp: ")]
-        return (errors or ["it gave no reason"])[-1]
-
-    def _code_of_last_try(self, worker):
-        """That of its run, where it told one: the worker's own says only that another try may mend it."""
+    def _code_of_last_try(self, worker, code):
+        """That of its run, where it told one and the worker's own says only that another try may mend it."""
+        if code == ExitCode.DEVICE_UNSUPPORTED:
+            return int(code)
         code = next((attempt["exit"] for attempt in reversed(self._job.attempts(worker.index)) if "exit" in attempt), None)
         known = {int(each) for each in ExitCode} - {int(ExitCode.OK), int(ExitCode.INTERRUPTED)}
         return code if code in known else TRY_AGAIN
-
-    def _keep_dead_letters(self, worker):
-        """Where those of a run are looked for. Their names are of the whole input's batches."""
-        there, here = worker.run_dir / "quarantine", self._run_dir.file("quarantine")
-        with contextlib.suppress(OSError):
-            for path in sorted(there.iterdir()):
-                here.mkdir(mode=0o700, exist_ok=True)
-                os.replace(path, here / path.name)
 
     def _keep_what_it_told(self, worker):
         """Of a shard that is done. What another could not bring through is made when it is tried again."""
@@ -261,7 +197,7 @@ class GpusSupervisor:
         self._look()
         for worker in self._alive():
             if worker.is_to_be_scaled:
-                self._scale_now(worker)
+                worker.scale()
         if self._goes_on():
             self._timers.after(TICK_SECONDS, self._tick)
 
@@ -283,19 +219,16 @@ class GpusSupervisor:
         return "abandoned" if self.is_work_left() else "ended"
 
     def _look_at(self, worker):
-        worker.status = told_by(worker.run_dir) or worker.status
+        for line in worker.look():
+            if line not in self._told:      # a warning of each shard's producer is told once
+                self._told.add(line)
+                self._display.note(f"{worker.name}, shard {worker.index}: {line}")
         if worker.status:
             self.counts[worker.index] = counts_of_status(worker.status)
-        for line in worker.log.new_lines():
-            if (text := worth_telling(line)) and text not in self._told:
-                self._told.add(text)        # a warning of each shard's producer is told once
-                worker.shown += 1
-                if worker.shown <= SHOWN_LINES:
-                    self._display.note(f"{worker.name}, shard {worker.index}: {text}")
 
     def _require_few_errors(self, skipped):
         """Each shard has the limit of the whole run, which all of them together must keep."""
-        if self._error_limit is not None and skipped > self._error_limit:
+        if skipped > self._error_limit:
             self.fail(LaunchError(f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
                                   "Mend them, or allow more (--max-errors 100% skips all that cannot be read); --resume goes on with what is done", ExitCode.BAD_INPUT))
 
@@ -307,7 +240,8 @@ class GpusSupervisor:
             return
         self.failure = problem
         self._display.note(str(problem))
-        self._signal_all(signal.SIGTERM)
+        if not self._draining:
+            self._signal_all(signal.SIGTERM)
         self._timers.after(ABANDON_SECONDS, lambda: self._signal_all(signal.SIGTERM))
         self._timers.after(KILL_SECONDS, lambda: self._signal_all(signal.SIGKILL))
 
@@ -342,7 +276,7 @@ class GpusSupervisor:
     def _ask_all(self, request):
         for worker in self._alive():
             try:
-                ControlClient(worker.run_dir, WORKER_ANSWERS_SECONDS).ask(request)
+                worker.ask(request)
             except LaunchError:     # it has not begun, or ends
                 worker.child.signal(signal.SIGTERM)
 
@@ -351,8 +285,8 @@ class GpusSupervisor:
         for worker in self._alive():
             worker.child.signal(signal.SIGKILL)
             worker.child.reap()
+            worker.ended()
             self._todo.append(worker.index)
-            worker.child = None
 
     # -- control ------------------------------------------------------------------------------------------------------
 
@@ -386,17 +320,9 @@ class GpusSupervisor:
         for number, worker in enumerate(working):
             worker.shares["consumers"] = share(wanted, len(working), number)
             worker.is_to_be_scaled = bool(worker.child)
-            self._scale_now(worker)
+            worker.scale()
         self._display.note(f"scale: {before} -> {wanted} consumers")
         return {"before": before, "consumers": wanted, **self._describe()}
-
-    @staticmethod
-    def _scale_now(worker):
-        """One that is only starting is asked again later."""
-        if worker.child:
-            with contextlib.suppress(LaunchError):
-                ControlClient(worker.run_dir, WORKER_ANSWERS_SECONDS).ask({"do": "scale", "consumers": worker.shares["consumers"]})
-                worker.is_to_be_scaled = False
 
     def _consumers_wanted(self):
         return sum(worker.shares["consumers"] for worker in self._workers if not worker.lost)
@@ -406,7 +332,8 @@ class GpusSupervisor:
                 "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "status": self.status}
 
 
-def worth_telling(line):
-    """What a worker's launcher notes of its run, but that it began; nothing of how far it is, and of its summary."""
-    text = line.removeprefix("[run] ") if line.startswith("[run] ") else (record(line) or ("", ""))[1] if line.startswith("{") else ""
-    return "" if text.startswith("run ") else text
+def fate_of_worker(status):
+    """A GPU that is lost is one that the next process does not find."""
+    if status < 0 or status in (TRY_AGAIN, ExitCode.DEVICE_UNSUPPORTED):
+        return AGAIN
+    return DONE if status == 0 else FINAL
