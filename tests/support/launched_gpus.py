@@ -7,7 +7,7 @@ from tests.support.launched_resume import World
 
 
 class GpusWorld(World):
-    """As a World's, each run with several producers. start_with_one() has one."""
+    """As a World's, each run with several producers."""
 
     def __init__(self, *flags, workers=3, shards=None):
         super().__init__(*flags)
@@ -16,9 +16,6 @@ class GpusWorld(World):
     def start(self, *flags):
         shards = ("--shards", str(self.shards)) if self.shards else ()
         return super().start("--gpus", str(self.workers), *shards, *flags)
-
-    def start_with_one(self, *flags):
-        return super().start(*flags)
 
     def told_of(self, name):
         """What is told of the worker with this name; nothing before the first is told."""

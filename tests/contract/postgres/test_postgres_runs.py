@@ -95,18 +95,6 @@ class Killed:
         code, said = job.init(2)
         self.assertEqual((code, "holds the results of an earlier run" in said), (64, True), said)
 
-    def test_several_producers_of_one_host_fill_one_table(self):
-        world = GpusWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink, shards=4)
-        self.addCleanup(world.__exit__, None, None, None)
-        with world.gate() as gate:
-            world.start()
-            gate.let(6)
-            world.until(lambda: world.status().get("done_samples", 0) >= 16, "the first rows")
-            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, and a worker with its producer and its consumer")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
-        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
-        self.assertEqual(self.rows(), self.undisturbed())
-
     def begun(self):
         """A run that was killed as a whole: its table is there, and most of its work is not done."""
         world = self.world()
@@ -144,6 +132,18 @@ class Killed:
 
 @unittest.skipIf(what_is_missing(), what_is_missing())
 class Runs(Killed, WithServer):
+    def test_several_producers_of_one_host_fill_one_table(self):
+        world = GpusWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink, shards=4)
+        self.addCleanup(world.__exit__, None, None, None)
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            world.until(lambda: world.status().get("done_samples", 0) >= 16, "the first rows")
+            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, and a worker with its producer and its consumer")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
+        self.assertEqual(self.rows(), self.undisturbed())
+
     def test_a_table_is_one_jobs(self):
         """Two may begin while it is not there yet."""
         jobs = []
