@@ -17,7 +17,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.gpus_shares import shards_for
 from offramp_launch.job_command import build_of, facts_of, folder_written_to, keep_list, look_at_output, require_empty, require_locks, require_same_input
 from offramp_launch.job_folder import SHARDS, Job
-from offramp_launch.output_folder import LOCK
+from offramp_launch.output_folder import LOCK, run_noted
 from offramp_launch.run_dir import new_run_id
 
 
@@ -86,6 +86,9 @@ def go_on(places, output, flags, config, shards):
         raise LaunchError(f"{output} was begun as {job.output}, where its shards are looked for", "Move it back, or begin the run in another --output", ExitCode.USAGE)
     if job_merge.is_merged(job):
         return job
+    if (run := run_noted(output)) not in (None, job.id):
+        raise LaunchError(f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus", f"If those are what is wanted, remove "
+                          f"{output / SHARDS} and give --resume again; else give another --output", ExitCode.USAGE)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     job.claim_output()
     return job

@@ -1,6 +1,7 @@
 """Several producers that one command starts leave what one leaves: also when they, or the launcher, are killed, stopped, or fail for good."""
 
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -83,6 +84,11 @@ class Gpus(unittest.TestCase):
         self.assertEqual(world.start("--resume").wait(), 64, world.said())
         self.assertIn("begun with 6", world.said())
         world.workers, world.shards = 2, None
+        note = world.output / ".offramp-manifest"       # as a run without --gpus leaves it there
+        note.write_text(json.dumps({"run": "another", "identity": {"items": "597"}}) + "\n")
+        self.assertEqual(world.start("--resume").wait(), 64, world.said())
+        self.assertIn("holds results of run another", world.said())
+        note.unlink()
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertGreater(world.summary()["samples"]["done_before"], 0)
         self.ends_as(world, one, 597)
