@@ -10,12 +10,14 @@ Whoever calls these has the output's lock.
 """
 
 import os
+import pathlib
 import shutil
 
 from offramp_launch import job_files, job_merge
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.gpus_shares import shards_for
-from offramp_launch.job_command import build_of, facts_of, folder_written_to, keep_list, look_at_output, require_empty, require_locks, require_same_input
+from offramp_launch.job_command import (build_of, facts_of, folder_written_to, keep_list, look_at_output, place_of_a_list, require_empty, require_locks,
+                                        require_same_input)
 from offramp_launch.job_folder import SHARDS, Job
 from offramp_launch.output_folder import LOCK, run_noted
 from offramp_launch.run_dir import new_run_id
@@ -53,26 +55,31 @@ def begin(places, output, flags, config, shards, workers):
     require_empty(output, "--output")
     folder = folder_in(output)
     try:
-        facts, listed = facts_of(places, flags, config, listing=folder)
-        items = facts["items"]
-        if items == 0:
-            raise LaunchError(f"the input has no items: {config.get('input')}", "Give one that has", ExitCode.NO_INPUT)
-        if shards is not None and shards > items:
-            raise LaunchError(f"--shards is {shards}, and the input has {items} items", f"Give a number from 1 to {items}, or none", ExitCode.USAGE)
-        written = folder_written_to(config)
-        if written:
-            require_empty(type(output)(written), "--write-path")
-        look_at_output(places, output, flags)
-        if listed:
-            keep_list(listed, folder / "input.list")
-        job, _ = Job.begun(folder, {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards or shards_for(items, config.get("batch") or 1, workers),
-                                    "output": str(output), "write_path": written, "folder": os.getcwd(), "flags": flags, "listed": listed is not None})
+        with place_of_a_list(folder) as listing:
+            facts, listed = facts_of(places, flags, config, listing=listing)
+            wanted = {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": number_of_shards(shards, facts["items"], config, workers),
+                      "output": str(output), "write_path": folder_written_to(config), "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
+            if wanted["write_path"]:
+                require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
+            look_at_output(places, output, flags)
+            if listed:
+                keep_list(listed, folder / "input.list")
+            job, _ = Job.begun(folder, wanted)
     except BaseException:
         if not is_begun_in(output):
             remove(output / SHARDS)
         raise
     job.claim_output()
     return job
+
+
+def number_of_shards(wanted, items, config, workers):
+    """Errors: LaunchError, where there cannot be so many."""
+    if items == 0:
+        raise LaunchError(f"the input has no items: {config.get('input')}", "Give one that has", ExitCode.NO_INPUT)
+    if wanted is not None and wanted > items:
+        raise LaunchError(f"--shards is {wanted}, and the input has {items} items", f"Give a number from 1 to {items}, or none", ExitCode.USAGE)
+    return wanted or shards_for(items, config.get("batch") or 1, workers)
 
 
 def go_on(places, output, flags, config, shards):
@@ -101,9 +108,11 @@ def merge(places, job, flags, ask):
     records = job.records()
     job_merge.require_own(job)
     for index, record in records.items():
+        job_merge.require_put_together(job, index)
         job_merge.require_parts(job, index, record)
     job.facts["flags"] = flags
     job_merge.join(places, job, records, False, ask)
+    job_merge.require_joined(job, records)
     job_files.replace(job.folder / "summary.json", job_merge.summary_of(job, records, []))
 
 

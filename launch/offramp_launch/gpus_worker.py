@@ -8,7 +8,6 @@ import pathlib
 import signal
 import threading
 
-from offramp_launch import interrupts
 from offramp_launch.arguments import take_values
 from offramp_launch.job_folder import Job
 from offramp_launch.shard_command import do, exit_of_attempt, tell_if_done
@@ -22,7 +21,6 @@ def start(places, argv):
     end_with_the_launcher(int(given["--lifeline-fd"]))
     if "--cores" in given:
         os.sched_setaffinity(0, map(int, given["--cores"].split(",")))
-    interrupts.mind_all()
     job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
     job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
