@@ -147,16 +147,15 @@ class GpusSupervisor:
         if fate != AGAIN:
             self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}", log, code))
             return
-        worker.failures += 1
+        last = self._code_of_last_try(worker, code)
+        worker.failures += last != ExitCode.RUN_IN_USE      # that is no fault of its GPU's
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log,
-                                  self._code_of_last_try(worker, code)))
+            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, last))
         elif worker.failures >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if all(each.lost for each in self._workers):
-                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log,
-                                      self._code_of_last_try(worker, code)))
+                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, last))
         else:
             self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
             worker.is_waiting = True
@@ -176,9 +175,9 @@ class GpusSupervisor:
         """That of its run, where it told one and the worker's own says only that another try may mend it."""
         if code == ExitCode.DEVICE_UNSUPPORTED:
             return int(code)
-        code = next((attempt["exit"] for attempt in reversed(self._job.attempts(worker.index)) if "exit" in attempt), None)
+        exits = [attempt.get("exit") for attempt in self._job.attempts(worker.index)[-1:]] if code == TRY_AGAIN else []
         known = {int(each) for each in ExitCode} - {int(ExitCode.OK), int(ExitCode.INTERRUPTED)}
-        return code if code in known else TRY_AGAIN
+        return exits[0] if exits and exits[0] in known else TRY_AGAIN
 
     def _keep_what_it_told(self, worker):
         """Of a shard that is done. What another could not bring through is made when it is tried again."""

@@ -123,12 +123,15 @@ class OutputLock:
 
 
 def is_alive(pid):
+    """One that has ended is not, although its parent has not asked for its status yet."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
+    with contextlib.suppress(OSError, IndexError):
+        return pathlib.Path("/proc", str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
     return True
 
 

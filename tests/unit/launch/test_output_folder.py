@@ -172,7 +172,7 @@ class OutputFolderTest(unittest.TestCase):
         self.assertEqual([], list(self.folder.iterdir()))
 
     def test_programs_that_inherited_the_lock_are_waited_for(self):
-        """The launcher dies; a program of its lives on with the lock, until it is seen to be waited for."""
+        """The launcher dies, and its parent has not asked for its status yet; a program of its lives on with the lock, until it is seen to be waited for."""
         door = self.folder / "door"
         os.mkfifo(door)
 
@@ -180,17 +180,18 @@ class OutputFolderTest(unittest.TestCase):
             self.notes.append(text)
             door.write_text("")
 
-        launcher = subprocess.run(
+        launcher = subprocess.Popen(
             [sys.executable, "-c",
              "import subprocess, sys\n"
              "from offramp_launch.output_folder import OutputLock\n"
              f"lock = OutputLock({str(self.folder)!r}, 'dead')\n"
              f"subprocess.Popen(['cat', {str(door)!r}], pass_fds=(lock.fd,), stdout=subprocess.DEVNULL)\n"
              "import os; os._exit(9)"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False)
-        self.assertEqual(9, launcher.returncode)
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        os.waitid(os.P_PID, launcher.pid, os.WEXITED | os.WNOWAIT)
         OutputLock(self.folder, "next", let_it_end).close()
         self.assertTrue(any("waiting for the last programs of run dead" in note for note in self.notes), self.notes)
+        self.assertEqual(9, launcher.wait())
 
     def test_a_lock_file_that_a_dead_run_left_is_no_obstacle(self):
         for text in ("", "not json", json.dumps({"run": "dead", "pid": 1}) + " " * 300):
