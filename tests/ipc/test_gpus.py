@@ -78,6 +78,8 @@ class Gpus(unittest.TestCase):
             self.assertEqual(left_behind(world.processes), [])
         self.assertEqual(world.start().wait(), 64, world.said())
         self.assertIn("--resume goes on with it", world.said())
+        code, said = self.command(world, "job", "merge", "--job", str(world.output / ".offramp-shards/job"))
+        self.assertEqual((code, "run --gpus N --resume" in said), (64, True), said)
         self.assertEqual(world.start("--resume", "--seed", "3").wait(), 65, world.said())
         self.assertIn("--seed was 0 and is 3", world.said())
         world.shards = 5
