@@ -16,7 +16,7 @@ import shutil
 from offramp_launch import job_files, job_merge
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.gpus_shares import shards_for
-from offramp_launch.job_command import (build_of, facts_of, folder_written_to, keep_list, look_at_output, place_of_a_list, require_empty, require_locks,
+from offramp_launch.job_command import (build_of, claim, facts_of, folder_written_to, keep_list, look_at_output, place_of_a_list, require_empty, require_locks,
                                         require_same_input)
 from offramp_launch.job_folder import SHARDS, Job
 from offramp_launch.output_folder import LOCK, run_noted
@@ -69,7 +69,7 @@ def begin(places, output, flags, config, shards, workers):
         if not is_begun_in(output):
             remove(output / SHARDS)
         raise
-    job.claim_output()
+    claim(job)
     return job
 
 
@@ -97,7 +97,7 @@ def go_on(places, output, flags, config, shards):
         raise LaunchError(f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus", f"If those are what is wanted, remove "
                           f"{output / SHARDS} and give --resume again; else give another --output", ExitCode.USAGE)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
-    job.claim_output()
+    claim(job)
     return job
 
 

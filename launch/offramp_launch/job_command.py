@@ -103,11 +103,18 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
     job.require_made_by(wanted["made_by"])
     merged = job_merge.is_merged(job)
     if not merged:
-        job.claim_output()
+        claim(job)
     print(f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
           f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
           f"  then       ./launch/offramp job merge --job {folder}", flush=True)
     return int(ExitCode.OK)
+
+
+def claim(job):
+    """Errors: LaunchError (USAGE) where something lies there that shards would take for their own."""
+    for flag, folder in job.unclaimed():
+        require_empty(folder, flag)
+    job.claim_output()
 
 
 def folder_written_to(config):

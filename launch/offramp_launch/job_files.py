@@ -79,9 +79,9 @@ def read(path):
         raise LaunchError(f"{path} cannot be read: {problem.strerror}", "Look whether the folder that all hosts share is there", ExitCode.SYSTEM) from problem
 
 
-def make_folder(path):
+def make_folder(path, parents=True):
     with told(path):
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=parents, exist_ok=True)
 
 
 @contextlib.contextmanager

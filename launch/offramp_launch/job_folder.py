@@ -6,11 +6,12 @@ A job: one run's work, cut into shards for many hosts. What the folder that they
     JOB/done/I.json           written once: what became of shard I. The first one counts
     JOB/summary.json          of the merge
     OUT/...                   results of single samples, of all shards (OUT: --output, or JOB/output)
-    OUT/.offramp-shards/job.json    written once: whose output it is; in the folder of --write-path, too
+    OUT/.offramp-shards/job.json    written once, by `init`: whose output it is; in the folder of --write-path, too. Without it no shard does anything
     OUT/.offramp-shards/I/    of shard I: lock, checkpoint, what its consumers append to, attempts/N.json
 
-Steps of a shard's attempt: look for done/I.json; take a number among the attempts; take the lock; look once more; do the rest of its items, from
-its checkpoint on; write done/I.json; give the lock back. Each may be cut off, and two attempts may be at any of them at once: they write the same bytes under the same names.
+Steps of a shard's attempt: look for done/I.json, and whether the output is the job's; take a number among the attempts; take the lock; look once more;
+do the rest of its items, from its checkpoint on; write done/I.json; give the lock back. Each may be cut off, and two attempts may be at any of them at
+once: they write the same bytes under the same names.
 """
 
 import os
@@ -61,18 +62,37 @@ class Job:
         return Job(folder, facts)
 
     def claim_output(self):
-        """Errors: LaunchError (USAGE) where the output, or the folder of --write-path, is another job's."""
+        """
+        What whoever begins the job does, and nobody else: by this a shard tells a host that sees these folders from one whose mount is missing.
+        Errors: LaunchError (USAGE) where the output, or the folder of --write-path, is another job's.
+        """
+        for _, folder in self.claimed():
+            while self.owner_of(folder) is None:    # also where a merge removes one meanwhile
+                path = claim_of(folder)
+                job_files.make_folder(path.parent)
+                job_files.put_once(path, {"job": self.id, "folder": str(self.folder)})
+        self.require_claimed()
+
+    def require_claimed(self):
+        """Errors: LaunchError (USAGE) as claim_output(), (NO_INPUT) where nothing says whose the folder is."""
         for flag, folder in self.claimed():
-            path = folder / SHARDS / "job.json"
-            job_files.make_folder(path.parent)
-            if not job_files.put_once(path, {"job": self.id, "folder": str(self.folder)}) and (owner := job_files.read(path))["job"] != self.id:
+            path = claim_of(folder)
+            owner = job_files.read(path)
+            if owner is None:
+                raise LaunchError(f"{flag} {folder} has no {path.relative_to(folder)}, which job init laid there",
+                                  "Mount on this host what the job's first one had, under the same path. Where it is mounted, the job was given up", ExitCode.NO_INPUT)
+            if owner["job"] != self.id:
                 raise LaunchError(f"{folder} is the output of job {owner['job']} in {owner['folder']}", f"Give each job a {flag} of its own", ExitCode.USAGE)
 
     @staticmethod
     def owner_of(folder):
         """The job that has claimed it; None where none has."""
-        claim = job_files.read(folder / SHARDS / "job.json")
+        claim = job_files.read(claim_of(folder))
         return claim and claim["job"]
+
+    def unclaimed(self):
+        """As claimed(), where that is not so yet."""
+        return [(flag, folder) for flag, folder in self.claimed() if self.owner_of(folder) is None]
 
     def claimed(self):
         """(flag, folder) of all that its shards write to together."""
@@ -123,9 +143,10 @@ class Job:
         return job_files.put_once(self.record_path(index), {"version": VERSION, "job": self.id, "index": index, "items": self.items_of(index), **record})
 
     def begin_attempt(self, index):
-        """The path of this attempt's own note, with a number that no other attempt has."""
+        """The path of this attempt's own note, with a number that no other attempt has. Errors: LaunchError, also where the output is not claimed."""
         folder = self.place(index) / "attempts"
-        job_files.make_folder(folder)
+        for each in (folder.parent, folder):
+            job_files.make_folder(each, parents=False)
         number = len(os.listdir(folder))
         while not job_files.put_once(folder / f"{number}.json", {"host": socket.gethostname(), "pid": os.getpid()}):
             number += 1
@@ -136,6 +157,10 @@ class Job:
         folder = self.place(index) / "attempts"
         names = [name for name in os.listdir(folder) if name.removesuffix(".json").isdigit()] if folder.is_dir() else []
         return [job_files.read(folder / name) or {} for name in sorted(names, key=lambda name: int(name.removesuffix(".json")))]
+
+
+def claim_of(folder):
+    return folder / SHARDS / "job.json"
 
 
 def difference_of(there, wanted):

@@ -172,7 +172,7 @@ def require_no_job(output, config):
         if folder and shared_folder.holds(folder, CLAIM):
             raise LaunchError(f"{flag} {folder} is where the shards of {job_told_of(folder)} write, which is not merged yet",
                               f"Give this run another {flag}, or merge first (./launch/offramp job merge). Where that job is given up, and with it what its "
-                              f"shards keep there, remove {pathlib.Path(folder) / CLAIM.parent}", ExitCode.USAGE)
+                              f"shards keep there, end those that are under way and remove {pathlib.Path(folder) / CLAIM.parent}: others then do nothing any more", ExitCode.USAGE)
 
 
 def job_told_of(folder):

@@ -108,7 +108,7 @@ def do_the_rest(places, job, index, flags, strict):
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)
     flags = [*without_values(flags, ("--run-dir",)), *(["--run-dir", config["run-dir"]] if config.get("run-dir") else [])]    # from wherever it comes
-    job.claim_output()
+    require_under_way(job, index)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     warn_of_others(job, index)
     note = job.begin_attempt(index)
@@ -117,10 +117,16 @@ def do_the_rest(places, job, index, flags, strict):
         # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
         if tell_if_done(job, index):
             return int(ExitCode.OK)
-        if job_merge.is_merged(job):
-            raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
-                              ExitCode.USAGE)
+        require_under_way(job, index)
         return make(places, job, index, flags, strict, note, run_id, lock)
+
+
+def require_under_way(job, index):
+    """Of a shard that is not done. Errors: LaunchError where its files have no place: (USAGE) as the job is merged, else those of require_claimed()."""
+    if job_merge.is_merged(job):
+        raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
+                          ExitCode.USAGE)
+    job.require_claimed()
 
 
 @contextlib.contextmanager

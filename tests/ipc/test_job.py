@@ -200,6 +200,11 @@ class Jobs(unittest.TestCase):
             self.assertEqual((code, began in told), (0, True), told)
         code, told = world.init(3)
         self.assertEqual((code, "shards was 2 and is 3" in told), (64, True), told)
+        shutil.move(world.output / ".offramp-shards", world.folder / "elsewhere")
+        self.assertEqual(world.shard(0).wait(), 75, world.said())
+        self.assertIn("which job init laid there", world.said())
+        self.assertEqual(os.listdir(world.output), [])
+        shutil.move(world.folder / "elsewhere", world.output / ".offramp-shards")
         for index, flags, code, said in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "has no --resume")):
             self.assertEqual(world.shard(index, *flags).wait(), code, world.said())
             self.assertIn(said, world.said())

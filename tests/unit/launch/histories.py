@@ -128,9 +128,14 @@ class History:
                  "listed": False}
         (folder / "out").mkdir(parents=True)
         History.current = self
-        begun = Attempt(lambda: Job.begun(folder / "job", facts)[0])
+        begun = Attempt(lambda: self.begun(facts))
         begun.let(ALL)
         self.job = begun.result
+
+    def begun(self, facts):
+        job = Job.begun(self.folder / "job", facts)[0]
+        job.claim_output()
+        return job
 
     def play(self):
         """Within stepping()."""

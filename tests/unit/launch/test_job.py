@@ -40,7 +40,9 @@ class InAFolder(unittest.TestCase):
                 "folder": str(self.folder), "flags": ["--seed", "0"], "listed": False, **others}
 
     def job(self, **others):
-        return Job.begun(self.folder / "job", self.facts(**others))[0]
+        job = Job.begun(self.folder / "job", self.facts(**others))[0]
+        job.claim_output()
+        return job
 
     def refused(self, code, work, *arguments, **named):
         with self.assertRaises(LaunchError) as caught:
@@ -106,7 +108,6 @@ class JobTest(InAFolder):
     def test_an_output_is_one_jobs(self):
         job = self.job()
         job.claim_output()
-        job.claim_output()
         other = Job.begun(self.folder / "other", self.facts(id="job-2"))[0]
         self.assertIn(f"is the output of job job-1 in {self.folder / 'job'}", self.refused(ExitCode.USAGE, other.claim_output))
 
@@ -114,7 +115,6 @@ class JobTest(InAFolder):
         written = self.folder / "written"
         written.mkdir()
         job = self.job(write_path=str(written))
-        job.claim_output()
         other = Job.begun(self.folder / "other", self.facts(id="job-2", output=str(self.folder / "out2"), write_path=str(written)))[0]
         self.assertIn("--write-path of its own", self.refused(ExitCode.USAGE, other.claim_output))
         require_empty(written, "--write-path")
@@ -125,7 +125,6 @@ class JobTest(InAFolder):
 
     def test_a_job_that_is_merged_leaves_the_next_one_in_its_output_alone(self):
         job = self.job()
-        job.claim_output()
         for _ in range(2):
             job_merge.remove_places(job)
         self.assertEqual([], os.listdir(job.output))
@@ -134,6 +133,25 @@ class JobTest(InAFolder):
         other.begin_attempt(0)
         job_merge.remove_places(job)
         self.assertEqual(1, len(other.attempts(0)))
+
+    def test_a_shard_does_nothing_where_a_folder_has_not_what_init_laid_there(self):
+        """Not mounted on its host, or the job was given up and others fill it by now."""
+        written = self.folder / "written"
+        job = self.job(write_path=str(written))
+        for flag, folder in (("--output", job.output), ("--write-path", written)):
+            shutil.move(folder / ".offramp-shards", self.folder / "elsewhere")
+            (folder / "5.png").write_text("another's")
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(75, self.attempt(job, 0, samples={"released": 4}))
+            self.assertIn(f"{flag} {folder} has no .offramp-shards/job.json, which job init laid there", said.getvalue())
+            self.assertEqual(["5.png"], os.listdir(folder))
+            self.assertIn(f"{flag} {folder} holds something already: 5.png", self.refused(ExitCode.USAGE, job_command.claim, job))
+            shutil.move(self.folder / "elsewhere", folder / ".offramp-shards")
+            (folder / "5.png").unlink()
+        shutil.rmtree(job.output / ".offramp-shards")       # behind the first look
+        self.assertIn("cannot be written", self.refused(ExitCode.CANNOT_WRITE, job.begin_attempt, 0))
+        job_command.claim(job)
+        self.assertEqual(0, self.attempt(job, 0, samples={"released": 4}))
 
     def test_another_build_is_refused(self):
         job = self.job(made_by="0.1.0 abc")
@@ -186,7 +204,6 @@ class JobTest(InAFolder):
     def attempt(self, job, ended_with, strict=False, **summary):
         """At shard 0, whose run ends so."""
         (self.folder / "summary.json").write_text(json.dumps(summary))
-        job.place(0).mkdir(parents=True, exist_ok=True)
         with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
                 mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
                 mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)):
@@ -360,7 +377,6 @@ class JobTest(InAFolder):
 
     def test_what_another_run_made_there_is_not_taken_back(self):
         job = self.job()
-        job.output.mkdir()
         checkpoint = job.output / ".offramp-manifest"
         for run in (job.id, "the-run"):
             checkpoint.write_text(json.dumps({"run": run, "identity": {"items": "10"}}) + "\n")
