@@ -17,7 +17,7 @@ from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_s
 from offramp_launch.job_files import link, told
 from offramp_launch.job_folder import SHARDS, Job, difference_of
 from offramp_launch.log_follower import last_error
-from offramp_launch.output_folder import LOCK, NEXT, prepare
+from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, removed_after_a_failure
 from offramp_launch.run_dir import new_run_id
 
 # Each shard's run is told these by the job.
@@ -93,21 +93,44 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
     written = folder_written_to(config)
     wanted = {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards, "output": str(output), "write_path": written,
               "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
-    if not (folder / "job.json").exists():
-        if written:
-            require_empty(pathlib.Path(written), "--write-path")
-        look_at_output(places, output, flags)
-    if listed:
-        keep_list(listed, folder / "input.list")
-    job, began = Job.begun(folder, wanted)
-    job.require_made_by(wanted["made_by"])
+    if (folder / "job.json").exists():
+        job, began = kept(folder, wanted, listed)
+        if not job_merge.is_merged(job) and job.unclaimed():
+            with alone_in(output, job.id):
+                claim(job)
+    else:
+        with alone_in(output, wanted["id"]):
+            if written:
+                require_empty(pathlib.Path(written), "--write-path")
+            look_at_output(places, output, flags)
+            job, began = kept(folder, wanted, listed)
+            claim(job)
     merged = job_merge.is_merged(job)
-    if not merged:
-        claim(job)
     print(f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
           f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
           f"  then       ./launch/offramp job merge --job {folder}", flush=True)
     return int(ExitCode.OK)
+
+
+@contextlib.contextmanager
+def alone_in(output, job_id):
+    """No run begins there meanwhile, or has begun: one that has no results yet has nothing there but the lock. Errors: LaunchError."""
+    with removed_after_a_failure(run_command.check_output(output, None)) as ended:
+        lock = OutputLock(str(output), job_id)
+        try:
+            yield
+        finally:
+            lock.close()
+        ended.well = True
+
+
+def kept(folder, wanted, listed):
+    """(the job of this folder, whether it began now). Errors: LaunchError, where it is another."""
+    if listed:
+        keep_list(listed, folder / "input.list")
+    job, began = Job.begun(folder, wanted)
+    job.require_made_by(wanted["made_by"])
+    return job, began
 
 
 def claim(job):

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import functools
 import io
 import json
 import os
@@ -152,6 +153,27 @@ class JobTest(InAFolder):
         self.assertIn("cannot be written", self.refused(ExitCode.CANNOT_WRITE, job.begin_attempt, 0))
         job_command.claim(job)
         self.assertEqual(0, self.attempt(job, 0, samples={"released": 4}))
+
+    def test_a_job_does_not_begin_in_the_output_of_a_run_that_has_no_results_yet(self):
+        """Nor is it gone on with there, where it was cut off before it had claimed that."""
+        output = self.folder / "out"
+        output.mkdir()
+        places = mock.Mock(**{"version.return_value": "1", "commit.return_value": "a"})
+        begin = functools.partial(job_command.begin, places, self.folder / "job", output, 3, ["--seed", "0"], {}, {"items": 10, "identity": {}}, None)
+        for cut_off in (False, True):
+            lock = OutputLock(str(output), "the-run")
+            self.assertIn("run the-run", self.refused(ExitCode.RUN_IN_USE, begin))
+            self.assertEqual([".offramp-lock"], os.listdir(output))
+            self.assertEqual(cut_off, (self.folder / "job" / "job.json").exists())
+            lock.close()
+            with mock.patch.object(job_command, "prepare"), mock.patch.object(Job, "claim_output", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+                begin()
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(0, begin())
+            lock = OutputLock(str(output), "a merge")
+            self.assertEqual(0, begin(), "it has nothing to do there")
+            lock.close()
+        self.assertEqual(2, said.getvalue().count("is there already"))
 
     def test_another_build_is_refused(self):
         job = self.job(made_by="0.1.0 abc")
