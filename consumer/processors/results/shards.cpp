@@ -30,7 +30,8 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
     return names;
 }
 
-// Of a file that the launcher writes whole, and that an attempt finds: what keeps it from being read may pass.
+// Of a file that the launcher writes whole, and that an attempt finds: what keeps it from being read may pass. Where it
+// is gone nobody writes it again: the job was merged meanwhile, or given up.
 std::string text_of(const std::string& path) {
     try {
         const RegularFile file(path);
@@ -38,6 +39,10 @@ std::string text_of(const std::string& path) {
         text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
         return text;
     } catch (const Error& problem) {
+        std::error_code unknown;
+        if (!std::filesystem::exists(path, unknown) && !unknown)
+            throw Error(ErrorKind::CannotWrite, path + ", which says whose output this is, is gone",
+                        "Look whether the folder that all hosts share is there; else the job was merged or given up");
         throw Error(ErrorKind::SinkUnavailable, path + ", which says whose output this is: " + problem.what(),
                     "Look whether the folder that all hosts share is there, and start the shard again");
     }

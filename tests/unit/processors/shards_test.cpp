@@ -44,9 +44,15 @@ TEST_F(JobOfShard, AnotherFolderIsNoShards) {
     EXPECT_EQ(refusal_of(folder.path(), "no shard's place"), ErrorKind::Usage);
 }
 
-TEST_F(JobOfShard, WhatCannotBeReadMayBeReadLaterAndWhatSaysNothingNever) {
-    EXPECT_EQ(refusal_of(place, ".offramp-shards/job.json, which says whose output this is: cannot be opened: No such"),
+TEST_F(JobOfShard, WhatCannotBeReadMayBeReadLaterAndWhatIsGoneOrSaysNothingNever) {
+    EXPECT_EQ(refusal_of(place, ".offramp-shards/job.json, which says whose output this is, is gone"),
+              ErrorKind::CannotWrite);
+    const std::string path = folder.path() + "/.offramp-shards/job.json";
+    std::filesystem::create_directories(folder.path() + "/.offramp-shards");
+    std::filesystem::create_symlink(path, path);
+    EXPECT_EQ(refusal_of(place, "which says whose output this is: cannot be opened: Too many levels"),
               ErrorKind::SinkUnavailable);
+    std::filesystem::remove(path);
     for (const char* const text : {"", "{", "[]", R"({"job": 7})"}) {
         say(text);
         EXPECT_EQ(refusal_of(place, "does not say whose output this is"), ErrorKind::BadInput) << text;
