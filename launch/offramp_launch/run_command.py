@@ -322,9 +322,10 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
     try:
         summary.write(run_dir, whole)
     except OSError as problem:
-        if code == 0:
+        if code in (ExitCode.OK, ExitCode.SET_ASIDE):
             code = int(ExitCode.CANNOT_WRITE)
-            whole.update(exit=code, failure=f"the run is done, but its summary.json cannot be written: {problem.strerror}. "
+            ended = f"{failure}. Besides," if failure else "the run is done, but"
+            whole.update(exit=code, failure=f"{ended} its summary.json cannot be written: {problem.strerror}. "
                                             + way_to_write(problem, f"Make room in {run_dir.path}, or choose another folder with --run-dir"))
             summary.close_status(run_dir, whole)
     return code, whole

@@ -12,10 +12,14 @@ WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.pa
 
 def account_of(job, index, run_dir, code):
     """
-    What became of the shard's items, over all attempts. `code`: its run's. Errors: LaunchError where that is not all of them (SET_ASIDE for a run that
-    ended as slab after slab failed, else CONSERVATION).
+    What became of the shard's items, over all attempts. `code`: its run's. Errors: LaunchError (CANNOT_WRITE) where the run has not told
+    it; where that is not all of them (SET_ASIDE for a run that ended as slab after slab failed, else CONSERVATION).
     """
-    summary = job_files.read(pathlib.Path(run_dir) / "summary.json") or {}
+    path = pathlib.Path(run_dir) / "summary.json"
+    summary = job_files.read(path)
+    if summary is None:
+        raise LaunchError(f"{path} is not there, which tells what became of shard {index}", "Make room there, or choose another --run-dir, and run the shard again",
+                          ExitCode.CANNOT_WRITE)
     samples = summary.get("samples") or {}
     account = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
                "set_aside": samples.get("quarantined", 0), "dropped": samples.get("dropped_when_full", 0)}

@@ -246,6 +246,14 @@ class JobTest(InAFolder):
         self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 0, samples={"released": 3}))
         self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 84, samples={"released": 5}))
 
+    def test_a_run_that_could_not_tell_what_became_of_its_items_is_tried_again(self):
+        job = self.job()
+        for code in (0, 84):
+            with contextlib.redirect_stderr(io.StringIO()) as said, mock.patch.object(shard_command, "note_end", lambda *_, **__: (self.folder / "summary.json").unlink(True)):
+                self.assertEqual(75, self.attempt(job, code))
+            self.assertIn("summary.json is not there, which tells what became of shard 0", said.getvalue())
+            self.assertIsNone(job.record(0))
+
     def test_items_that_are_done_and_whose_lines_are_gone_are_no_shard(self):
         job, samples = self.job(), {"done_before": 4}
         for processor, there, gone in (("checksum", (), "checksums.tsv"), ("checksum,mask-rle", ("checksum/checksums.tsv",), "mask-rle/masks.jsonl")):

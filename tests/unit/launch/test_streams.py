@@ -111,11 +111,12 @@ class FullRunDirectoryTest(unittest.TestCase):
         finishing = mock.Mock()
         finishing.wait.side_effect = lambda program: program.reap()
         with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
-            code, whole = run_command.conclude(plan, run_dir, supervisor, 0, {}, finishing)
-        self.assertEqual((73, 73), (code, whole["exit"]))
-        self.assertIn("the run is done, but its summary.json cannot be written: No space left", whole["failure"])
-        status = json.loads(run_dir.file("status.json").read_text())
-        self.assertEqual(("failed", 73, whole["failure"]), (status["state"], status["exit"], status["failure"]))
+            for ended_with, told in ((0, "the run is done, but"), (84, "quarantine list --run-dir {run_dir.path}. Besides,")):
+                code, whole = run_command.conclude(plan, run_dir, supervisor, ended_with, {}, finishing)
+                self.assertEqual((73, 73), (code, whole["exit"]))
+                self.assertIn(f"{told.format(run_dir=run_dir)} its summary.json cannot be written: No space left", whole["failure"])
+                status = json.loads(run_dir.file("status.json").read_text())
+                self.assertEqual(("failed", 73, whole["failure"]), (status["state"], status["exit"], status["failure"]))
 
 
 if __name__ == "__main__":
