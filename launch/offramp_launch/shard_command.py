@@ -109,6 +109,7 @@ def do_the_rest(places, job, index, flags, strict):
     config = settings_of(places, flags)
     flags = [*without_values(flags, ("--run-dir",)), *(["--run-dir", config["run-dir"]] if config.get("run-dir") else [])]    # from wherever it comes
     require_under_way(job, index)
+    require_input(job, config)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     warn_of_others(job, index)
     note = job.begin_attempt(index)
@@ -127,6 +128,19 @@ def require_under_way(job, index):
         raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
                           ExitCode.USAGE)
     job.require_claimed()
+
+
+def require_input(job, config):
+    """Of a folder that was listed by `init` nothing else is looked at before its pictures are read. Errors: LaunchError (NO_INPUT) where none can be there."""
+    folder = config.get("input", "")
+    if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
+        raise LaunchError(f"--input {folder} is empty, and held pictures when the job began", "Mount on this host what the job's first one had, under the same path",
+                          ExitCode.NO_INPUT)
+
+
+def is_empty(folder):
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
 
 
 @contextlib.contextmanager

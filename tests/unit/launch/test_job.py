@@ -40,8 +40,8 @@ class InAFolder(unittest.TestCase):
         return {"id": "job-1", "items": 10, "shards": 3, "identity": {"--seed": "0", "weights": "ab"}, "output": str(self.folder / "out"),
                 "folder": str(self.folder), "flags": ["--seed", "0"], "listed": False, **others}
 
-    def job(self, **others):
-        job = Job.begun(self.folder / "job", self.facts(**others))[0]
+    def job(self, name="job", **others):
+        job = Job.begun(self.folder / name, self.facts(**others))[0]
         job.claim_output()
         return job
 
@@ -223,10 +223,10 @@ class JobTest(InAFolder):
         self.assertIn("the job is merged", self.refused(ExitCode.USAGE, self.attempt, job, 0))
         self.assertEqual(["result.png"], os.listdir(job.output))
 
-    def attempt(self, job, ended_with, strict=False, **summary):
+    def attempt(self, job, ended_with, strict=False, config=None, **summary):
         """At shard 0, whose run ends so."""
         (self.folder / "summary.json").write_text(json.dumps(summary))
-        with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
+        with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: config or {}), \
                 mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
                 mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)):
             return shard_command.exit_of_attempt(lambda: shard_command.do(None, job, 0, [], strict), lambda: job.record(0) is not None)
@@ -370,6 +370,17 @@ class JobTest(InAFolder):
         require_same_input(job, {"items": 10, "identity": {"--seed": "0", "weights": "ab"}})
         said = self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}})
         self.assertIn("weights was ab and is cd, items was 10 and is 11", said)
+
+    def test_an_empty_folder_of_pictures_is_another_hosts(self):
+        pictures = self.folder / "pictures"
+        pictures.mkdir()
+        for listed in (True, False):
+            job, config = self.job(f"listed-{listed}", listed=listed, output=str(self.folder / f"out-{listed}")), {"input": str(pictures)}
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(75 if listed else 0, self.attempt(job, 0, config=config, samples={"released": 4}))
+            self.assertEqual(listed, f"--input {pictures} is empty, and held pictures when the job began" in said.getvalue())
+        (pictures / "a.png").write_text("")
+        self.assertEqual(0, self.attempt(Job.found(self.folder / "listed-True"), 0, config=config, samples={"released": 4}))
 
     def test_a_processors_file_that_is_not_here_is_another_hosts(self):
         file = self.folder / "post.py"
