@@ -1,5 +1,6 @@
 """`job merge`: what all shards of a job left becomes one output, with one checkpoint and one summary, as of one run."""
 
+import contextlib
 import hashlib
 import shutil
 
@@ -135,8 +136,9 @@ def remove_places(job):
     folders = [folder / SHARDS for _, folder in job.claimed() if job.owner_of(folder) in (None, job.id)]
     try:
         for folder in folders:
-            if folder.is_dir():
-                shutil.rmtree(folder)
+            while folder.is_dir():
+                with contextlib.suppress(FileNotFoundError):    # a late attempt removes it, too
+                    shutil.rmtree(folder)
     except OSError as problem:
         raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "The output is whole; remove the folder, or merge again",
                           ExitCode.CANNOT_WRITE) from problem

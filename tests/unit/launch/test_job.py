@@ -175,6 +175,32 @@ class JobTest(InAFolder):
             lock.close()
         self.assertEqual(2, said.getvalue().count("is there already"))
 
+    def test_two_that_remove_the_same_places_do_not_disturb_each_other(self):
+        job, remove = self.job(), os.unlink
+        job.begin_attempt(0)
+
+        def by_another(path, **named):
+            remove(path, **named)
+            remove(path, **named)
+        with mock.patch.object(shutil.os, "unlink", by_another):
+            job_merge.remove_places(job)
+        self.assertEqual([], os.listdir(job.output))
+
+    def test_a_claim_that_goes_away_while_it_is_looked_at_is_made_anew(self):
+        """A merge removes it behind the first look."""
+        job, put_once, calls = self.job(), job_files.put_once, []
+
+        def put(path, value):
+            calls.append(path)
+            made = put_once(path, value)
+            if len(calls) == 1:
+                shutil.rmtree(path.parent)
+            return made
+        shutil.rmtree(job.output / ".offramp-shards")
+        with mock.patch.object(job_files, "put_once", put):
+            job.claim_output()
+        self.assertEqual((2, job.id), (len(calls), job.owner_of(job.output)))
+
     def test_another_build_is_refused(self):
         job = self.job(made_by="0.1.0 abc")
         for same in ("0.1.0 abc", "0.1.0"):     # of a copy nobody knows the commit
