@@ -8,6 +8,7 @@ from offramp_launch import job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_folder import SHARDS
 from offramp_launch.output_folder import CHECKPOINT, NEXT, OutputLock, run_noted
+from offramp_launch.shard_record import may_be_part
 
 COUNTS = ("done", "skipped", "set_aside", "dropped")
 # Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
@@ -79,11 +80,12 @@ def require_parts(job, index, record):
                               f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again", ExitCode.BAD_INPUT)
 
 
-def parts_of(place):
-    """What a shard's run finished, by name: a digest, or nothing where the same rows need not be the same bytes."""
-    return {str(path.relative_to(place)): digest(path) if path.suffix in MERGED_BY_LINES else None
-            for path in sorted(place.rglob("*")) if path.is_file() and not any(part.startswith(".") for part in path.relative_to(place).parts)
-            and path.relative_to(place).parts[0] != "attempts" and not path.name.endswith(OF_A_READER)}
+def parts_of(place, processors):
+    """What a shard's run finished, by name: a digest, or nothing where the same rows need not be the same bytes. `processors`: the run's."""
+    return {str(name): digest(place / name) if name.suffix in MERGED_BY_LINES else None
+            for name in (path.relative_to(place) for path in sorted(place.rglob("*")) if path.is_file())
+            if not any(part.startswith(".") for part in name.parts) and name.parts[0] != "attempts" and not name.name.endswith(OF_A_READER)
+            and may_be_part(name, processors)}
 
 
 def digest(path):

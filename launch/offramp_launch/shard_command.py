@@ -16,7 +16,7 @@ from offramp_launch.job_folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
 from offramp_launch.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
-from offramp_launch.shard_record import account_of, require_whole_files
+from offramp_launch.shard_record import account_of, processors_of, require_whole_files
 
 # Where the index stands, unless it is given: as engines number their tasks, from 0.
 VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
@@ -199,7 +199,7 @@ def make(places, job, index, flags, strict, note, run_id, lock):
     if path := job_merge.not_put_together(job.place(index)):
         raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Run the shard again, which does it; the run is {run_dir}",
                           ExitCode.CANNOT_WRITE)
-    account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index))
+    account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors_of(run_dir))
     require_whole_files(job, index, run_dir, account["done"], parts)
     record = {**account, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
     if strict and (lost := "\n".join(job_merge.losses(record))):

@@ -32,9 +32,22 @@ def account_of(job, index, run_dir, code):
     return account
 
 
+def processors_of(run_dir):
+    return (job_files.read(pathlib.Path(run_dir) / "config.json") or {}).get("processor", "").split(",")
+
+
+def may_be_part(name, processors):
+    """
+    Whether a file in a shard's place, by its path there, is one that consumers appended to. Beside that of a processor in WHOLE_FILES lie only files of those
+    who read it; what others make is not known here.
+    """
+    processor, file = (name.parts[0], "/".join(name.parts[1:])) if len(processors) > 1 else (processors[0], str(name))
+    return file == WHOLE_FILES.get(processor, file)
+
+
 def require_whole_files(job, index, run_dir, done, parts):
     """Errors: LaunchError (BAD_INPUT) where items are done, by an earlier attempt's checkpoint, and a file that tells of them is not there any more."""
-    names = (job_files.read(pathlib.Path(run_dir) / "config.json") or {}).get("processor", "").split(",")
+    names = processors_of(run_dir)
     wanted = [f"{name}/{WHOLE_FILES[name]}" if len(names) > 1 else WHOLE_FILES[name] for name in names if name in WHOLE_FILES]
     if done and (gone := [name for name in wanted if name not in parts]):
         raise LaunchError(f"{done} items of shard {index} are done, and {job.place(index) / gone[0]}, which tells of them, is gone",

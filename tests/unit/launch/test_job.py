@@ -458,7 +458,7 @@ class JobTest(InAFolder):
         part = job.place(0) / "lines.tsv"
         part.parent.mkdir(parents=True)
         part.write_text("0\ta\n")
-        record = {"parts": job_merge.parts_of(job.place(0))}
+        record = {"parts": job_merge.parts_of(job.place(0), [""])}
         job_merge.require_parts(job, 0, record)
         part.write_text("0\tb\n")
         self.assertIn("is not what shard 0 left", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
@@ -471,7 +471,7 @@ class JobTest(InAFolder):
         part = job.place(0) / "lines.tsv"
         part.parent.mkdir(parents=True)
         part.write_text("0\ta\n")
-        job.note_done(0, {"done": 10, "skipped": 0, "set_aside": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0)), "attempt": 0, "host": "a", "seconds": 1})
+        job.note_done(0, {"done": 10, "skipped": 0, "set_aside": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0), [""]), "attempt": 0, "host": "a", "seconds": 1})
         places = mock.Mock()
         said = self.refused(ExitCode.CONSERVATION, job_merge.merge, places, job, False, lambda *_, **__: None)
         self.assertIn(f"has made no {job.output}/lines.tsv", said)
@@ -486,7 +486,17 @@ class JobTest(InAFolder):
         place.mkdir(parents=True)
         for name in ("embeddings.sqlite", "embeddings.sqlite-wal", "embeddings.sqlite-shm", ".offramp-manifest"):
             (place / name).write_text("")
-        self.assertEqual({"embeddings.sqlite": None}, job_merge.parts_of(place))
+        self.assertEqual({"embeddings.sqlite": None}, job_merge.parts_of(place, ["embeddings-sqlite"]))
+
+    def test_what_a_reader_put_beside_a_part_is_none(self):
+        place = self.job().place(0)
+        for names, wanted in ((["checksum"], ["checksums.tsv"]), (["mine"], ["checksum/checksums.tsv", "checksum/notes.txt", "checksums.tsv", "embeddings.parquet"]),
+                              (["checksum", "post.py:f"], ["checksum/checksums.tsv", "post.py-f/records.jsonl"])):
+            for name in (*wanted, "embeddings.parquet" if len(names) == 1 else "checksum/notes.txt"):
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_text("")
+            self.assertEqual(wanted, list(job_merge.parts_of(place, names)))
+            shutil.rmtree(place)
 
 
 class IndexTest(InAFolder):
