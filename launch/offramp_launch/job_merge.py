@@ -156,6 +156,7 @@ def told(job, summary):
     yield from losses(summary)
     if summary["partial"]:
         yield f"  PARTIAL    shards {as_ranges(summary['missing'])} are not in it; merge again when they are done"
+        yield f"  or end it  once no shard is under way, remove {' and '.join(str(folder / SHARDS) for _, folder in job.claimed())}, and a run with --resume makes the rest"
     elif summary["done"] < job.items:
         yield f"  go on      a run with --resume, the job's flags and --output {summary['output']} tries those again"
     yield f"  summary    {job.folder / 'summary.json'}"

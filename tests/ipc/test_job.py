@@ -141,6 +141,20 @@ class Jobs(unittest.TestCase):
         self.assertFalse((world.output / ".offramp-shards").exists())
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
 
+    def test_a_job_that_ends_with_a_part_is_gone_on_with_by_a_run(self):
+        one = self.world(World, *ONE)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        world = self.begun(ONE, 2)
+        self.done(world, 1)
+        code, said = world.merge("--partial")
+        self.assertEqual(code, 0, said)
+        self.assertIn(f"remove {world.output / '.offramp-shards'}, and a run with --resume makes the rest", said)
+        shutil.rmtree(world.output / ".offramp-shards")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), one.results())
+        self.assertEqual(world.shard(0).wait(), 75, world.said())
+        self.assertEqual(world.results(), one.results())
+
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_a_shard_with_dead_letters_whose_lines_cannot_be_put_together_is_not_done(self):
         world = self.world(JobWorld, *FEW, "--processor", "crash-on-item", "--copy-outputs", "48")
