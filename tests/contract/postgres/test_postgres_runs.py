@@ -164,6 +164,21 @@ class Runs(Killed, WithServer):
         self.assertEqual(run.start("--start-over").wait(), 0, run.said())
         self.assertEqual(self.rows(), self.undisturbed())
 
+    def test_a_shard_whose_place_is_removed_ends(self):
+        """As after a merge of what another attempt did, or where the job is given up: a consumer that begins then does not wait."""
+        job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
+        self.addCleanup(job.__exit__, None, None, None)
+        self.assertEqual(job.init(2)[0], 0)
+        with job.gate() as gate:
+            job.shard(0, "--consumers", "1")
+            gate.let(4)
+            job.until(lambda: job.status().get("done_samples", 0) > 0, "the first rows")
+            shutil.rmtree(job.output / ".offramp-shards")
+            gate.kill(gate.entered()[0])
+            gate.open()
+            self.assertEqual(job.wait(), 75, job.said())
+        self.assertIn("which says whose output this is, is gone", job.said())
+
     def test_a_run_does_not_replace_the_table_that_a_job_made_meanwhile(self):
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
         self.addCleanup(job.__exit__, None, None, None)
