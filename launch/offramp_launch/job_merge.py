@@ -82,10 +82,13 @@ def require_parts(job, index, record):
 
 def parts_of(place, processors):
     """What a shard's run finished, by name: a digest, or nothing where the same rows need not be the same bytes. `processors`: the run's."""
-    return {str(name): digest(place / name) if name.suffix in MERGED_BY_LINES else None
-            for name in (path.relative_to(place) for path in sorted(place.rglob("*")) if path.is_file())
+    return {name: digest(place / name) if name.endswith(MERGED_BY_LINES) else None for name in names_of_parts(place, processors)}
+
+
+def names_of_parts(place, processors):
+    return [str(name) for name in (path.relative_to(place) for path in sorted(place.rglob("*")) if path.is_file())
             if not any(part.startswith(".") for part in name.parts) and name.parts[0] != "attempts" and not name.name.endswith(OF_A_READER)
-            and may_be_part(name, processors)}
+            and may_be_part(name, processors)]
 
 
 def digest(path):

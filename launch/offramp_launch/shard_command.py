@@ -16,7 +16,7 @@ from offramp_launch.job_folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
 from offramp_launch.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
-from offramp_launch.shard_record import account_of, processors_of, require_whole_files
+from offramp_launch.shard_record import account_of, processors_of, records_among, require_whole_files
 
 # Where the index stands, unless it is given: as engines number their tasks, from 0.
 VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
@@ -193,14 +193,15 @@ def make(places, job, index, flags, strict, note, run_id, lock):
     began = time.monotonic()
     code, run_dir = run(places, job, index, flags, run_id, lock)
     seconds = round(time.monotonic() - began, 3)
-    note_end(note, code, seconds=seconds, run_dir=str(run_dir))
+    processors = processors_of(run_dir)
+    note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
     if fate_of(code) != DONE:
         return code
     if path := job_merge.not_put_together(job.place(index)):
         raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Run the shard again, which does it; the run is {run_dir}",
                           ExitCode.CANNOT_WRITE)
-    account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors_of(run_dir))
-    require_whole_files(job, index, run_dir, account["done"], parts)
+    account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
+    require_whole_files(job, index, processors, account["done"], parts)
     record = {**account, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
     if strict and (lost := "\n".join(job_merge.losses(record))):
         raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",

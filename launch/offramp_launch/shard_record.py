@@ -8,6 +8,8 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 # The one file that a processor's consumers append to, with something of each item that is done: `whole` in consumer/processors/plugins.
 WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.parquet", "embeddings-sqlite": "embeddings.sqlite", "mask-rle": "masks.jsonl",
                "records": "records.sqlite"}
+# That of a processor that is no part of Offramp, which need not have made one.
+RECORDS = "records.jsonl"
 
 
 def account_of(job, index, run_dir, code):
@@ -42,13 +44,20 @@ def may_be_part(name, processors):
     who read it; what others make is not known here.
     """
     processor, file = (name.parts[0], "/".join(name.parts[1:])) if len(processors) > 1 else (processors[0], str(name))
-    return file == WHOLE_FILES.get(processor, file)
+    return file == WHOLE_FILES.get(processor, RECORDS if ":" in processor else file)
 
 
-def require_whole_files(job, index, run_dir, done, parts):
-    """Errors: LaunchError (BAD_INPUT) where items are done, by an earlier attempt's checkpoint, and a file that tells of them is not there any more."""
-    names = processors_of(run_dir)
-    wanted = [f"{name}/{WHOLE_FILES[name]}" if len(names) > 1 else WHOLE_FILES[name] for name in names if name in WHOLE_FILES]
+def records_among(names):
+    return [name for name in names if pathlib.PurePath(name).name == RECORDS]
+
+
+def require_whole_files(job, index, processors, done, parts):
+    """
+    Errors: LaunchError (BAD_INPUT) where items are done, by an earlier attempt's checkpoint, and a file that tells of them is not there any more: one of
+    WHOLE_FILES, or that an attempt has noted.
+    """
+    wanted = [f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name] for name in processors if name in WHOLE_FILES]
+    wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
     if done and (gone := [name for name in wanted if name not in parts]):
         raise LaunchError(f"{done} items of shard {index} are done, and {job.place(index) / gone[0]}, which tells of them, is gone",
                           f"Put it back; or remove {job.place(index)}, and run the shard again, which then makes all of them", ExitCode.BAD_INPUT)

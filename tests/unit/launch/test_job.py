@@ -295,6 +295,25 @@ class JobTest(InAFolder):
             self.assertEqual(0, self.attempt(job, 84, samples=samples))
             job.record_path(0).unlink()
 
+    def test_a_file_that_an_earlier_attempt_left_has_to_be_there(self):
+        """Of a processor that need not make one: records of a Python function."""
+        job, samples = self.job(), {"done_before": 4}
+        (self.folder / "config.json").write_text(json.dumps({"processor": "post.py:f"}))
+        records = job.place(0) / "records.jsonl"
+        records.parent.mkdir()
+        records.write_text("{}\n")
+        (job.place(0) / "notes.txt").write_text("a reader's")
+        self.assertEqual(75, self.attempt(job, 75, samples=samples))
+        records.rename(self.folder / "records.jsonl")
+        (job.place(0) / "notes.txt").unlink()
+        self.assertIn(f"{records}, which tells of them, is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
+        self.assertIsNone(job.record(0))
+        (self.folder / "records.jsonl").rename(records)
+        self.assertEqual(0, self.attempt(job, 0, samples=samples))
+        shutil.rmtree(job.place(0))
+        job.record_path(0).unlink()
+        self.assertEqual(0, self.attempt(job, 0, samples=samples), "nothing was noted in another place")
+
     def test_the_file_of_each_processor_is_the_one_that_it_declares(self):
         declared = {file.stem.replace("_", "-"): re.search(r'^whole = "(.*)"', file.read_text(), re.MULTILINE)
                     for file in (REPOSITORY / "consumer" / "processors" / "plugins").glob("*.cpp")}
