@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from offramp_launch import gpus_job, gpus_summary, interrupts, job_command, run_command, sink, summary
+from offramp_launch import gpus_job, gpus_summary, interrupts, job_command, job_merge, run_command, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_switch, take_values, without_values
 from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
@@ -203,7 +203,7 @@ def conclude(places, run_dir, job, supervisor, code, flags, about, seconds, lock
         failure = LaunchError("the run was stopped before its input was used up")
     whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())
     summary.write(run_dir, whole)
-    if code in (ExitCode.OK, ExitCode.SET_ASIDE):
+    if job_merge.is_merged(job):
         gpus_job.put_away(job)
     return code, whole
 

@@ -117,7 +117,9 @@ def merge(places, job, flags, ask):
 
 
 def put_away(job):
-    """After the merge. As long as job.json is there, this is gone on with."""
+    """After the merge. As long as job.json is there, this is gone on with. Errors: LaunchError, where shards have work that is nowhere else."""
+    if not job_merge.is_merged(job):
+        raise LaunchError(f"{job.folder} is not merged, and was to be put away", "This is an error of Offramp's; all that shards left is as it was", ExitCode.INTERNAL)
     for _, folder in job.claimed():
         if folder != job.output:
             remove(folder / SHARDS)

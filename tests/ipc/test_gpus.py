@@ -181,6 +181,30 @@ class Gpus(unittest.TestCase):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual((world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost))
 
+    def test_what_is_done_when_slab_after_slab_fails_is_gone_on_with(self):
+        world = self.world(*MANY, "--processor", "crash-on-item", "--copy-outputs", "48", workers=1, shards=3)
+        well = world.folder / "as long as this has bytes"
+        well.write_bytes(bytes(1000))
+        world.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)), OFFRAMP_TEST_CRASH_ITEM="any", OFFRAMP_TEST_CRASH_HOW="fail",
+                                 OFFRAMP_TEST_CRASH_TIMES="1000", OFFRAMP_TEST_CRASH_FILE=str(well), OFFRAMP_TEST_THEN="checksum")
+        with world.gate() as gate:
+            world.start()
+            gate.let(110)
+            world.until(lambda: world.told_of("producer 1").get("shards_done"), "the first shard done")
+            well.write_bytes(b"")
+            gate.let(60)
+            world.until(lambda: "slabs failed 20 times in a row" in world.said(), "the end of the second shard")
+            gate.open()
+            self.assertEqual(world.wait(), 84, world.said())
+        self.assertIn("  go on      ", world.said())
+        well.write_bytes(bytes(1000))
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = world.summary()["samples"]
+        self.assertGreaterEqual(samples["done_before"], 199)
+        self.assertEqual(samples["done_before"] + samples["released"], 597)
+        lines = (world.output / "checksums.tsv").read_text().splitlines()
+        self.assertEqual(sorted(int(line.split("\t")[0]) for line in lines if line[:1].isdigit()), list(range(597)))
+
     def test_what_cannot_be_is_refused_with_its_reason(self):
         world = self.world(*FEW, "--processor", "checksum")
         cpu = {"--gpus=0": "'0' is not one of the ways", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",

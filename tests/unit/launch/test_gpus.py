@@ -123,6 +123,15 @@ class PutAway(InFolder):
             steps += 1
         self.assertGreater(steps, 10)
 
+    def test_work_that_is_not_merged_is_not_put_away(self):
+        output = self.folder / "output"
+        job = self.merged(output)
+        for left in ({"job": job.id, "partial": True}, {"job": "job-2", "partial": False}):
+            job_files.replace(job.folder / "summary.json", left)
+            self.refused(1, "is not merged", gpus_job.put_away, job)
+        self.assertEqual([(job.place(index) / "lines.tsv").exists() for index in range(3)], [True] * 3)
+        self.assertEqual(len(job.records()), 3)
+
     def test_what_hosts_do_there_is_none_of_this_runs(self):
         (self.folder / ".offramp-shards/0").mkdir(parents=True)
         (self.folder / ".offramp-shards/job.json").write_text(json.dumps({"job": "job-2", "folder": "/elsewhere"}))
