@@ -193,6 +193,7 @@ def conclude(places, run_dir, job, supervisor, code, flags, about, seconds, lock
     if code == 0:
         try:
             gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, lock, note))
+            job_merge.require_a_result(job.items, whole["samples"]["skipped"])
         except LaunchError as problem:
             failure, code = problem, int(problem.code)
         except KeyboardInterrupt:

@@ -42,7 +42,9 @@ def merge(places, job, partial, ask):
             lock.close()
     if not missing:
         remove_places(job)
-    print("\n".join(told(job, job_files.read(job.folder / "summary.json"))), flush=True)
+    summary = job_files.read(job.folder / "summary.json")
+    print("\n".join(told(job, summary)), flush=True)
+    require_a_result(summary["items"], summary["skipped"])
     return int(ExitCode.OK)
 
 
@@ -147,6 +149,13 @@ def remove_places(job):
     except OSError as problem:
         raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "The output is whole; remove the folder, or merge again",
                           ExitCode.CANNOT_WRITE) from problem
+
+
+def require_a_result(items, skipped):
+    """A run of which no item comes to a result has failed, whatever --max-errors allows; of a job only the whole decides that. Errors: LaunchError (BAD_INPUT)."""
+    if skipped == items:
+        raise LaunchError(f"none of the {items} items has a result: all were skipped", "Look whether --input, the model, its weights and --precision are what was meant; a run "
+                          "with --resume tries them again", ExitCode.BAD_INPUT)
 
 
 def losses(whole):

@@ -18,6 +18,8 @@ from tests.support.real_run import left_behind
 PICTURES, LINES = 14, 90
 PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
 ON_THE_CPU = ("--device", "cpu", "--batch", "2", "--slabs", "12", "--consumers", "3", "--status-seconds", "0.05")
+# One, and the last shard of four.
+BAD = ("set 0/bild-ä03.png", "set 2/bild-ä05.png", "set 2/bild-ä08.png", "set 2/bild-ä11.png")
 MASKS = (*ON_THE_CPU, "--model", "cutout", "--processor", "mask-png,cut-out,records")
 
 
@@ -27,7 +29,7 @@ def make_pictures(folder):
         place = folder / f"set {index % 3}" / f"bild-ä{index:02}.png"
         place.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=numpy.uint8)).resize((60 + index, 90), Image.BICUBIC).save(place)
-    for bad in ("set 0/bild-ä03.png", "set 2/bild-ä11.png"):
+    for bad in BAD:
         (folder / bad).write_bytes(b"\x89PNG\r\n\x1a\n is no picture")
 
 
@@ -56,27 +58,39 @@ class Gpus(unittest.TestCase):
     def test_masks_are_those_of_one_producer(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         make_pictures(pictures)
-        flags = (*MASKS, "--input", str(pictures), "--max-errors", "2")
+        flags = (*MASKS, "--input", str(pictures), "--max-errors", "4")
         one, world = self.both(*flags)
         self.kill_launcher(world, 1)
-        self.assertEqual(world.start("--resume", "--max-errors", "1").wait(), 65, world.said())
-        self.assertIn("and --max-errors allows 1", world.said())
+        self.assertEqual(world.start("--resume", "--max-errors", "3").wait(), 65, world.said())
+        self.assertIn("and --max-errors allows 3", world.said())
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.results(), one.results())
         summary = world.summary()
         self.assertEqual({entry["origin"] for entry in summary["skipped"]}, {entry["origin"] for entry in one.summary()["skipped"]})
-        self.assertEqual((summary["skipped_samples"], len(summary["skipped"]), summary["conserved"]), (2, 2, True))
+        self.assertEqual((summary["skipped_samples"], len(summary["skipped"]), summary["conserved"]), (4, 4, True))
         Image.new("RGB", (9, 9)).save(pictures / "later.png")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         samples = world.summary()["samples"]
-        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 2, 2, 1), "the picture that joined")
+        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 4, 4, 1), "the picture that joined")
+
+    def test_a_run_of_which_nothing_could_be_read_has_failed_and_is_gone_on_with(self):
+        pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
+        for index in range(4):
+            (pictures / f"{index}.png").write_bytes(b"is no picture")
+        world = self.world(GpusWorld, *MASKS, "--input", str(pictures), "--max-errors", "100%", workers=2, shards=2)
+        self.assertEqual(world.start().wait(), 65, world.said())
+        self.assertIn("none of the 4 items has a result", world.said())
+        self.assertEqual((world.summary()["skipped_samples"], len(world.summary()["skipped"])), (4, 4))
+        Image.new("RGB", (9, 9)).save(pictures / "2.png")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual((world.summary()["samples"]["skipped"], world.summary()["samples"]["released"]), (3, 1))
 
     def test_what_fails_for_good_ends_all_workers_with_its_reason(self):
         folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         make_pictures(folder)
         names, listed = sorted(str(path) for path in folder.rglob("*.png")), folder / "list.txt"
         listed.write_text("\n".join(names))
-        world = self.world(GpusWorld, *MASKS, "--input", str(listed), "--max-errors", "2", workers=2, shards=4)
+        world = self.world(GpusWorld, *MASKS, "--input", str(listed), "--max-errors", "4", workers=2, shards=4)
         with world.gate() as gate:
             world.start()
             world.until(lambda: len(world.status().get("consumers") or []) == 3, "the consumers of two workers")
@@ -87,7 +101,7 @@ class Gpus(unittest.TestCase):
         listed.write_text("\n".join(names))
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         samples = world.summary()["samples"]
-        self.assertEqual((samples["done_before"] + samples["released"], samples["skipped"]), (PICTURES - 2, 2))
+        self.assertEqual((samples["done_before"] + samples["released"], samples["skipped"]), (PICTURES - 4, 4))
 
     def enter(self, context):    # of a Python before 3.11
         self.addCleanup(context.__exit__, None, None, None)

@@ -15,8 +15,8 @@ ErrorLimit parse_limit(std::string_view setting) {
 
 }  // namespace
 
-ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items)
-    : setting_(setting), limit_(parse_limit(setting)), items_(items) {}
+ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items, Of of)
+    : setting_(setting), limit_(parse_limit(setting)), items_(items), of_(of) {}
 
 Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
     const bool none_read = nothing_was_read(failed);

@@ -13,14 +13,16 @@ namespace offramp {
 
 // Decides when skipped items fail a run. "25": more than 25 do; "1%": more than 1 % of all items do, counted against
 // the whole input from the first item on, so that a run ends as soon as no later item can save it; "100%": never.
-// Whatever it says, a run of which no item at all comes to a result has failed. Pure.
+// Whatever it says, a run of which no item at all comes to a result has failed; of a part of a run's items the whole
+// decides that. Pure.
 class ErrorBudget {
   public:
+    enum class Of { Whole, Part };
     // Errors: ConfigError when `setting` is neither a number nor a percentage from 0 to 100.
-    ErrorBudget(std::string_view setting, std::uint64_t items);
+    ErrorBudget(std::string_view setting, std::uint64_t items, Of of = Of::Whole);
 
     bool exceeded_by(std::uint64_t failed) const { return limit_.exceeded(failed, items_); }
-    bool nothing_was_read(std::uint64_t failed) const { return items_ > 0 && failed >= items_; }
+    bool nothing_was_read(std::uint64_t failed) const { return of_ == Of::Whole && items_ > 0 && failed >= items_; }
     // The error that ends the run: BadInput, with the count and the first reasons.
     Error failure(std::uint64_t failed, std::span<const SkippedItem> first) const;
 
@@ -28,6 +30,7 @@ class ErrorBudget {
     std::string setting_;
     ErrorLimit limit_;
     std::uint64_t items_;
+    Of of_;
 };
 
 }  // namespace offramp

@@ -26,7 +26,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       source_(source),
       settings_(std::move(settings)),
       plan_(source.items(), settings_.batch, settings_.done),
-      budget_(settings_.max_errors, settings_.items > 0 ? settings_.items : source.items()),
+      budget_(settings_.max_errors, settings_.items > 0 ? settings_.items : source.items(), settings_.items_are),
       found_(SkippedItems::kKept, settings_.skipped_before),
       skipped_(SkippedItems::kKept, settings_.skipped_before),
       queue_(std::max<std::size_t>(settings_.depth + 1, kBatchesAhead), clock) {

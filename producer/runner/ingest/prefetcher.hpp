@@ -30,6 +30,7 @@ struct PrefetchSettings {
     std::uint32_t decode_workers = 1;
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
+    ErrorBudget::Of items_are = ErrorBudget::Of::Whole;
     std::uint64_t items = 0;             // of the source, of which max_errors is a share; 0: all
     std::uint64_t seed = 0;              // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
@@ -46,7 +47,7 @@ struct PrefetchSettings {
 // called from a source's load(). Blocks: next() until a batch is there; stop() until items in the making are
 // done. Errors: the constructor: ConfigError (max_errors; a source that does not fit the model),
 // DeviceOutOfMemory. next(): the first failure of any thread, and BadInput when more items were skipped
-// than max_errors allows, or all were.
+// than max_errors allows, or all of a whole were.
 class Prefetcher {
   public:
     Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock = kSteadyClock);

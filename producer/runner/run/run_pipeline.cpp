@@ -9,6 +9,14 @@
 #include "common/settings/effects.hpp"
 
 namespace offramp {
+namespace {
+
+// A shard of a job is a part: others are read elsewhere.
+ErrorBudget::Of items_of(const RunConfig& config) {
+    return config.samples_folder.empty() ? ErrorBudget::Of::Whole : ErrorBudget::Of::Part;
+}
+
+}  // namespace
 
 RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
     : parts_(parts),
@@ -18,6 +26,7 @@ RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
                               .decode_workers = parts_.config.decode_workers,
                               .depth = parts_.config.prefetch,
                               .max_errors = parts_.config.max_errors,
+                              .items_are = items_of(parts_.config),
                               .items = parts_.record.share().end - parts_.record.share().begin,
                               .seed = parts_.config.seed,
                               .timeline = &parts_.timeline,

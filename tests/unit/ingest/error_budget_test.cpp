@@ -33,6 +33,12 @@ TEST(ErrorBudget, AllOfThemIsNeverTooManyButNothingReadIsAFailure) {
     EXPECT_FALSE(ErrorBudget("100%", 0).nothing_was_read(0));
 }
 
+TEST(ErrorBudget, APartOfWhichNothingWasReadIsNoFailureByItself) {
+    const ErrorBudget budget("4", 7, ErrorBudget::Of::Part);
+    EXPECT_FALSE(budget.nothing_was_read(7));
+    EXPECT_TRUE(budget.exceeded_by(5));
+}
+
 TEST(ErrorBudget, RefusesAnyOtherText) {
     for (const char* setting : {"", "%", "-1", "1 %", "some", "101%", "25.5", "1e3", "nan%", "99999999999999999999"})
         try {

@@ -352,6 +352,17 @@ TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
     EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped);
 }
 
+TEST_F(PrefetcherTest, APartOfWhichNothingCouldBeReadIsGivenOutToItsEnd) {
+    FakeSource source(6, RowKind::Float32);
+    source.on_load = [](std::uint64_t, std::span<std::byte>) { throw UnreadableItem("torn"); };
+    auto wanted = settings(4);
+    wanted.items_are = ErrorBudget::Of::Part;
+    Prefetcher prefetcher(*device, source, wanted);
+    while (const auto batch = prefetcher.next()) EXPECT_TRUE(batch->left_out());
+    EXPECT_NO_THROW(prefetcher.require_good());
+    EXPECT_EQ(prefetcher.progress().items_skipped, 6U);
+}
+
 TEST_F(PrefetcherTest, BadSettingsAreRefusedAtOnce) {
     FakeSource pixels(6, RowKind::Pixels);
     EXPECT_THROW(Prefetcher(*device, pixels, settings(2)), ConfigError);

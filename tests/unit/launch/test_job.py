@@ -461,6 +461,17 @@ class JobTest(InAFolder):
         self.assertIn("2 of the job's 3 shards are not done: 0,2", self.refused(ExitCode.NO_INPUT, job_merge.merge, None, job, False, None))
         self.assertEqual("0,2-4,7", job_merge.as_ranges([0, 2, 3, 4, 7]))
 
+    def test_a_job_of_which_nothing_has_a_result_has_failed(self):
+        job = self.job()
+        counts = dict.fromkeys(job_merge.COUNTS, 0)
+        for skipped, ends in ((9, contextlib.nullcontext()), (10, self.assertRaises(LaunchError))):
+            for index in range(3):
+                job.note_done(index, {"attempt": 0})
+            job_files.replace(job.folder / "summary.json", {"job": job.id, "output": str(job.output), "partial": False, "items": 10, **counts, "skipped": skipped, "shards": []})
+            with ends as caught, contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(job_merge.merge(None, job, False, None), 0)
+        self.assertEqual((caught.exception.code, "none of the 10 items has a result" in str(caught.exception)), (ExitCode.BAD_INPUT, True))
+
     def test_what_another_run_made_there_is_not_taken_back(self):
         job = self.job()
         checkpoint = job.output / ".offramp-manifest"
