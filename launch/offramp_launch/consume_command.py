@@ -207,7 +207,7 @@ def failure_of(code, attendance, finishing):
     elif attendance.end == "failed":
         what = f"the run failed in its program: {status.get('message') or 'it said no reason'}"
     elif code == ExitCode.SET_ASIDE:
-        what = given_up(status.get("quarantined_samples"), run_dir)
+        what = given_up(status.get("quarantined_samples"), run_dir.path)
     elif finishing:
         what = f"{finishing}\nIts log: {run_dir.log('finish')}"
     elif attendance.end == "abandoned":

@@ -23,7 +23,7 @@ def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
         return finishing or "the run was stopped before its input was used up"
     if code == ExitCode.SET_ASIDE:
         samples = (account.get("samples") or {}).get("quarantined", "some")
-        return given_up(samples, run_dir)
+        return given_up(samples, run_dir.path)
     if producers_end:
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:
@@ -41,6 +41,6 @@ def not_put_together(why, run_dir):
     return in_one_line(f"{why}\n    Its log: {run_dir.log('finish')}")
 
 
-def given_up(samples, run_dir):
+def given_up(samples, *run_dirs):
     return (f"{samples} samples were given up, since consumers died of their batches or failed at them: "
-            f"./launch/offramp quarantine list --run-dir {run_dir.path}")
+            + ", ".join(f"./launch/offramp quarantine list --run-dir {each}" for each in run_dirs))

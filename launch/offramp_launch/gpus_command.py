@@ -199,7 +199,7 @@ def conclude(places, run_dir, job, supervisor, code, flags, about, seconds, lock
         except KeyboardInterrupt:
             failure, code = LaunchError("putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"), int(ExitCode.INTERRUPTED)
         if code == 0 and whole["samples"]["quarantined"]:
-            code, failure = int(ExitCode.SET_ASIDE), LaunchError(given_up(whole["samples"]["quarantined"], run_dir))
+            code, failure = int(ExitCode.SET_ASIDE), LaunchError(given_up(whole["samples"]["quarantined"], *whole["set_aside_in"] or [run_dir.path]))
     elif code == ExitCode.INTERRUPTED:
         failure = LaunchError("the run was stopped before its input was used up")
     whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())

@@ -83,13 +83,6 @@ class Worker:
                 self.ask({"do": "scale", "consumers": self.shares["consumers"]})
                 self.is_to_be_scaled = False
 
-    def keep_dead_letters(self, whole):
-        """In the directory of the whole run, where they are looked for. Their names are of the whole input's batches."""
-        with contextlib.suppress(OSError):
-            for path in sorted((self.run_dir / "quarantine").iterdir()):
-                whole.mkdir(mode=0o700, exist_ok=True)
-                os.replace(path, whole / path.name)
-
 
 def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags):
     """`flags`: of the run."""

@@ -3,7 +3,7 @@
 import collections
 import pathlib
 
-from offramp_launch import job_files, summary
+from offramp_launch import gpus_letters, job_files, summary
 from offramp_launch.gpus_status import counted, counts_of_summary, describe, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
@@ -12,17 +12,27 @@ SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
 OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "rung")
 
 
+def run_of(job, index, record):
+    """The directory of the run that did the shard, whichever launcher's; None where nothing tells it."""
+    note = job_files.read(job.place(index) / "attempts" / f"{record.get('attempt')}.json") or {}
+    return pathlib.Path(note["run_dir"]) if note.get("run_dir") else None
+
+
 def keep(job, index, run_dir):
     """What the run of a shard that is done tells, beside the job: a later launcher that goes on with the rest tells it, too."""
     if told := read_object(run_dir / SUMMARY):
         job_files.make_folder(job.folder / "told")
-        job_files.replace(job.folder / "told" / f"{index}.json", {name: told.get(name) for name in ("samples", *LISTS)})
+        job_files.replace(job.folder / "told" / f"{index}.json", {name: told.get(name) for name in ("run_dir", "samples", *LISTS)})
 
 
 def summaries_of(job, supervisor):
     """By shard: of those that are done, and of the last attempts of this launcher at others. Look before the job is put away."""
+    records = job.records()
+    for index, run_dir in dict(supervisor.attempts).items():
+        if index not in records:
+            gpus_letters.bring(run_dir)
     found = {index: told for index, run_dir in supervisor.attempts if (told := read_object(run_dir / SUMMARY))}
-    return {**found, **{index: told for index in job.records() if (told := read_object(job.folder / "told" / f"{index}.json"))}}
+    return {**found, **{index: told for index in records if (told := read_object(job.folder / "told" / f"{index}.json"))}}
 
 
 def join(about, job, supervisor, told, seconds):
@@ -42,19 +52,12 @@ def join(about, job, supervisor, told, seconds):
             **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
             "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
             # What was read, and what became of it, is told of the whole input.
-            **{name: [in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
+            **{name: [gpus_letters.in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
+            "set_aside_in": gpus_letters.directories_with(told.values()),
             "random_weights": any(each.get("random_weights") for each in ours),
             "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
             "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],
             "workers": [describe(worker) for worker in supervisor.workers]}
-
-
-def in_its_place(entry):
-    """Dead letters lie in the directory of the whole run by then."""
-    if not entry.get("payload"):
-        return entry
-    path = pathlib.Path(entry["payload"])
-    return {**entry, "payload": str(path.parents[2] / path.parent.name / path.name)}
 
 
 def summed(tables):

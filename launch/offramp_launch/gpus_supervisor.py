@@ -7,7 +7,7 @@ import os
 import selectors
 import signal
 
-from offramp_launch import gpus_summary, shared_folder
+from offramp_launch import gpus_letters, gpus_summary, shared_folder
 from offramp_launch.arguments import count
 from offramp_launch.backoff import Backoff
 from offramp_launch.control import ControlServer
@@ -43,7 +43,7 @@ class GpusSupervisor:
         self._selector, self._timers = selectors.DefaultSelector(), Timers()
         self._lifeline_read, self._lifeline_write = os.pipe()
         self._control = ControlServer(run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
-        records = job.records()
+        self._records_before = records = job.records()
         self._todo = collections.deque(index for index in range(job.shards) if index not in records)
         self.counts = {index: counts_of_record(records[index]) if index in records else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
                        for index in range(job.shards)}
@@ -64,6 +64,8 @@ class GpusSupervisor:
                 for worker in self._workers:
                     self._begin_next(worker)
                 self._tick()
+                for index, record in self._records_before.items():      # an earlier launcher may have ended before it told of them
+                    self._keep_what_it_told(index, record)
                 while self._goes_on():
                     for key, _ in self._selector.select(self._timers.next_in()):
                         key.data()
@@ -125,19 +127,24 @@ class GpusSupervisor:
         worker.child.reap()
         self._look_at(worker)
         child = worker.ended()
-        worker.keep_dead_letters(self._run_dir.file("quarantine"))
-        code = shell_code(child.status)
-        fate = fate_of_worker(child.status)
-        done = self._job.record(worker.index) if fate == DONE else None
-        if done is not None:
+        done = self._record_of(worker.index)
+        if done is not None:        # however it ended behind that
             self.counts[worker.index] = counts_of_record(done)
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
-            self._keep_what_it_told(worker)
+            self._keep_what_it_told(worker.index, done)
         else:
             self._todo.append(worker.index)
-            self._after_failure(worker, code or int(ExitCode.INTERNAL), fate, f"its process {child.ending()}" if child.status < 0 else worker.why())
+            self._after_failure(worker, shell_code(child.status) or int(ExitCode.INTERNAL), fate_of_worker(child.status),
+                                f"its process {child.ending()}" if child.status < 0 else worker.why())
         for each in self._workers:
             self._begin_next(each)
+
+    def _record_of(self, index):
+        try:
+            return self._job.record(index)
+        except LaunchError as problem:
+            self.fail(problem)
+            return None
 
     def _after_failure(self, worker, code, fate, why):
         """Its shard is among those to be done again."""
@@ -179,11 +186,15 @@ class GpusSupervisor:
         known = {int(each) for each in ExitCode} - {int(ExitCode.OK), int(ExitCode.INTERRUPTED)}
         return exits[0] if exits and exits[0] in known else TRY_AGAIN
 
-    def _keep_what_it_told(self, worker):
+    def _keep_what_it_told(self, index, record):
         """Of a shard that is done. What another could not bring through is made when it is tried again."""
         try:
-            gpus_summary.keep(self._job, worker.index, worker.run_dir)
-            with contextlib.suppress(FileNotFoundError), open(worker.run_dir / "dropped.jsonl", "rb") as listed:
+            run_dir = gpus_summary.run_of(self._job, index, record)
+            if run_dir is None:
+                return
+            gpus_letters.bring(run_dir)
+            gpus_summary.keep(self._job, index, run_dir)
+            with contextlib.suppress(FileNotFoundError), open(run_dir / "dropped.jsonl", "rb") as listed:
                 whole = self._run_dir.file("dropped.jsonl")
                 with told(whole), open(whole, "ab") as file:
                     file.write(listed.read())

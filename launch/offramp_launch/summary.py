@@ -146,7 +146,7 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
     # Also what a producer before this one gave up, which stands in the run's folder only.
     if (summary.get("samples") or {}).get("quarantined"):
-        lines.append(f"  look       ./launch/offramp quarantine list --run-dir {summary['run_dir']}")
+        lines += [f"  look       ./launch/offramp quarantine list --run-dir {each}" for each in summary.get("set_aside_in") or [summary["run_dir"]]]
     if samples.get("dropped_when_full"):
         lines.append(f"  dropped    {samples['dropped_when_full']} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, "
                      "--resume makes them")

@@ -168,9 +168,9 @@ class Gpus(unittest.TestCase):
         lost = summary["samples"]["quarantined"]
         self.assertEqual((summary["samples"]["released"] + lost, summary["conserved"]), (101, True))
         (slab,) = summary["given_up"]
-        self.assertEqual(pathlib.Path(slab["payload"]), world.run_dir / "quarantine/batch-7-row-0.safetensors")
+        self.assertEqual(pathlib.Path(slab["payload"]), world.run_dir / "quarantine/s2-batch-7-row-0.safetensors")
         code, said = self.command(world, "quarantine", "list", "--run-dir", str(world.run_dir))
-        self.assertRegex(said, "batch-7-row-0 .* 3 +3 SIGSEGV +set aside")
+        self.assertRegex(said, "s2-batch-7-row-0 .* 3 +3 SIGSEGV +set aside")
         code, said = self.command(world, "quarantine", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir))
         self.assertEqual(code, 0, said)
         again = (world.run_dir / "quarantine/output/checksums.tsv").read_text().splitlines()

@@ -5,15 +5,18 @@ import json
 import os
 import pathlib
 import tempfile
+import types
 import unittest
 from unittest import mock
 
-from offramp_launch import gpus_job, job_files, job_merge
+from offramp_launch import gpus_job, gpus_letters, gpus_summary, job_files, job_merge
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus_command import most_errors
-from offramp_launch.gpus_devices import Gpu, cores_near, names_of, numbers_of, parts_of, visible
+from offramp_launch.gpus_devices import Device, Gpu, cores_near, names_of, numbers_of, parts_of, visible
 from offramp_launch.gpus_shares import flags_of_workers, shards_for
+from offramp_launch.gpus_supervisor import GpusSupervisor
 from offramp_launch.job_folder import Job
+from offramp_launch.run_dir import RunDir
 
 NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
 
@@ -80,13 +83,110 @@ class CutOff(Exception):
     pass
 
 
-class PutAway(InFolder):
-    """The job's folder after a merge, removed up to any step, and gone on with."""
+class OfAJob(InFolder):
+    """A job of three shards in an output, of which the workers are shells."""
 
-    def merged(self, output):
+    def begun(self, output):
         job, _ = Job.begun(gpus_job.folder_in(output), {"id": "job-1", "items": 6, "shards": 3, "output": str(output), "write_path": str(output.parent / "written"), "flags": [],
                                                "folder": "/", "listed": False, "identity": {}, "made_by": "1"})
         job.claim_output()
+        return job
+
+    def record(self, job, index, run_dir=None, **counts):
+        """As the shard's attempt leaves it."""
+        job_files.make_folder(job.place(index) / "attempts")
+        job_files.replace(job.place(index) / "attempts/0.json", {"run_dir": run_dir and str(run_dir)})
+        job.note_done(index, {"done": 2, "skipped": 0, "set_aside": 0, "dropped": 0, "attempt": 0, **counts})
+
+    def run_of_a_shard(self, run_dir, batch, **samples):
+        """With a slab that it set aside, and items that it dropped."""
+        (run_dir / "quarantine").mkdir(parents=True)
+        payload = run_dir / f"quarantine/batch-{batch}-row-0.safetensors"
+        payload.write_text(run_dir.name)
+        payload.with_suffix(".json").write_text(json.dumps({"payload": payload.name, "batch": batch}))
+        (run_dir / "dropped.jsonl").write_text(f'{{"item": {batch}}}\n')
+        (run_dir / "summary.json").write_text(json.dumps({"run_dir": str(run_dir), "samples": samples, "given_up": [{"batch": batch, "payload": str(payload)}]}))
+
+    def supervised(self, job, name="run", workers=1, script="exit 75"):
+        """(the exit code, the supervisor). The script is told the shard as $1."""
+        run_dir = RunDir(types.SimpleNamespace(runs=self.folder / "runs"), self.folder / name)
+        devices = [(Device(f"producer {number + 1}", {}), {"consumers": 1}) for number in range(workers)]
+
+        def command(_, __, ___, index, *____):
+            return ["/bin/sh", "-c", script, "sh", str(index)]
+
+        with mock.patch("offramp_launch.gpus_supervisor.command_of", command):
+            supervisor = GpusSupervisor(None, "run-1", run_dir, job, devices, [], 0, mock.Mock(), ())
+            self.addCleanup(supervisor.close)
+            return supervisor.run(), supervisor
+
+
+class Ends(OfAJob):
+    def test_a_worker_that_is_killed_behind_its_record_has_done_its_shard(self):
+        job = self.begun(self.folder / "output")
+        for index in range(3):
+            self.record(job, index)
+        os.rename(job.folder / "done", self.folder / "done")
+        job_files.make_folder(job.folder / "done")
+        code, supervisor = self.supervised(job, script=f"cp {self.folder}/done/$1.json {job.folder}/done; kill -9 $$")
+        self.assertEqual((code, supervisor.failure), (0, None))
+        (worker,) = supervisor.workers
+        self.assertEqual((worker.shards_done, worker.failures, worker.lost), (3, 0, ""))
+
+
+class Letters(OfAJob):
+    def test_those_of_a_slab_at_a_border_are_both_kept(self):
+        for shard in ("s1", "s2"):
+            self.run_of_a_shard(self.folder / "run" / shard, 7)
+            gpus_letters.bring(self.folder / "run" / shard)
+            gpus_letters.bring(self.folder / "run" / shard)
+        kept = self.folder / "run/quarantine"
+        for shard in ("s1", "s2"):
+            report = json.loads((kept / f"{shard}-batch-7-row-0.json").read_text())
+            self.assertEqual((kept / report["payload"]).read_text(), shard)
+            self.assertEqual(gpus_letters.in_its_place({"payload": f"{self.folder}/run/{shard}/quarantine/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
+        self.assertEqual(len(list(kept.iterdir())), 4)
+
+    def test_wherever_it_is_cut_off_none_is_lost(self):
+        for number, step in enumerate(("os.replace", "offramp_launch.gpus_letters.write_incident", "pathlib.Path.unlink")):
+            run_dir = self.folder / str(number) / "s1"
+            self.run_of_a_shard(run_dir, 7)
+            with mock.patch(step, side_effect=CutOff), self.assertRaises(CutOff):
+                gpus_letters.bring(run_dir)
+            gpus_letters.bring(run_dir)
+            self.assertEqual(sorted(path.name for path in (run_dir.parent / "quarantine").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
+            self.assertEqual(list((run_dir / "quarantine").iterdir()), [], step)
+
+    def test_what_an_earlier_launcher_did_not_come_to_tell_is_told(self):
+        job, before = self.begun(self.folder / "output"), self.folder / "before"
+        self.run_of_a_shard(before / "s1", 7, quarantined=1)
+        for index in range(3):
+            self.record(job, index, before / "s1" if index == 1 else None)
+        code, supervisor = self.supervised(job)
+        self.assertEqual(code, 0)
+        whole = gpus_summary.join({}, job, supervisor, gpus_summary.summaries_of(job, supervisor), 1.0)
+        self.assertEqual(whole["set_aside_in"], [str(before)])
+        self.assertEqual([entry["payload"] for entry in whole["given_up"]], [str(before / "quarantine/s1-batch-7-row-0.safetensors")])
+        self.assertEqual((self.folder / "run/dropped.jsonl").read_text(), '{"item": 7}\n')
+
+    def test_of_a_shard_that_was_tried_again_those_of_its_last_attempt_are_kept(self):
+        job = self.begun(self.folder / "output")
+        for index in (1, 2):
+            self.record(job, index)
+        for name, batch in (("s0", 1), ("s0-1", 2)):
+            self.run_of_a_shard(self.folder / "made" / name, batch)
+        script = f"at={self.folder}/run; test -e $at/s0 && mv {self.folder}/made/s0-1 $at || mv {self.folder}/made/s0 $at; exit 75"
+        code, supervisor = self.supervised(job, script=script)
+        self.assertEqual(code, 75)
+        gpus_summary.summaries_of(job, supervisor)
+        self.assertEqual(sorted(path.name for path in (self.folder / "run/quarantine").iterdir()), ["s0-1-batch-2-row-0.json", "s0-1-batch-2-row-0.safetensors"])
+
+
+class PutAway(OfAJob):
+    """The job's folder after a merge, removed up to any step, and gone on with."""
+
+    def merged(self, output):
+        job = self.begun(output)
         for index in range(3):
             job_files.make_folder(job.place(index))
             (job.place(index) / "lines.tsv").write_text("1\n")
