@@ -17,7 +17,7 @@ from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.failure import given_up
 from offramp_launch.gpus_devices import devices_of
-from offramp_launch.gpus_shares import flags_of_workers
+from offramp_launch.gpus_shares import flags_of_workers, setting_given
 from offramp_launch.gpus_status import counted
 from offramp_launch.gpus_supervisor import GpusSupervisor
 from offramp_launch.log_follower import last_error
@@ -59,14 +59,14 @@ def start(places, argv, typed):
         raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
     typed = sink.hide_password(typed, os.environ)
     resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
-    config = run_command.resolve_run(places, flags)[1]
+    device = setting_given("device", flags)     # as the programs find it, which would open a GPU to answer
+    devices = devices_of(given[FLAG], device or "auto")
+    if device != "cpu":     # never on the CPU, where one is lost
+        flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
+    config = of_the_first_that_answers(devices, lambda: run_command.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
     os.environ.pop("OFFRAMP_RESUME", None)
     refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--rung", "streams"))
-    devices = devices_of(given[FLAG], config["device"])
-    if config["device"] != "cpu":       # never on the CPU, where one is lost
-        flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
-    os.environ.update(devices[0].environment)       # of what looks at the input and the model; each worker gets its own
     if resume and not (config.get("output") or config.get("run-dir")):
         raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     if wants_demo(flags, config):
@@ -79,6 +79,19 @@ def start(places, argv, typed):
         run_command.announce(config, f"what is left in {output} is one producer's: {devices[0].name} does it")
         return run_command.start(places, [*flags, "--resume"], typed)
     return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume)
+
+
+def of_the_first_that_answers(devices, ask):
+    """What ask() returns. From then on all that this process asks the programs for is that device's to answer; each worker gets its own."""
+    for device in devices:
+        os.environ.update(device.environment)
+        try:
+            return ask()
+        except LaunchError as problem:
+            if problem.code not in (ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED) or device == devices[-1]:
+                raise
+            print(f"[run] {device.name} does not answer, another is asked: {problem.what}", flush=True)
+    raise AssertionError("there is a device")
 
 
 def refuse(names):

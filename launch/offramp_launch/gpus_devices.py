@@ -5,6 +5,7 @@ import dataclasses
 import glob
 import os
 import pathlib
+import re
 import subprocess
 
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -13,14 +14,17 @@ ALL = "all"
 MOST_WORKERS = 64
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
-ASKED = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id,name", "--format=csv,noheader")
+ASKED = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id,mig.mode.current,name", "--format=csv,noheader")
+ANSWERS_SECONDS = 30        # a driver that hangs does not
+UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 ON_THE_CPU = "--device cpu with --gpus N has N producers on the CPU"
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
     uuid: str
-    bus_id: str = ""        # of a part of a GPU (MIG) it is not known
+    bus_id: str = ""        # of a part of a GPU (MIG) it is not known, nor where nvidia-smi did not tell of it
+    parts: str = ""         # "Enabled": it is cut into such
     model: str = ""
 
 
@@ -40,9 +44,19 @@ def devices_of(wanted, device, environment=os.environ, allowed=None):
         return producers_on_the_cpu(wanted, allowed)
     if device.startswith("cuda:"):
         raise LaunchError(f"--device {device} with --gpus {wanted}: each says which GPUs work", "Leave one of them out", ExitCode.USAGE)
-    gpus = visible(gpus_of_this_machine(wanted), environment.get(VISIBLE))
+    limited = environment.get(VISIBLE)
+    gpus = visible(gpus_of_this_machine(wanted, limited), limited)
     numbers = numbers_of(wanted, len(gpus))
+    require_whole(wanted, [gpus[number] for number in numbers])
     return [Device(name, {VISIBLE: gpus[number].uuid}, cores_near(gpus[number].bus_id, allowed)) for name, number in zip(names_of(numbers), numbers)]
+
+
+def require_whole(wanted, gpus):
+    """Errors: LaunchError (USAGE) for one that is cut into parts: by its name a process finds one of them, and the others would be idle."""
+    for gpu in gpus:
+        if gpu.parts == "Enabled":
+            raise LaunchError(f"--gpus {wanted}: {gpu.model} ({gpu.uuid}) is cut into parts (MIG), of which one would work",
+                              f"Name the parts, as nvidia-smi -L lists them, in {VISIBLE}: MIG-...,MIG-...; or take MIG mode off it", ExitCode.USAGE)
 
 
 def names_of(numbers):
@@ -99,14 +113,21 @@ def require_few(wanted, number):
         raise LaunchError(f"--gpus {wanted} asks for {number} workers", f"From 1 to {MOST_WORKERS}", ExitCode.USAGE)
 
 
-def gpus_of_this_machine(wanted):
-    """In the order of nvidia-smi. Errors: LaunchError where there is none, or they cannot be listed."""
+def gpus_of_this_machine(wanted, limited=None):
+    """In the order of nvidia-smi. `limited`: what CUDA_VISIBLE_DEVICES says. Errors: LaunchError where there is none, or they cannot be listed."""
     try:
-        told = subprocess.run(ASKED, capture_output=True, text=True, check=False)
-        lines, obstacle = told.stdout.splitlines() if told.returncode == 0 else [], told.stderr.strip() or told.stdout.strip()
+        told = subprocess.run(ASKED, capture_output=True, text=True, check=False, timeout=ANSWERS_SECONDS)
+        lines, obstacle = told.stdout.splitlines(), told.stderr.strip() or told.stdout.strip().split("\n")[-1]
     except OSError as problem:
         lines, obstacle = [], f"nvidia-smi: {problem.strerror}"
-    gpus = [Gpu(*(part.strip() for part in line.split(",", 2))) for line in lines if line.count(",") >= 2]
+    except subprocess.TimeoutExpired:
+        lines, obstacle = [], f"nvidia-smi gave no answer in {ANSWERS_SECONDS} s"
+    rows = [[part.strip() for part in line.split(",", 3)] for line in lines]
+    gpus = [Gpu(*row) for row in rows if len(row) == 4 and UUID.fullmatch(row[0])]
+    if gpus and told.returncode != 0:       # one is lost, and it tells of the others
+        print(f"[run] nvidia-smi tells of {len(gpus)} GPUs, which are counted, and says: {obstacle}", flush=True)
+    if not gpus and limited and is_named_by_uuid(limited.split(",")[0].strip()):
+        return []       # those are known without a list
     if not gpus and glob.glob("/dev/nvidia[0-9]*"):
         raise LaunchError(f"--gpus {wanted}: the GPUs of this machine could not be listed ({obstacle})", "Look what ./launch/offramp doctor says", ExitCode.DEVICE_UNSUPPORTED)
     if not gpus:
@@ -120,7 +141,9 @@ def visible(gpus, limited):
         return gpus
     left = []
     for word in filter(None, map(str.strip, limited.split(","))):
-        found = [Gpu(word)] if word.startswith("MIG") else gpus[int(word):int(word) + 1] if word.isdigit() else [gpu for gpu in gpus if gpu.uuid.startswith(word)]
+        found = gpus[int(word):int(word) + 1] if word.isdigit() else [gpu for gpu in gpus if gpu.uuid.startswith(word)]
+        if not found and is_named_by_uuid(word):
+            found = [Gpu(word)]
         if len(found) != 1:     # as CUDA, which sees none behind it
             break
         left += found
@@ -128,6 +151,10 @@ def visible(gpus, limited):
         raise LaunchError(f"{VISIBLE}={limited} leaves none of the {len(gpus)} GPUs of this machine", f"Take it away, or name those that are to work; {ON_THE_CPU}",
                           ExitCode.DEVICE_UNSUPPORTED)
     return left
+
+
+def is_named_by_uuid(word):
+    return word.startswith("MIG") or bool(UUID.fullmatch(word))
 
 
 def cores_near(bus_id, allowed, devices=PCI_DEVICES):

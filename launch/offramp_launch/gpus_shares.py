@@ -37,14 +37,20 @@ def defaults_of(cores, on_the_cpu):
 
 
 def is_given(name, argv, environment=os.environ):
-    """By flag, variable or a file of settings: else the programs have chosen, for a run that has the machine for itself."""
+    """Else the programs have chosen, for a run that has the machine for itself."""
+    return bool(setting_given(name, argv, environment))
+
+
+def setting_given(name, argv, environment=os.environ):
+    """By flag, variable or a file of settings; nothing where it is not."""
     taken = take_values(argv, (f"--{name}", "--config"))[0]
-    if f"--{name}" in taken or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
-        return True
+    if told := taken.get(f"--{name}") or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
+        return told
     try:
-        return bool(re.search(rf"(?m)^\s*{name}\s*=", pathlib.Path(taken["--config"]).read_text()))
+        found = re.search(rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""", pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text())
     except (KeyError, OSError, UnicodeDecodeError):
-        return False
+        return ""
+    return found[1].strip() if found else ""
 
 
 def shards_for(items, batch, workers):

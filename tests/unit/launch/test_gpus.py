@@ -1,6 +1,7 @@
 """Which GPUs work on a run, what each worker gets of the machine, and how the job in the output ends, wherever that is cut off."""
 
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -11,13 +12,14 @@ from unittest import mock
 
 from offramp_launch import gpus_job, gpus_letters, gpus_summary, job_files, job_merge
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.gpus_command import most_errors
-from offramp_launch.gpus_devices import Device, Gpu, cores_near, names_of, numbers_of, parts_of, visible
-from offramp_launch.gpus_shares import flags_of_workers, shards_for
+from offramp_launch.gpus_command import most_errors, of_the_first_that_answers
+from offramp_launch.gpus_devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
+from offramp_launch.gpus_shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus_supervisor import GpusSupervisor
 from offramp_launch.job_folder import Job
 from offramp_launch.run_dir import RunDir
 
+UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12f-20bd9faed9f6")
 NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
 
 
@@ -42,9 +44,58 @@ class Devices(InFolder):
                                ("0;1", "not one of"), (",", "asks for 0 workers"), ("", "not one of"), ("²", "not one of")):
             self.refused(64, reason, numbers_of, wanted, 3)
 
+    def nvidia_smi(self, script):
+        """A stand-in, which is found before a real one."""
+        program = self.folder / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        found = mock.patch.dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}")
+        found.start()
+        self.addCleanup(found.stop)
+
+    def test_one_that_is_lost_leaves_the_others(self):
+        lost = "Unable to determine the device handle for GPU 0000:86:00.0: GPU is lost"
+        self.nvidia_smi("\n".join(f"echo '{uuid}, 00000000:{bus}:00.0, Disabled, NVIDIA H100, 80GB'" for uuid, bus in zip(UUIDS, ("3B", "AF")))
+                        + f"\necho '{lost}'; exit 15")
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            self.assertEqual(gpus_of_this_machine("all"), [Gpu(UUIDS[0], "00000000:3B:00.0", "Disabled", "NVIDIA H100, 80GB"),
+                                                           Gpu(UUIDS[1], "00000000:AF:00.0", "Disabled", "NVIDIA H100, 80GB")])
+        self.assertIn(lost, said.getvalue())
+
+    def test_a_list_that_does_not_come_is_not_waited_for(self):
+        self.nvidia_smi("exec sleep 60")
+        with mock.patch("offramp_launch.gpus_devices.ANSWERS_SECONDS", 0.1), mock.patch("glob.glob", return_value=["/dev/nvidia0"]):
+            self.refused(83, "nvidia-smi gave no answer in 0.1 s", gpus_of_this_machine, "all")
+            for word in (UUIDS[0], "MIG-x"):
+                self.assertEqual([device.environment for device in devices_of("all", "cuda", {"CUDA_VISIBLE_DEVICES": word}, {0})], [{"CUDA_VISIBLE_DEVICES": word}])
+
+    def test_one_that_is_cut_into_parts_is_refused(self):
+        self.nvidia_smi(f"echo '{UUIDS[0]}, 00000000:3B:00.0, Enabled, NVIDIA H100'")
+        self.refused(64, "is cut into parts (MIG)", devices_of, "all", "auto", {}, {0})
+        self.assertEqual([device.environment for device in devices_of("2", "auto", {"CUDA_VISIBLE_DEVICES": "MIG-x,MIG-y"}, {0})],
+                         [{"CUDA_VISIBLE_DEVICES": "MIG-x"}, {"CUDA_VISIBLE_DEVICES": "MIG-y"}])
+
+    def test_the_first_one_that_answers_is_asked(self):
+        devices, asked = [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": str(number)}) for number in range(3)], []
+
+        def ask(code):
+            asked.append(os.environ["CUDA_VISIBLE_DEVICES"])
+            if asked[-1] != "2":
+                raise LaunchError("it is lost", "", code)
+            return asked[-1]
+
+        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="9"), contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(of_the_first_that_answers(devices, lambda: ask(82)), "2")
+            self.assertEqual((asked, os.environ["CUDA_VISIBLE_DEVICES"]), (["0", "1", "2"], "2"))
+            self.refused(83, "it is lost", of_the_first_that_answers, devices[:2], lambda: ask(83))
+            self.refused(64, "it is lost", of_the_first_that_answers, devices, lambda: ask(64))
+        self.assertEqual((asked[3:], said.getvalue().count("does not answer, another is asked: it is lost")), (["0", "1", "0"], 3))
+
     def test_what_cuda_visible_devices_leaves(self):
         gpus = [Gpu("GPU-aa"), Gpu("GPU-ab"), Gpu("GPU-c")]
-        for limited, left in ((None, gpus), ("2,0", [gpus[2], gpus[0]]), ("GPU-ab", gpus[1:2]), ("1,GPU-a,0", gpus[1:2]), ("1,7,0", gpus[1:2]), ("MIG-x", [Gpu("MIG-x")])):
+        for limited, left in ((None, gpus), ("2,0", [gpus[2], gpus[0]]), ("GPU-ab", gpus[1:2]), ("1,GPU-a,0", gpus[1:2]), ("1,7,0", gpus[1:2]), ("MIG-x", [Gpu("MIG-x")]),
+                              (f"{UUIDS[0]},0", [Gpu(UUIDS[0]), gpus[0]])):
             self.assertEqual(visible(gpus, limited), left, limited)
         for limited in ("", "-1", "7"):
             self.refused(83, "leaves none of the 3 GPUs", visible, gpus, limited)
@@ -69,6 +120,11 @@ class Shares(InFolder):
         self.assertEqual(flags_of_workers(config, [], 3, True, cores=2), [{"consumers": 1, "decode-workers": 1}] * 3)
         (self.folder / "settings.toml").write_text("batch = 3\nconsumers = 8\n")
         self.assertEqual([each["consumers"] for each in flags_of_workers(config, ["--config", str(self.folder / "settings.toml")], 4, False, cores=96)], [2] * 4)
+        self.assertEqual(setting_given("device", ["--config", str(self.folder / "settings.toml")], {}), "")
+        (self.folder / "settings.toml").write_text('device = "cuda:1"  # the second\n')
+        for argv, environment, value in (([], {"OFFRAMP_CONFIG": str(self.folder / "settings.toml")}, "cuda:1"), (["--device=cpu"], {"OFFRAMP_DEVICE": "cuda"}, "cpu"),
+                                         (["--config", str(self.folder / "settings.toml")], {"OFFRAMP_DEVICE": "cpu"}, "cpu"), ([], {}, "")):
+            self.assertEqual(setting_given("device", argv, environment), value, argv)
         self.refused(64, "more than a run can hold", flags_of_workers, {"consumers": 64 * 2 + 1}, ["--consumers", "129"], 2, False, 96)
 
     def test_a_small_input_has_fewer_shards(self):
