@@ -18,7 +18,7 @@ class Child:
     Owns: its pidfd, which is readable once it has ended and can never mean another process.
     """
 
-    def __init__(self, name, argv, log_path, inherited, **identity):
+    def __init__(self, name, argv, log_path, inherited, stdin=subprocess.DEVNULL, **identity):
         """`identity`: the user and groups that it runs as, as subprocess wants them; the launcher's without."""
         self.name = name
         self.started = time.monotonic()
@@ -31,7 +31,7 @@ class Child:
         with open_log(log_path) as log:
             try:
                 self._process = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
+                    argv, stdin=stdin, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
                     start_new_session=True, **identity)
             except OSError as problem:
                 raise cannot_be_started(argv[0], problem) from problem

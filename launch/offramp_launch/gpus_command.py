@@ -7,20 +7,20 @@ import contextlib
 import math
 import os
 import pathlib
-import subprocess
 import tempfile
 import time
 
 from offramp_launch import gpus_job, gpus_summary, interrupts, job_command, job_merge, run_command, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_switch, take_values, without_values
+from offramp_launch.children import Child
 from offramp_launch.demo import wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.failure import given_up
+from offramp_launch.finishing import Finishing
 from offramp_launch.gpus_devices import devices_of
 from offramp_launch.gpus_shares import flags_of_workers, setting_given
 from offramp_launch.gpus_status import counted
 from offramp_launch.gpus_supervisor import GpusSupervisor
-from offramp_launch.log_follower import last_error
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.progress import make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
@@ -180,16 +180,18 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
     supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,))
     began = time.monotonic()
-    try:
-        code = supervisor.run()
-        display.close()
-        code, whole = conclude(places, run_dir, job, supervisor, code, flags, about, time.monotonic() - began, lock, note)
-        display.show_end(run_dir.told("status.json") or {})
-        return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.account())
-    finally:
-        display.close()
-        run_command.sweep(producer)
-        supervisor.close()
+    with Finishing(note) as finishing:
+        try:
+            code = supervisor.run()
+            display.close()
+            code, whole = conclude(run_dir, job, supervisor, code, about, time.monotonic() - began,
+                                   lambda: gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, run_dir, lock, finishing)))
+            display.show_end(run_dir.told("status.json") or {})
+            return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.account())
+        finally:
+            display.close()
+            run_command.sweep(producer)
+            supervisor.close()
 
 
 def most_errors(limit, items):
@@ -198,42 +200,36 @@ def most_errors(limit, items):
     return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
 
 
-def conclude(places, run_dir, job, supervisor, code, flags, about, seconds, lock, note):
-    """Merges where all is done, and writes the summary: (the run's exit code, the summary)."""
+def conclude(run_dir, job, supervisor, code, about, seconds, merge):
+    """Merges where all is done, puts the job away, and writes the summary: (the run's exit code, the summary)."""
     told = gpus_summary.summaries_of(job, supervisor)
     whole = gpus_summary.join(about, job, supervisor, told, seconds)
     failure = supervisor.failure
     if code == 0:
         try:
-            gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, lock, note))
+            merge()
+            gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])
         except LaunchError as problem:
             failure, code = problem, int(problem.code)
-        except KeyboardInterrupt:
-            failure, code = LaunchError("putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"), int(ExitCode.INTERRUPTED)
         if code == 0 and whole["samples"]["quarantined"]:
             code, failure = int(ExitCode.SET_ASIDE), LaunchError(given_up(whole["samples"]["quarantined"], *whole["set_aside_in"] or [run_dir.path]))
     elif code == ExitCode.INTERRUPTED:
         failure = LaunchError("the run was stopped before its input was used up")
     whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())
     summary.write(run_dir, whole)
-    if job_merge.is_merged(job):
-        gpus_job.put_away(job)
     return code, whole
 
 
-def ask(command, told_to, lock, note):
-    """What a program of the merge answers. Through signals it is waited for, or ended. Errors: LaunchError, in its own words and with its code."""
+def ask(command, told_to, run_dir, lock, finishing):
+    """Waits for a program of the merge. Errors: LaunchError, in its own words and with its code."""
     with tempfile.TemporaryFile("w+") as words:
         words.write(told_to)
         words.seek(0)
-        try:
-            done = interrupts.wait_through(
-                command, lambda: note("the outputs are being put together, which is waited for (once more ends it; --resume then goes on)"),
-                lambda: note("putting the outputs together is ended"), stdin=words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=(lock.fd,))
-        except OSError as problem:
-            raise cannot_be_started(command[0], problem) from problem
-    if done.returncode != 0:
-        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
-                          "", shell_code(done.returncode))
-    return done.stdout
+        program = Child("merge", command, run_dir.log("merge"), (lock.fd,), stdin=words)
+        is_ended = finishing.wait(program) is Finishing.ENDED
+    if is_ended:
+        raise LaunchError("putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on", "", ExitCode.INTERRUPTED)
+    if program.status != 0:
+        raise LaunchError(f"putting the outputs together {program.ending()}: {program.reason() or 'it wrote nothing'}", f"Its log: {program.log_path}",
+                          shell_code(program.status))

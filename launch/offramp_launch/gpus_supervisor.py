@@ -251,6 +251,7 @@ class GpusSupervisor:
         self.failure = problem
         self._display.note(str(problem))
         if not self._draining:
+            self._draining = True       # a signal from now on is the second word
             self._signal_all(signal.SIGTERM)
         self._timers.after(ABANDON_SECONDS, lambda: self._signal_all(signal.SIGTERM))
         self._timers.after(KILL_SECONDS, lambda: self._signal_all(signal.SIGKILL))

@@ -1,23 +1,27 @@
 """Which GPUs work on a run, what each worker gets of the machine, and how the job in the output ends, wherever that is cut off."""
 
 import contextlib
+import importlib
 import io
 import json
 import os
 import pathlib
+import signal
 import tempfile
 import types
 import unittest
 from unittest import mock
 
-from offramp_launch import gpus_job, gpus_letters, gpus_summary, job_files, job_merge
+from offramp_launch import gpus_job, gpus_letters, gpus_summary, interrupts, job_files, job_merge
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.gpus_command import most_errors, of_the_first_that_answers
+from offramp_launch.gpus_command import ask, most_errors, of_the_first_that_answers, supervise
+from offramp_launch.finishing import Finishing
 from offramp_launch.gpus_devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
 from offramp_launch.gpus_shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus_supervisor import GpusSupervisor
 from offramp_launch.job_folder import Job
 from offramp_launch.run_dir import RunDir
+from offramp_launch.signal_inbox import SignalInbox
 
 UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12f-20bd9faed9f6")
 NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
@@ -163,16 +167,19 @@ class OfAJob(InFolder):
         (run_dir / "dropped.jsonl").write_text(f'{{"item": {batch}}}\n')
         (run_dir / "summary.json").write_text(json.dumps({"run_dir": str(run_dir), "samples": samples, "given_up": [{"batch": batch, "payload": str(payload)}]}))
 
-    def supervised(self, job, name="run", workers=1, script="exit 75"):
+    def run_dir(self):
+        return RunDir(types.SimpleNamespace(runs=self.folder / "runs"), self.folder / "run")
+
+    def supervised(self, job, workers=1, script="exit 75"):
         """(the exit code, the supervisor). The script is told the shard as $1."""
-        run_dir = RunDir(types.SimpleNamespace(runs=self.folder / "runs"), self.folder / name)
+        self.display = mock.Mock()
         devices = [(Device(f"producer {number + 1}", {}), {"consumers": 1}) for number in range(workers)]
 
         def command(_, __, ___, index, *____):
             return ["/bin/sh", "-c", script, "sh", str(index)]
 
         with mock.patch("offramp_launch.gpus_supervisor.command_of", command):
-            supervisor = GpusSupervisor(None, "run-1", run_dir, job, devices, [], 0, mock.Mock(), ())
+            supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, self.display, ())
             self.addCleanup(supervisor.close)
             return supervisor.run(), supervisor
 
@@ -188,6 +195,62 @@ class Ends(OfAJob):
         self.assertEqual((code, supervisor.failure), (0, None))
         (worker,) = supervisor.workers
         self.assertEqual((worker.shards_done, worker.failures, worker.lost), (3, 0, ""))
+
+
+    def test_a_signal_behind_an_end_for_good_is_the_second_word(self):
+        first = "until test -e $at/ready; do sleep 0.02; done; exit 64"
+        other = "trap 'test -e $at/asked && exit 75; touch $at/asked; kill -TERM $PPID' TERM; touch $at/ready; while :; do sleep 0.02; done"
+        code, _ = self.supervised(self.begun(self.folder / "output"), 2, f"at={self.folder}; case $1 in 0) {first};; *) {other};; esac")
+        notes = " ".join(str(call.args[0]) for call in self.display.note.mock_calls)
+        self.assertEqual((code, "abandoning what is in flight" in notes, "draining" in notes), (64, True, False), notes)
+
+
+class Signals(OfAJob):
+    """Those of somebody who is impatient once the workers have ended."""
+
+    def setUp(self):
+        super().setUp()
+        for number in SignalInbox.SIGNALS:
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        interrupts.mind_all()
+        self.notes = []
+
+    def test_between_the_workers_end_and_the_summary_they_end_nothing(self):
+        for at in ("gpus_summary.summaries_of", "gpus_summary.join", "job_merge.require_a_result", "gpus_job.remove", "summary.write"):
+            with self.subTest(at), tempfile.TemporaryDirectory() as folder:
+                self.folder, job = pathlib.Path(folder), self.begun(pathlib.Path(folder, "output"))
+                for index in range(3):
+                    self.record(job, index)
+                job_files.replace(job.folder / "summary.json", {"job": job.id, "partial": False})
+                module, name = at.split(".")
+                real = getattr(importlib.import_module(f"offramp_launch.{module}"), name)
+
+                def impatient(*arguments, real=real, **more):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return real(*arguments, **more)
+
+                run_dir = self.run_dir()
+                places = types.SimpleNamespace(producer=lambda: "/bin/true")
+                with mock.patch(f"offramp_launch.{at}", impatient), contextlib.redirect_stdout(io.StringIO()):
+                    code, _ = supervise(places, "run-1", run_dir, job, [(Device("producer 1", {}), {"consumers": 1})], [], {"max-errors": "0", "model": "copy"},
+                                        {"run_id": "run-1", "run_dir": str(run_dir.path)}, types.SimpleNamespace(fd=0), lambda: "", self.notes.append)
+                self.assertEqual((code, run_dir.told("summary.json")["exit"], list(job.output.iterdir())), (0, 0, []))
+
+    def test_the_merge_is_waited_for_and_ended_by_another_one(self):
+        run_dir = self.run_dir()
+
+        def merged(script, answer=lambda: None):
+            def note(text):
+                self.notes.append(text)
+                answer()
+
+            with Finishing(note) as finishing:
+                ask(["/bin/sh", "-c", script], "told", run_dir, types.SimpleNamespace(fd=0), finishing)
+
+        merged("kill -TERM $PPID; read word; test $word = told")
+        self.refused(73, "ended with exit code 73: it wrote nothing", merged, "exit 73")
+        self.refused(130, "was ended by a signal", merged, "kill -TERM $PPID; sleep 60", lambda: len(self.notes) > 2 or os.kill(os.getpid(), signal.SIGTERM))
+        self.assertEqual(len(self.notes), 3)
 
 
 class Letters(OfAJob):
