@@ -74,7 +74,7 @@ def start(places, argv, typed):
                           ExitCode.USAGE)
     run_id = config.get("run-id") or new_run_id()
     run_path = run_dir_of(places, config.get("run-dir"), run_id)
-    output = pathlib.Path(config.get("output") or run_path / "output").absolute()
+    output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
         run_command.announce(config, f"what is left in {output} is one producer's: {devices[0].name} does it")
         return run_command.start(places, [*flags, "--resume"], typed)
@@ -111,6 +111,11 @@ def run_dir_of(places, wanted, run_id):
     return short_runs_folder() / run_id
 
 
+def place_of(config, run_path):
+    """Of the results, whichever way there is spelled: the shards' are known by it."""
+    return pathlib.Path(os.path.realpath(config.get("output") or run_path / "output"))
+
+
 def is_of_one_producer(output, run_id):
     """A run without --gpus left it, or shards that were merged: then there is one checkpoint, which one producer goes on with."""
     if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
@@ -130,7 +135,7 @@ def held(output, run_id, note=print):
 
 
 def work(places, flags, typed, config, run_path, devices, shards, resume):
-    output, given = pathlib.Path(config.get("output") or run_path / "output").absolute(), flags
+    output, given = place_of(config, run_path), flags
     job_command.refuse_what_a_job_has_not(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
     run_command.require_apart(str(output), {**settled, "output": config.get("output")})

@@ -37,8 +37,9 @@ def holds_more_than_a_job(output):
 
 def require_own(output):
     """Errors: LaunchError (USAGE) where hosts do a job whose output this is."""
-    owner = job_files.read(output / SHARDS / "job.json")
-    if owner is not None and owner.get("folder") != str(folder_in(output)):
+    owner, own = (job_files.read(folder / "job.json") for folder in (output / SHARDS, folder_in(output)))
+    # One's own may have been moved with the output, of which go_on() tells.
+    if owner is not None and owner.get("job") != (own or {}).get("id") and os.path.realpath(owner.get("folder", "")) != os.path.realpath(folder_in(output)):
         raise LaunchError(f"--output {output} is that of job {owner.get('job')} in {owner.get('folder')}", "Go on with that (./launch/offramp job status --job FOLDER), or "
                           "give another --output", ExitCode.USAGE)
 

@@ -337,9 +337,7 @@ def merge(places, argv):
     partial, rest = take_switch(rest, "--partial")
     refuse(rest)
     job = Job.found(job_of(given))
-    if job.folder.is_relative_to(job.output):
-        raise LaunchError(f"{job.folder} is that of a run with --gpus, which merges what its workers have done", "Go on with it: ./launch/offramp run --gpus N --resume, with "
-                          "the flags that it had", ExitCode.USAGE)
+    job.require_for_hosts()
     job.require_made_by(build_of(places))
     enter(job)
     return job_merge.merge(places, job, partial, ask)

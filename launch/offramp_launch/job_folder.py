@@ -105,6 +105,13 @@ class Job:
             raise LaunchError(f"{self.folder / 'job.json'} was made by Offramp {began}, and this is {build}", "Go on with the version of Offramp that began the job",
                               ExitCode.PROTOCOL)
 
+    def require_for_hosts(self):
+        """Errors: LaunchError (USAGE) where it is a run's with --gpus (gpus_job.py), which has its shards done and merged by itself."""
+        folder = pathlib.Path(os.path.realpath(self.folder))
+        if (folder.parent.name, folder.name) == (SHARDS, "job"):
+            raise LaunchError(f"{self.folder} is that of a run with --gpus, which merges what its workers have done", "Go on with it: ./launch/offramp run --gpus N --resume, "
+                              "with the flags that it had", ExitCode.USAGE)
+
     def list_of_input(self):
         """Nothing where the input is no folder of images."""
         return self.folder / "input.list" if self.facts["listed"] else None

@@ -32,6 +32,7 @@ def start(places, argv):
 
     def found():
         job = Job.found(folder)
+        job.require_for_hosts()
         job.require_made_by(build_of(places))
         job.require(index)
         return job

@@ -12,9 +12,9 @@ import types
 import unittest
 from unittest import mock
 
-from offramp_launch import gpus_job, gpus_letters, gpus_summary, interrupts, job_files, job_merge
+from offramp_launch import gpus_job, gpus_letters, gpus_summary, interrupts, job_command, job_files, job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.gpus_command import ask, most_errors, of_the_first_that_answers, supervise
+from offramp_launch.gpus_command import ask, most_errors, of_the_first_that_answers, place_of, supervise
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus_devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
 from offramp_launch.gpus_shares import flags_of_workers, setting_given, shards_for
@@ -350,6 +350,25 @@ class PutAway(OfAJob):
             self.refused(1, "is not merged", gpus_job.put_away, job)
         self.assertEqual([(job.place(index) / "lines.tsv").exists() for index in range(3)], [True] * 3)
         self.assertEqual(len(job.records()), 3)
+
+    def test_ones_own_is_known_however_it_is_spelled(self):
+        output = self.folder / "output"
+        job = self.begun(output)
+        (self.folder / "link").symlink_to(output)
+        for spelled in (self.folder / "link", self.folder / "runs/../output"):
+            gpus_job.require_own(spelled)
+        self.assertEqual(place_of({"output": str(self.folder / "link/")}, None), pathlib.Path(os.path.realpath(output)))
+        (self.folder / "job-link").symlink_to(job.folder)
+        for folder in (job.folder, self.folder / "link/.offramp-shards/job", self.folder / "job-link"):
+            self.refused(64, "is that of a run with --gpus", job_command.merge, None, ["--job", str(folder)])
+            self.refused(64, "is that of a run with --gpus", shard_command.start, None, ["--job", str(folder), "--index", "0"])
+
+    def test_one_that_was_moved_says_where_it_began(self):
+        job = self.begun(self.folder / "output")
+        job.output.rename(self.folder / "moved")
+        gpus_job.clear_remains(self.folder / "moved")
+        places = types.SimpleNamespace(version=lambda: "1", commit=lambda: "")
+        self.refused(64, f"moved was begun as {job.output}", gpus_job.go_on, places, self.folder / "moved", [], {}, None)
 
     def test_what_hosts_do_there_is_none_of_this_runs(self):
         (self.folder / ".offramp-shards/0").mkdir(parents=True)
