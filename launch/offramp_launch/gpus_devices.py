@@ -12,6 +12,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 ALL = "all"
 MOST_WORKERS = 64
+CORES_IN_USE = 16       # by a worker with as many consumers and decoders as are given by default
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
 ASKED = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id,mig.mode.current,name", "--format=csv,noheader")
@@ -48,7 +49,8 @@ def devices_of(wanted, device, environment=os.environ, allowed=None):
     gpus = visible(gpus_of_this_machine(wanted, limited), limited)
     numbers = numbers_of(wanted, len(gpus))
     require_whole(wanted, [gpus[number] for number in numbers])
-    return [Device(name, {VISIBLE: gpus[number].uuid}, cores_near(gpus[number].bus_id, allowed)) for name, number in zip(names_of(numbers), numbers)]
+    least = min(len(allowed) // len(numbers), CORES_IN_USE)
+    return [Device(name, {VISIBLE: gpus[number].uuid}, cores_near(gpus[number].bus_id, allowed, least)) for name, number in zip(names_of(numbers), numbers)]
 
 
 def require_whole(wanted, gpus):
@@ -157,13 +159,14 @@ def is_named_by_uuid(word):
     return word.startswith("MIG") or bool(UUID.fullmatch(word))
 
 
-def cores_near(bus_id, allowed, devices=PCI_DEVICES):
-    """Those on the GPU's NUMA node, where that has not all of them."""
+def cores_near(bus_id, allowed, least=1, devices=None):
+    """Those on the GPU's NUMA node, where that has not all of them, and has `least`: with fewer the way to the GPU is not what holds it up."""
+    devices = PCI_DEVICES if devices is None else devices
     try:
         near = cores_in((devices / bus_id.lower()[-len("0000:00:00.0"):] / "local_cpulist").read_text()) & allowed
     except (OSError, ValueError):
         return ()
-    return () if near == allowed else tuple(sorted(near))
+    return () if near == allowed or len(near) < least else tuple(sorted(near))
 
 
 def cores_in(text):

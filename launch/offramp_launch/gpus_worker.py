@@ -3,6 +3,7 @@ One shard of a run with --gpus, in a process of its own, which ends with the lau
 of the run, which stand behind "--", and the folder that they are typed in take the place of the job's: these may be an earlier launcher's.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -20,11 +21,17 @@ def start(places, argv):
     given, flags = take_values(argv[:at], ("--job", "--index", "--lifeline-fd", "--cores"))
     end_with_the_launcher(int(given["--lifeline-fd"]))
     if "--cores" in given:
-        os.sched_setaffinity(0, map(int, given["--cores"].split(",")))
+        bind_to(map(int, given["--cores"].split(",")))
     job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
     job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
     return exit_of_attempt(lambda: do(known_only_there(places, run_dir.parent), job, index, flags, strict=False), lambda: tell_if_done(job, index))
+
+
+def bind_to(cores):
+    """Only faster for it: where it may not, or they are gone since, it is bound to none."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cores)
 
 
 def end_with_the_launcher(lifeline):

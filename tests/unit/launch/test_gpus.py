@@ -12,7 +12,7 @@ import types
 import unittest
 from unittest import mock
 
-from offramp_launch import gpus_job, gpus_letters, gpus_summary, interrupts, job_command, job_files, job_merge, shard_command
+from offramp_launch import gpus_job, gpus_letters, gpus_summary, gpus_worker, interrupts, job_command, job_files, job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus_command import ask, most_errors, of_the_first_that_answers, place_of, supervise
 from offramp_launch.finishing import Finishing
@@ -96,6 +96,19 @@ class Devices(InFolder):
             self.refused(64, "it is lost", of_the_first_that_answers, devices, lambda: ask(64))
         self.assertEqual((asked[3:], said.getvalue().count("does not answer, another is asked: it is lost")), (["0", "1", "0"], 3))
 
+    def test_each_has_its_share_of_cores_or_all(self):
+        self.nvidia_smi(f"echo '{UUIDS[0]}, 00000000:86:00.0, Disabled, NVIDIA H100'")
+        (self.folder / "0000:86:00.0").mkdir()
+        (self.folder / "0000:86:00.0/local_cpulist").write_text("0-3\n")
+        with mock.patch("offramp_launch.gpus_devices.PCI_DEVICES", self.folder):
+            for wanted, cores in (("0,0", (0, 1, 2, 3)), ("0,", ())):
+                self.assertEqual({device.cores for device in devices_of(wanted, "cuda", {}, set(range(8)))}, {cores}, wanted)
+
+    def test_cores_that_are_not_to_be_had_end_no_worker(self):
+        before = os.sched_getaffinity(0)
+        gpus_worker.bind_to([max(os.sched_getaffinity(0)) + 1000])
+        self.assertEqual(os.sched_getaffinity(0), before)
+
     def test_what_cuda_visible_devices_leaves(self):
         gpus = [Gpu("GPU-aa"), Gpu("GPU-ab"), Gpu("GPU-c")]
         for limited, left in ((None, gpus), ("2,0", [gpus[2], gpus[0]]), ("GPU-ab", gpus[1:2]), ("1,GPU-a,0", gpus[1:2]), ("1,7,0", gpus[1:2]), ("MIG-x", [Gpu("MIG-x")]),
@@ -110,7 +123,9 @@ class Devices(InFolder):
             (self.folder / bus / "local_cpulist").write_text(cores)
         for bus, allowed, cores in (("00000000:3B:00.0", range(8), (0, 1, 2, 3)), ("00000000:86:00.0", range(8), (4, 5, 7)), ("00000000:86:00.0", range(5), (4,)),
                                     ("00000000:3B:00.0", range(4), ()), ("00000000:86:00.0", range(4), ()), ("00000000:99:00.0", range(8), ()), ("", range(8), ())):
-            self.assertEqual(cores_near(bus, set(allowed), self.folder), cores, (bus, allowed))
+            self.assertEqual(cores_near(bus, set(allowed), 1, self.folder), cores, (bus, allowed))
+        for least, cores in ((3, (4, 5, 7)), (4, ())):
+            self.assertEqual(cores_near("00000000:86:00.0", set(range(8)), least, self.folder), cores, least)
         self.assertEqual(parts_of([0, 1, 2, 3, 6, 7, 8], 3), [(0, 1), (2, 3), (6, 7, 8)])
         self.assertEqual(parts_of([0, 1, 2, 3, 6], 3), [()] * 3, "one core each would slow them down")
 
