@@ -18,13 +18,14 @@ from offramp_launch.gpus_status import COUNTS, counts_of_record, counts_of_statu
 from offramp_launch.job_files import told
 from offramp_launch.output_folder import items_done_in
 from offramp_launch.run_dir import CONTROL_SOCKET
-from offramp_launch.shard_exit import AGAIN, DONE, FINAL, TRY_AGAIN
+from offramp_launch.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
 from offramp_launch.signal_inbox import SignalInbox
 from offramp_launch.timers import Timers
 from offramp_launch.watch import MOST_CONSUMERS, TICK_SECONDS
 
-FAILURES_OF_A_WORKER = 2        # in a row: then its GPU is given up
-TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, and not a GPU
+FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
+OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
+TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, or the machine, and not a GPU
 ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
 
 
@@ -155,14 +156,18 @@ class GpusSupervisor:
             self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}", log, code))
             return
         last = self._code_of_last_try(worker, code)
-        worker.failures += last != ExitCode.RUN_IN_USE      # that is no fault of its GPU's
+        if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a pool of its own: give --slabs N, a number for "
+                                  "all of them together, or --gpus fewer; --resume goes on", last))
+            return
+        worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, last))
+            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, told_by_a_run(last)))
         elif worker.failures >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if all(each.lost for each in self._workers):
-                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, last))
+                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, told_by_a_run(last)))
         else:
             self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
             worker.is_waiting = True
@@ -180,11 +185,8 @@ class GpusSupervisor:
 
     def _code_of_last_try(self, worker, code):
         """That of its run, where it told one and the worker's own says only that another try may mend it."""
-        if code == ExitCode.DEVICE_UNSUPPORTED:
-            return int(code)
         exits = [attempt.get("exit") for attempt in self._job.attempts(worker.index)[-1:]] if code == TRY_AGAIN else []
-        known = {int(each) for each in ExitCode} - {int(ExitCode.OK), int(ExitCode.INTERRUPTED)}
-        return exits[0] if exits and exits[0] in known else TRY_AGAIN
+        return exits[0] if exits and exits[0] not in (None, ExitCode.OK, ExitCode.INTERRUPTED) else code
 
     def _keep_what_it_told(self, index, record):
         """Of a shard that is done. What another could not bring through is made when it is tried again."""
@@ -341,6 +343,11 @@ class GpusSupervisor:
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
                 "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "status": self.status}
+
+
+def told_by_a_run(code):
+    """Of a program that was killed only that another try may mend it."""
+    return code if code in {int(each) for each in ExitCode} else TRY_AGAIN
 
 
 def fate_of_worker(status):

@@ -182,6 +182,10 @@ class OfAJob(InFolder):
         (run_dir / "dropped.jsonl").write_text(f'{{"item": {batch}}}\n')
         (run_dir / "summary.json").write_text(json.dumps({"run_dir": str(run_dir), "samples": samples, "given_up": [{"batch": batch, "payload": str(payload)}]}))
 
+    def ended(self, job, exits):
+        """A script's end, behind a run that ended so."""
+        return f"mkdir -p {job.output}/.offramp-shards/$1/attempts; echo '{{\"exit\": {exits}}}' > {job.output}/.offramp-shards/$1/attempts/0.json; exit 75"
+
     def run_dir(self):
         return RunDir(types.SimpleNamespace(runs=self.folder / "runs"), self.folder / "run")
 
@@ -211,6 +215,29 @@ class Ends(OfAJob):
         (worker,) = supervisor.workers
         self.assertEqual((worker.shards_done, worker.failures, worker.lost), (3, 0, ""))
 
+
+    def test_what_the_machine_lacks_is_not_blamed_on_a_gpu(self):
+        job = self.begun(self.folder / "output")
+        for index in (1, 2):
+            self.record(job, index)
+        code, supervisor = self.supervised(job, script=self.ended(job, 75))
+        self.assertEqual((code, supervisor.workers[0].lost, "ended 4 times before it was done" in str(supervisor.failure)), (75, "", True), supervisor.failure)
+
+    def test_one_whose_runs_fail_for_it_is_given_up(self):
+        for exits, ends in ((82, 82), (139, 75)):
+            with self.subTest(exits), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                job = self.begun(self.folder / "output")
+                for index in (1, 2):
+                    self.record(job, index)
+                code, supervisor = self.supervised(job, script=self.ended(job, exits))
+                self.assertEqual((code, bool(supervisor.workers[0].lost), len(supervisor.attempts)), (ends, True, 2))
+
+    def test_shared_memory_that_is_too_small_for_all_ends_the_run(self):
+        job = self.begun(self.folder / "output")
+        other = "trap 'exit 75' TERM; while :; do sleep 0.02; done"
+        code, supervisor = self.supervised(job, 2, f"case $1 in 0) {self.ended(job, 80)};; *) {other};; esac")
+        self.assertEqual((code, "give --slabs N" in str(supervisor.failure), [worker.lost for worker in supervisor.workers]), (80, True, ["", ""]))
 
     def test_a_signal_behind_an_end_for_good_is_the_second_word(self):
         first = "until test -e $at/ready; do sleep 0.02; done; exit 64"
@@ -309,9 +336,9 @@ class Letters(OfAJob):
             self.record(job, index)
         for name, batch in (("s0", 1), ("s0-1", 2)):
             self.run_of_a_shard(self.folder / "made" / name, batch)
-        script = f"at={self.folder}/run; test -e $at/s0 && mv {self.folder}/made/s0-1 $at || mv {self.folder}/made/s0 $at; exit 75"
+        script = f"at={self.folder}/run; test -e $at/s0 && mv {self.folder}/made/s0-1 $at || mv {self.folder}/made/s0 $at; {self.ended(job, 82)}"
         code, supervisor = self.supervised(job, script=script)
-        self.assertEqual(code, 75)
+        self.assertEqual(code, 82)
         gpus_summary.summaries_of(job, supervisor)
         self.assertEqual(sorted(path.name for path in (self.folder / "run/quarantine").iterdir()), ["s0-1-batch-2-row-0.json", "s0-1-batch-2-row-0.safetensors"])
 
