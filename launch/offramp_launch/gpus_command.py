@@ -65,7 +65,8 @@ def start(places, argv, typed):
         flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
     config = of_the_first_that_answers(devices, lambda: run_command.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
-    os.environ.pop("OFFRAMP_RESUME", None)
+    flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
+    os.environ["OFFRAMP_RESUME"] = "false"      # a file of settings may say it, too; each shard's run is told
     refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--rung", "streams"))
     if resume and not (config.get("output") or config.get("run-dir")):
         raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)

@@ -11,7 +11,9 @@ Whoever calls these has the output's lock.
 
 import os
 import pathlib
+import re
 import shutil
+import urllib.parse
 
 from offramp_launch import job_files, job_merge
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -19,7 +21,7 @@ from offramp_launch.gpus_shares import shards_for
 from offramp_launch.job_command import (build_of, claim, facts_of, folder_written_to, keep_list, look_at_output, place_of_a_list, require_empty, require_locks,
                                         require_same_input)
 from offramp_launch.job_folder import SHARDS, Job
-from offramp_launch.output_folder import LOCK, run_noted
+from offramp_launch.output_folder import CHECKPOINT, LOCK, run_noted
 from offramp_launch.run_dir import new_run_id
 
 
@@ -28,7 +30,8 @@ def folder_in(output):
 
 
 def is_begun_in(output):
-    return (folder_in(output) / "job.json").exists()
+    """Errors: LaunchError, where that cannot be told."""
+    return job_files.read(folder_in(output) / "job.json") is not None
 
 
 def holds_more_than_a_job(output):
@@ -47,8 +50,13 @@ def require_own(output):
 def clear_remains(output):
     """What was left when a job was begun, or put away, and cut off there: nothing in it is anybody's work."""
     require_own(output)
-    if not is_begun_in(output):
-        remove(output / SHARDS)
+    if is_begun_in(output):
+        return
+    # Places go before job.json.
+    if work := sorted((output / SHARDS).glob(f"*/{CHECKPOINT}")):
+        raise LaunchError(f"{work[0].parent} holds a shard's work, and {folder_in(output) / 'job.json'}, which tells of it, is gone",
+                          f"Put that back; or, if that work is not wanted any more, remove {output / SHARDS}", ExitCode.BAD_INPUT)
+    remove(output / SHARDS)
 
 
 def begin(places, output, flags, config, shards, workers):
@@ -59,7 +67,8 @@ def begin(places, output, flags, config, shards, workers):
         with place_of_a_list(folder) as listing:
             facts, listed = facts_of(places, flags, config, listing=listing)
             wanted = {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": number_of_shards(shards, facts["items"], config, workers),
-                      "output": str(output), "write_path": folder_written_to(config), "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
+                      "output": str(output), "write_path": folder_written_to(config), "folder": os.getcwd(), "flags": flags, "listed": listed is not None,
+                      "sink": config.get("sink") or ""}
             if wanted["write_path"]:
                 require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
             look_at_output(places, output, flags)
@@ -98,8 +107,26 @@ def go_on(places, output, flags, config, shards):
         raise LaunchError(f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus", f"If those are what is wanted, remove "
                           f"{output / SHARDS} and give --resume again; else give another --output", ExitCode.USAGE)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
+    require_same_database(job, config.get("sink") or "")
     claim(job)
     return job
+
+
+def require_same_database(job, sink):
+    """By its name: the same server may be reached by several. Errors: LaunchError (CONFIG), as shards that begin now would put their rows there."""
+    was, is_now = (database_in(each) for each in (job.facts.get("sink", ""), sink))
+    if was != is_now:
+        raise LaunchError(f"--sink leads to the database '{is_now}', and the rows of the run in {job.output} are in '{was}'",
+                          "Give the --sink that it was begun with, or begin another run in another --output", ExitCode.CONFIG)
+
+
+def database_in(sink):
+    """As far as the text tells it: a service, or the environment, may do so instead."""
+    if "://" not in sink:
+        found = re.search(r"(?:^|\s)dbname\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S*))", sink)
+        return (found[1] or found[2] or "") if found else ""
+    told = urllib.parse.urlsplit(sink)
+    return dict(urllib.parse.parse_qsl(told.query)).get("dbname") or urllib.parse.unquote(told.path.strip("/"))
 
 
 def merge(places, job, flags, ask):

@@ -179,7 +179,7 @@ def settled(places, flags):
         raise LaunchError("a job wants an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
     flags = [*flags, *shipped_model_flags(flags, config)]
     named = {flag.partition("=")[0] for flag in flags}
-    flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in NOT_FOR_ALL
+    flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in (*NOT_FOR_ALL, *TOLD_BY_THE_JOB)
               for part in run_command.as_flag(name, value)]
     flags = in_one_form(flags, config)
     run_command.resolve(str(places.consumer()), flags)

@@ -49,7 +49,7 @@ def link(temporary, path):
     except OSError as problem:
         if problem.errno in NO_LINKS:
             raise LaunchError(f"{path.parent} lies on a file system without hard links ({problem.strerror}), by which hosts agree who was first",
-                              "Put --job and --output on one that has them, such as NFS, Lustre, CephFS, or a local disk", ExitCode.CONFIG) from problem
+                              "Put --output, and --job where it is given, on one that has them, such as NFS, Lustre, CephFS, or a local disk", ExitCode.CONFIG) from problem
         # Over a network the answer may be lost, and the same request made again: what counts is whether the file has two names.
         made = os.stat(temporary).st_nlink == 2
         if not made and not os.path.exists(path):

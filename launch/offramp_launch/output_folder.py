@@ -170,9 +170,19 @@ def require_no_job(output, config):
     writes = config.get("write-path") if "write" in config.get("processor", "").split(",") else None
     for flag, folder in (("--output", output), ("--write-path", writes)):
         if folder and shared_folder.holds(folder, CLAIM):
+            require_no_gpus(flag, folder)
             raise LaunchError(f"{flag} {folder} is where the shards of {job_told_of(folder)} write, which is not merged yet",
                               f"Give this run another {flag}, or merge first (./launch/offramp job merge). Where that job is given up, and with it what its "
                               f"shards keep there, end those that are under way and remove {pathlib.Path(folder) / CLAIM.parent}: others then do nothing any more", ExitCode.USAGE)
+
+
+def require_no_gpus(flag, folder):
+    """Errors: LaunchError (USAGE) where it is no hosts' job, but a run with --gpus."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
+        if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):
+            raise LaunchError(f"{flag} {folder} holds results of a run with --gpus that has not come to its end",
+                              f"Go on with it, with the flags that it had: ./launch/offramp run --gpus N --resume; or give this run another {flag}", ExitCode.USAGE)
 
 
 def job_told_of(folder):

@@ -1,6 +1,7 @@
 """Which GPUs work on a run, what each worker gets of the machine, and how the job in the output ends, wherever that is cut off."""
 
 import contextlib
+import errno
 import importlib
 import io
 import json
@@ -20,6 +21,7 @@ from offramp_launch.gpus_devices import Device, Gpu, cores_near, devices_of, gpu
 from offramp_launch.gpus_shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus_supervisor import GpusSupervisor
 from offramp_launch.job_folder import Job
+from offramp_launch.output_folder import require_no_job
 from offramp_launch.run_dir import RunDir
 from offramp_launch.signal_inbox import SignalInbox
 
@@ -411,6 +413,35 @@ class PutAway(OfAJob):
         gpus_job.clear_remains(self.folder / "moved")
         places = types.SimpleNamespace(version=lambda: "1", commit=lambda: "")
         self.refused(64, f"moved was begun as {job.output}", gpus_job.go_on, places, self.folder / "moved", [], {}, None)
+
+    def test_work_of_which_nothing_tells_any_more_stays(self):
+        output = self.folder / "output"
+        job = self.begun(output)
+        (job.place(1)).mkdir()
+        (job.place(1) / ".offramp-manifest").write_text("{}")
+        facts = job.folder / "job.json"
+        with mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE))):
+            self.refused(71, "cannot be read: Stale file handle", gpus_job.clear_remains, output)
+        for gone in (job.folder / "gone", output / ".offramp-shards/gone"):
+            facts.rename(gone)
+            self.refused(65, f"{facts}, which tells of it, is gone", gpus_job.clear_remains, output)
+            self.assertTrue((job.place(1) / ".offramp-manifest").exists())
+            gone.rename(facts)
+
+    def test_rows_go_to_the_database_that_they_went_to(self):
+        for sink, name in (("postgresql://me@host:5432/vectors?sslmode=require", "vectors"), ("host=there dbname = vectors", "vectors"), ("dbname='two \\' words' host=a", "two \\' words"),
+                           ("postgres://host/?dbname=vectors", "vectors"), ("service=mine", ""), ("", ""), ("postgresql:///a%20b", "a b")):
+            self.assertEqual(gpus_job.database_in(sink), name, sink)
+        job = self.begun(self.folder / "output")
+        job.facts["sink"] = "postgresql://host/vectors"
+        gpus_job.require_same_database(job, "host=10.0.0.1 dbname=vectors")
+        self.refused(78, "leads to the database 'others', and the rows of the run in", gpus_job.require_same_database, job, "postgresql://host/others")
+
+    def test_a_run_without_gpus_is_told_how_that_is_gone_on_with(self):
+        job = self.begun(self.folder / "output")
+        with self.assertRaises(LaunchError) as caught:
+            require_no_job(str(job.output), {})
+        self.assertEqual((caught.exception.code, "run --gpus N --resume" in str(caught.exception), "job merge" in str(caught.exception)), (64, True, False))
 
     def test_what_hosts_do_there_is_none_of_this_runs(self):
         (self.folder / ".offramp-shards/0").mkdir(parents=True)
