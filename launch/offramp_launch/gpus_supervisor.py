@@ -196,10 +196,11 @@ class GpusSupervisor:
                 return
             gpus_letters.bring(run_dir)
             gpus_summary.keep(self._job, index, run_dir)
-            with contextlib.suppress(FileNotFoundError), open(run_dir / "dropped.jsonl", "rb") as listed:
+            with contextlib.suppress(OSError):      # none, or an earlier launcher's that is not to be had any more
+                listed = (run_dir / "dropped.jsonl").read_bytes()
                 whole = self._run_dir.file("dropped.jsonl")
                 with told(whole), open(whole, "ab") as file:
-                    file.write(listed.read())
+                    file.write(listed)
         except LaunchError as problem:
             self.fail(problem)
 
