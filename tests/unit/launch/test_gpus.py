@@ -397,15 +397,19 @@ class PutAway(OfAJob):
 
     def test_ones_own_is_known_however_it_is_spelled(self):
         output = self.folder / "output"
-        job = self.begun(output)
+        output.mkdir()
         (self.folder / "link").symlink_to(output)
-        for spelled in (self.folder / "link", self.folder / "runs/../output"):
+        job = self.begun(self.folder / "link")
+        for spelled in (output, self.folder / "link", self.folder / "runs/../output"):
             gpus_job.require_own(spelled)
         self.assertEqual(place_of({"output": str(self.folder / "link/")}, None), pathlib.Path(os.path.realpath(output)))
         (self.folder / "job-link").symlink_to(job.folder)
         for folder in (job.folder, self.folder / "link/.offramp-shards/job", self.folder / "job-link"):
             self.refused(64, "is that of a run with --gpus", job_command.merge, None, ["--job", str(folder)])
             self.refused(64, "is that of a run with --gpus", shard_command.start, None, ["--job", str(folder), "--index", "0"])
+        (job.folder / "job.json").unlink()     # as an end that was cut off leaves it
+        for spelled in (output, self.folder / "link", self.folder / "runs/../output"):
+            gpus_job.require_own(spelled)
 
     def test_one_that_was_moved_says_where_it_began(self):
         job = self.begun(self.folder / "output")
