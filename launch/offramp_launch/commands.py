@@ -7,8 +7,8 @@ import pathlib
 import subprocess
 import sys
 
-from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, gpus_command, gpus_worker, installed, interrupts, job_command, job_files, new_processor,
-                            numpy_demo, packaging, program_command, quarantine, reload_command, run_command, shard_command, testing, texts)
+from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, gpus_command, gpus_worker, installed, interrupts, job_command, job_files,
+                            new_processor, numpy_demo, on_ray, packaging, program_command, quarantine, reload_command, run_command, shard_command, testing, texts)
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
@@ -158,6 +158,8 @@ def run_set_up(places, argv):
 def job(places, argv):
     if argv[:1] == ["status"]:
         return job_command.start(places, argv)
+    if argv[:1] == ["ray"]:
+        return on_ray.start(places, argv[1:])
     require_runner(places)
     return continue_set_up(places, JOB_CONTINUED, job_command.start, set_up_for(places, argv, flags_of_job(argv)))
 

@@ -41,7 +41,7 @@ def start(places, argv):
     what, *rest = argv or [""]
     commands = {"init": init, "status": status, "merge": merge}
     if what not in commands:
-        raise LaunchError(f"job knows no '{what}'" if what else "job wants to be told what to do", f"Known: {', '.join(commands)}", ExitCode.USAGE)
+        raise LaunchError(f"job knows no '{what}'" if what else "job wants to be told what to do", f"Known: {', '.join(commands)}, ray", ExitCode.USAGE)
     try:
         return commands[what](places, rest)
     except OSError as problem:

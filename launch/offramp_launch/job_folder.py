@@ -4,6 +4,7 @@ A job: one run's work, cut into shards for many hosts. What the folder that they
     JOB/job.json              written once: id, input (items, identity), shards, output, flags. Other content is refused, with the difference
     JOB/input.list            what lies in a folder of images, as it was listed when the job began
     JOB/done/I.json           written once: what became of shard I. The first one counts
+    JOB/ray/I.log             what shard I's command wrote, where Ray started it
     JOB/summary.json          of the merge
     OUT/...                   results of single samples, of all shards (OUT: --output, or JOB/output)
     OUT/.offramp-shards/job.json    written once, by `init`: whose output it is; in the folder of --write-path, too. Without it no shard does anything

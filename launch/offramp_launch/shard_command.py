@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 
-from offramp_launch import interrupts, job_files, job_merge, run_command
+from offramp_launch import interrupts, job_files, job_merge, lifeline, run_command
 from offramp_launch.arguments import count, take_switch, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.job_command import build_of, enter, facts_of, job_of, refuse_settings, refuse_what_a_job_has_not, require_locks, require_same_input
@@ -23,7 +23,9 @@ VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX
 
 
 def start(places, argv):
-    given, flags = take_values(argv, ("--job", "--index"))
+    given, flags = take_values(argv, ("--job", "--index", lifeline.FLAG))
+    if lifeline.FLAG in given:
+        lifeline.hold(given[lifeline.FLAG])
     strict, flags = take_switch(flags, "--strict")
     refuse_what_a_job_has_not(without_values(flags, ("--run-dir",)))
     if any(flag.partition("=")[0] == "--output" for flag in flags):

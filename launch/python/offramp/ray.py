@@ -1,0 +1,250 @@
+"""
+A job's shards (`offramp job init`), done by the workers of a Ray cluster: actors that start the command `offramp shard`, an index after another.
+Ray carries integers, indices there and exit codes back: nothing of the input or the results is in its object store. Imported only where Ray is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import heapq
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+import ray  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from offramp import _ray_worker
+from offramp._consumers import SAID_BYTES, last_words, launcher_command
+from offramp._errors import BadArgument, Error, SystemFailure
+from offramp._ray_worker import FIRST_SIGNAL, Worker, log_path
+
+DONE, TRY_AGAIN, INTERRUPTED = 0, 75, 130
+LOOK_SECONDS = 1.0
+TOLD_AGAIN_SECONDS = 60
+
+
+class ShardFailed(Error):
+    """A shard ended with a code that no other try mends, or was tried as often as it may be; `index`, and `code`: its exit code (launch/exit_codes.md)."""
+
+    def __init__(self, text: str, index: int, code: int):
+        super().__init__(text)
+        self.index = index
+        self.code = code
+
+
+def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float = 1, attempts: int = 5, *, num_cpus: float = 1,
+        resources: Mapping[str, float] | None = None, workers: int = 0, flags: Sequence[str] = (), offramp: str | None = None, pause: float = 10,
+        say: Callable[[str], None] = print) -> int:
+    """
+    Does the shards of a job that are not done, and returns how many those were. A driver that was killed is started again with the same call.
+
+    job: the folder of `offramp job init`, on all nodes under this path. address: of ray.init(); not looked at where Ray is connected.
+    num_gpus, num_cpus, resources: what a worker takes of its node; a job for CPUs gives num_gpus=0. workers: how many at most; 0: as many as the
+    cluster has room for, also when it grows. flags: of `offramp shard`, such as ["--consumers", "4"]. offramp: the command on all nodes; None: this
+    one's launch/offramp in a checkout, else the `offramp` of the workers' Python or PATH. attempts: at one shard, with `pause` seconds after the
+    first, twice as many after each other. Blocks until all is done.
+
+    Errors: ShardFailed; BadArgument for what is no job or no number; SystemFailure where workers die before they begin; Ray's own.
+    """
+    needs = {name: float(number) for name, number in {"GPU": num_gpus, "CPU": num_cpus, **(resources or {})}.items() if number}
+    require(job=job, attempts=attempts, pause=pause, workers=workers, needs=needs)
+    folder = pathlib.Path(job).absolute()
+    missing = status_of(folder)["missing"]
+    if missing:
+        with connected(address):
+            Driver(folder, missing, needs, workers, attempts, pause, (folder, command_on_nodes(offramp), tuple(flags)), say).run()
+    return len(missing)
+
+
+def require(job: object, attempts: int, pause: float, workers: int, needs: Mapping[str, float]) -> None:
+    if attempts < 1 or workers < 0 or pause < 0:
+        raise BadArgument(f"attempts is {attempts}, workers {workers} and pause {pause}. Give at least 1 attempt, and no number below 0")
+    if not needs or min(needs.values()) < 0:
+        raise BadArgument(f"a worker takes {needs or 'nothing'} of its node, which says not how many a node can have. Give num_gpus, or num_cpus")
+
+
+def status_of(folder: pathlib.Path) -> dict[str, Any]:
+    """As `job status --json` tells it. Errors: BadArgument, in its words."""
+    done = subprocess.run([*launcher_command("job"), "status", "--json", "--job", str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BadArgument(last_words(done.stdout + done.stderr))
+    status: dict[str, Any] = json.loads(done.stdout)
+    return status
+
+
+def command_on_nodes(given: str | None) -> str:
+    of_checkout = pathlib.Path(__file__).resolve().parents[2] / "offramp"
+    return given or (str(of_checkout) if of_checkout.is_file() else "offramp")
+
+
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(address=address)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+class Driver:
+    """Owns: the actors. One that was lost is not used again, also where it comes back: what it began ends with it."""
+
+    def __init__(self, folder: pathlib.Path, missing: Sequence[int], needs: Mapping[str, float], workers: int, attempts: int, pause: float,
+                 to_workers: tuple[pathlib.Path, str, Sequence[str]], say: Callable[[str], None]):
+        self._folder, self._needs, self._most, self._attempts, self._pause, self._say = folder, needs, workers, attempts, pause, say
+        self._to_workers = to_workers
+        self._left = set(missing)
+        self._queue = [(0.0, index) for index in missing]       # from when on
+        self._tries = dict.fromkeys(missing, 0)
+        self._given_up: dict[int, str] = {}
+        self._actors: list[Any] = []
+        self._idle: list[Any] = []
+        self._calls: dict[Any, tuple[Any, int | None]] = {}
+        self._unborn = 0
+        self._told_at = time.monotonic()
+
+    def run(self) -> None:
+        try:
+            while self._left:
+                self._hire_and_dismiss()
+                self._hand_out()
+                self._tell_if_nobody_works()
+                for call in self._answered():
+                    self._take(call)
+        finally:
+            for actor in self._actors:
+                ray.kill(actor)
+        if self._given_up:
+            index, why = next(iter(self._given_up.items()))
+            raise ShardFailed(f"{len(self._given_up)} shards were tried {self._attempts} times and are not done: {', '.join(map(str, self._given_up))}; shard {index}: "
+                              f"{why}. Mend that, and give the same command again: what is done stays done", index, TRY_AGAIN)
+
+    def _hire_and_dismiss(self) -> None:
+        wanted = min(len(self._left), max(1, self._room()), self._most or sys.maxsize)
+        for _ in range(wanted - len(self._actors)):
+            others = {name: number for name, number in self._needs.items() if name not in ("CPU", "GPU")}
+            actor = actor_class().options(num_cpus=self._needs.get("CPU", 0), num_gpus=self._needs.get("GPU", 0), resources=others, max_restarts=0,
+                                          max_task_retries=0).remote(*self._to_workers)
+            self._actors.append(actor)
+            self._calls[actor.ready.remote()] = (actor, None)
+        while self._idle and len(self._actors) > len(self._left):
+            self._dismiss(self._idle.pop())
+
+    def _room(self) -> int:
+        """For how many workers, on the nodes that are alive."""
+        return sum(min(int(node["Resources"].get(name, 0) / number) for name, number in self._needs.items()) for node in ray.nodes() if node["Alive"])
+
+    def _hand_out(self) -> None:
+        """To workers that have a place: one that waits for it keeps no shard waiting."""
+        while self._idle and self._queue and self._queue[0][0] <= time.monotonic():
+            _, index = heapq.heappop(self._queue)
+            actor = self._idle.pop()
+            self._tries[index] += 1
+            self._calls[actor.do.remote(index)] = (actor, index)
+
+    def _tell_if_nobody_works(self) -> None:
+        if any(index is not None for _, index in self._calls.values()):
+            self._told_at = time.monotonic()
+        elif time.monotonic() > self._told_at + TOLD_AGAIN_SECONDS:
+            self._told_at = time.monotonic()
+            self._say(f"[ray] no worker is at work: {len(self._left)} shards are left, a worker takes {self._needs}, and the cluster's nodes have room for {self._room()}, "
+                      "less what others use")
+
+    def _answered(self) -> list[Any]:
+        if not self._calls:
+            time.sleep(LOOK_SECONDS)
+            return []
+        answered: list[Any] = ray.wait(list(self._calls), num_returns=1, timeout=LOOK_SECONDS)[0]
+        return answered
+
+    def _take(self, call: Any) -> None:
+        actor, index = self._calls.pop(call)
+        try:
+            code = ray.get(call)
+        except ray.exceptions.RayActorError as problem:
+            self._dismiss(actor)
+            why = f"its worker was lost ({type(problem).__name__})"
+            return self._count_unborn(why) if index is None else self._try_again(index, why)
+        self._idle.append(actor)
+        self._unborn = 0
+        if index is None:
+            return
+        if code == DONE:
+            self._left.discard(index)
+            self._say(f"[ray] shard {index} is done; {len(self._left)} are left")
+        elif code == TRY_AGAIN or code > FIRST_SIGNAL:
+            self._try_again(index, f"it ended with exit code {code}: {self._words_of(index)}")
+        else:
+            raise ShardFailed(f"shard {index} ended with exit code {code}, which no other try mends: {self._words_of(index)} (log: "
+                              f"{log_path(self._folder, index)})", index, code)
+
+    def _count_unborn(self, why: str) -> None:
+        self._unborn += 1
+        if self._unborn >= self._attempts:
+            raise SystemFailure(f"{self._unborn} workers were lost before they had begun, one after another; the last: {why}. Look into Ray's own logs")
+
+    def _try_again(self, index: int, why: str) -> None:
+        tries = self._tries[index]
+        self._say(f"[ray] shard {index}, attempt {tries} of {self._attempts}: {why}")
+        if tries >= self._attempts:
+            self._left.discard(index)
+            self._given_up[index] = why
+        else:
+            heapq.heappush(self._queue, (time.monotonic() + self._pause * 2 ** (tries - 1), index))
+
+    def _words_of(self, index: int) -> str:
+        with contextlib.suppress(OSError):
+            with open(log_path(self._folder, index), "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - SAID_BYTES))
+                return last_words(log.read().decode(errors="replace"))
+        return "it could not write its log"
+
+    def _dismiss(self, actor: Any) -> None:
+        self._actors.remove(actor)
+        ray.kill(actor)
+
+
+def actor_class() -> Any:
+    """By value: a node needs no package, the command alone."""
+    ray.cloudpickle.register_pickle_by_value(_ray_worker)
+    return ray.remote(Worker)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="offramp job ray", description="Does the shards of a job on a Ray cluster. launch/ray.md")
+    parser.add_argument("--job", required=True, help="the folder of `offramp job init`, which all nodes see")
+    parser.add_argument("--address", default="auto", help="of the cluster (auto); local: one of this machine alone, for this command")
+    parser.add_argument("--num-gpus", type=float, default=1, help="of a worker (1); 0 on CPUs")
+    parser.add_argument("--num-cpus", type=float, default=1, help="of a worker (1)")
+    parser.add_argument("--resource", action="append", default=[], metavar="NAME=NUMBER", help="of a worker, beside them")
+    parser.add_argument("--workers", type=int, default=0, help="at most (0: as many as the cluster has room for)")
+    parser.add_argument("--attempts", type=int, default=5, help="at one shard (5)")
+    parser.add_argument("--pause", type=float, default=10, help="seconds after a first attempt, twice as many after each other (10)")
+    parser.add_argument("--offramp", help="the command on the nodes")
+    parser.add_argument("--flags", default="", help="of each shard, in one word: '--consumers 4'")
+    given = parser.parse_args(argv)
+    try:
+        resources = {name: float(number) for name, _, number in (word.partition("=") for word in given.resource)}
+        done = run(given.job, given.address, given.num_gpus, given.attempts, num_cpus=given.num_cpus, resources=resources, workers=given.workers,
+                   flags=shlex.split(given.flags), offramp=given.offramp, pause=given.pause, say=lambda text: print(text, flush=True))
+    except (Error, ConnectionError, ValueError) as problem:
+        print(f"offramp: {problem}", file=sys.stderr)
+        return getattr(problem, "code", BadArgument.code)
+    except KeyboardInterrupt:
+        print("offramp: interrupted; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    print(f"[ray] all shards are done, {done} of them now\n  then       offramp job merge --job {shlex.quote(given.job)}", flush=True)
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""A job on a Ray cluster of real processes: whatever of it is killed or stopped, its results are one run's; what ends a job is told with its reason."""
+
+import signal
+import unittest
+
+from tests.support.launched_resume import World
+from tests.support.real_run import left_behind
+from tests.support.ray_world import PYTHON, Cluster, RayWorld, are_gone, descendants_of, send, stop, store_grows_by
+
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--status-seconds", "0.05", "--batch", "8", "--batches", "13", "--limit", "101")
+FLAGS = (*COPY, "--processor", "npy,records,checksum", "--copy-outputs", "48")
+SHARDS = 4
+
+
+@unittest.skipUnless(PYTHON, "skipped: no Ray in this Python, and OFFRAMP_TEST_RAY_PYTHON names none")
+class OnRay(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        started = cls.enterClassContext(RayWorld(*FLAGS))
+        cls.one = cls.enterClassContext(World(*FLAGS))
+        assert cls.one.start().wait() == 0, cls.one.said()
+        cls.cluster = Cluster(started.environment)
+        cls.addClassCleanup(cls.cluster.close)
+        for name in ("left", "right"):
+            cls.cluster.add(name)
+
+    def begun(self, *flags):
+        world = self.enterContext(RayWorld(*FLAGS)).on(self.cluster)
+        code, said = world.init(SHARDS, *flags)
+        self.assertEqual(code, 0, said)
+        self.addCleanup(lambda: self.assertEqual(left_behind(world.memory), set(), "something was left in /dev/shm"))
+        return world
+
+    def at_work(self, world, gate, shards=2):
+        """Until so many shards have done something, on a node each. Returns the nodes, by shard."""
+        gate.let(shards)
+        gate.entered_by(shards)
+        found = {}
+
+        def all_found():
+            found.update({index: node for index in range(SHARDS) if (node := world.node_of(index))})
+            return len(set(found.values())) == shards
+        world.until(all_found, f"{shards} shards at work")
+        return found
+
+    def test_an_actor_that_is_killed_takes_its_shard_along_and_another_one_goes_on(self):
+        world = self.begun()
+        with self.cluster.gate() as gate:
+            world.drive()
+            index, node = min(self.at_work(world, gate).items())
+            self.assertGreater(store_grows_by(self.cluster.raylets[node]), 0, "Ray's object store is seen")
+            self.lost_with(world, index, lambda: send(self.cluster.workers(node), signal.SIGKILL), gate)
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost (Actor", world.said())
+        self.merged(world)
+
+    def lost_with(self, world, index, kill, gate):
+        """The shard's command is gone while its consumer still waits at the gate, and all that it had started ends."""
+        programs, command = world.programs(index), world.commands(index)
+        self.assertGreaterEqual(len(programs), 3, "launcher, producer, consumer")
+        kill()
+        are_gone(command)
+        gate.open()
+        are_gone(programs)
+
+    def test_a_node_that_is_killed_costs_its_shard_nothing_but_a_try(self):
+        world = self.begun()
+        self.cluster.add("third")
+        with self.cluster.gate() as gate:
+            world.drive()
+            self.at_work(world, gate, 3)
+            index, = (index for index in range(SHARDS) if world.node_of(index) == "third")
+            self.lost_with(world, index, lambda: send([self.cluster.raylets.pop("third")], signal.SIGKILL), gate)
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.said())
+        self.merged(world)
+
+    def test_a_driver_that_is_killed_is_started_again(self):
+        world = self.begun()
+        with self.cluster.gate() as gate:
+            world.drive()
+            shards = self.at_work(world, gate)
+            programs = world.programs()
+            send([world.launcher.pid], signal.SIGKILL)
+            world.launcher.wait()
+            are_gone({pid for index in shards for pid in world.commands(index)})
+            gate.open()
+            are_gone(programs)
+            world.drive()
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertIn("all shards are done, 4 of them now", world.said())
+        self.assertEqual(world.drive().wait(), 0, world.said())
+        self.assertIn("all shards are done, 0 of them now", world.said())
+        self.merged(world)
+
+    def test_a_node_that_was_stopped_wakes_after_its_shard_was_done_elsewhere(self):
+        """The locks of a host that does not answer end by themselves on a server; here the file goes instead."""
+        world = self.begun()
+        self.cluster.add("sleeper")
+        with self.cluster.gate() as gate:
+            world.drive()
+            self.at_work(world, gate, 3)
+            index, = (index for index in range(SHARDS) if world.node_of(index) == "sleeper")
+            raylet = self.cluster.raylets.pop("sleeper")
+            stopped = {raylet, *descendants_of(raylet), *world.programs(index)}
+            self.addCleanup(send, stopped, signal.SIGCONT)
+            stop(stopped)
+            (world.output / ".offramp-shards" / str(index) / ".offramp-lock").unlink()
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+            self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.said())
+            send(stopped, signal.SIGCONT)
+            are_gone(stopped)
+        self.merged(world)
+
+    def test_what_no_other_try_mends_ends_the_job_with_its_reason(self):
+        world = self.begun()
+        self.assertEqual(world.drive("--flags=--seed 3").wait(), 65, world.said())
+        self.assertIn("which no other try mends: the input or the model is not what", world.said())
+        self.assertIn("--seed was 0 and is 3", world.said())
+        self.assertEqual(world.drive("--offramp", "/nowhere/offramp").wait(), 127, world.said())
+        self.assertIn("'/nowhere/offramp' cannot be started on", world.said())
+        self.assertEqual(world.drive("--attempts", "2", "--flags=--run-dir /proc/none").wait(), 75, world.said())
+        self.assertIn("were tried 2 times and are not done", world.said())
+        for flags, said in ((("--attempts", "0"), "attempts is 0"), (("--num-cpus", "0"), "a worker takes nothing"), (("--job", world.folder), "holds no job")):
+            self.assertEqual(world.drive(*flags).wait(), 64, world.said())
+            self.assertIn(said, world.said())
+
+    def merged(self, world):
+        code, said = world.merge()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(world.results(), self.one.results())
+        self.assertEqual((world.job_summary()["done"], world.job_summary()["conserved"]), (101, True))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,28 @@
+"""
+A program for a Python that has Ray: a cluster on this machine, with a head that takes no work, until standard input ends. For each line there, NAME, it
+starts a node with one place for a worker and prints the number of its raylet's process; first it prints the cluster's address.
+"""
+
+import sys
+import threading
+
+from ray.cluster_utils import Cluster
+
+# A node that answers nothing is given up within seconds.
+IMPATIENT = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
+STORE_BYTES = 80 << 20
+
+
+def main():
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False,
+                                                             "_system_config": IMPATIENT})
+    print(cluster.address, flush=True)
+    for line in sys.stdin:
+        node = cluster.add_node(num_cpus=1, resources={line.strip(): 1}, object_store_memory=STORE_BYTES)
+        raylet = node.all_processes["raylet"][0].process
+        threading.Thread(target=raylet.wait, daemon=True).start()      # workers take one that was killed for alive while nobody has heard of its end
+        print(raylet.pid, flush=True)
+
+
+if __name__ == "__main__":
+    main()

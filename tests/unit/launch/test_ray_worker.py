@@ -1,0 +1,116 @@
+"""What a worker of Ray does with a shard's command, without Ray: codes, reasons, its store beside slabs, the pipe that ends the command with it."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(REPOSITORY / "launch" / "python"))
+
+from offramp import _ray_worker  # noqa: E402
+
+MORE_THAN_THERE_IS = 1 << 50
+# Of one shard; this test is its parent, as a raylet is a worker's.
+WORKER = """
+    import pathlib, sys
+    from offramp._ray_worker import Worker
+    sys.exit(Worker(pathlib.Path(sys.argv[1]), sys.argv[2], ["--consumers", "4"]).do(7))
+"""
+HELD = """
+    import signal, sys
+    from offramp_launch import lifeline
+    lifeline.hold(sys.argv[1])
+    print("held", flush=True)
+    signal.pause()
+"""
+
+
+class RayWorker(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/launch/python:{REPOSITORY}/launch"}
+
+    def do(self, script):
+        """(exit code, the shard's log) of a worker whose command is this script."""
+        return self.worker(self.script(script))
+
+    def script(self, text):
+        command = self.folder / "offramp"
+        command.write_text(f"#!/bin/sh\n{text}\n")
+        command.chmod(0o755)
+        return command
+
+    def worker(self, command):
+        code = subprocess.run(self.command_of_worker(command), env=self.environment, check=False).returncode
+        return code, (self.folder / "ray" / "7.log").read_text()
+
+    def command_of_worker(self, command):
+        return [sys.executable, "-c", textwrap.dedent(WORKER), self.folder, command]
+
+    @contextlib.contextmanager
+    def store(self, name="plasma"):
+        """As Ray's: a file without a name in /dev/shm, which has no pages yet."""
+        fd, path = tempfile.mkstemp(prefix=name, dir="/dev/shm")
+        os.unlink(path)
+        os.ftruncate(fd, MORE_THAN_THERE_IS)
+        yield fd
+        os.close(fd)
+
+    def test_it_tells_the_command_its_shard_and_hands_on_its_code_and_words(self):
+        code, log = self.do('echo "$1 $2 $3 $4 $5 $6 $8 $9"; test -p /dev/fd/$7 && exit 65')
+        self.assertEqual((code, log), (65, f"shard --job {self.folder} --index 7 --lifeline-fd --consumers 4\n"))
+        self.assertEqual(self.do("kill -KILL $$")[0], 137)
+
+    def test_a_command_that_is_not_there_is_told(self):
+        code, log = self.worker("/nowhere/offramp")
+        self.assertEqual(code, 127)
+        self.assertIn("'/nowhere/offramp' cannot be started on", log)
+
+    def test_a_store_that_could_take_more_than_there_is_refuses_the_shard(self):
+        with self.store() as store:
+            self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS)
+            code, log = self.do("echo begun")
+            self.assertEqual((code, "begun" in log), (80, False))
+            self.assertIn(f"do not fit into /dev/shm of {os.uname().nodename} together: the store may still grow by {MORE_THAN_THERE_IS >> 20} MiB", log)
+            os.write(store, b"1")
+            self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS - os.fstat(store).st_blocks * 512)
+        with self.store("other"):
+            self.assertEqual(self.do("exit 0")[0], 0, "is no store of Ray's")
+
+    def test_a_shard_is_ended_where_its_slabs_take_what_the_store_may_take(self):
+        """Slabs come after its start: here the store grows instead."""
+        fifo = self.folder / "begun"
+        os.mkfifo(fifo)
+        command = self.script(f"echo $$ >{fifo}; exec sleep 600")
+        with self.store() as store:
+            os.ftruncate(store, 0)
+            worker = subprocess.Popen(self.command_of_worker(command), env=self.environment)
+            pid = int(fifo.read_text())
+            os.ftruncate(store, MORE_THAN_THERE_IS)
+            self.assertEqual(worker.wait(60), 80)
+        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+
+    def test_a_command_ends_with_whoever_holds_its_lifeline(self):
+        lifeline, held = os.pipe()
+        command = subprocess.Popen([sys.executable, "-c", textwrap.dedent(HELD), str(lifeline)], env=self.environment, pass_fds=(lifeline,), stdout=subprocess.PIPE)
+        os.close(lifeline)
+        with command:
+            self.assertEqual(command.stdout.readline(), b"held\n")
+            os.close(held)
+            self.assertEqual(command.wait(60), -signal.SIGKILL)
+
+    def test_what_is_no_lifeline_is_refused(self):
+        for given, said in (("0", "which is no pipe"), ("99", "which is no pipe"), ("x", "not a whole number")):
+            done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard-set-up", "--job", str(self.folder), "--index", "0",
+                                   "--lifeline-fd", given], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, said in done.stderr), (64, True), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
