@@ -118,6 +118,8 @@ def run(places, argv):
         return run_help(places)
     if "--version" in argv:
         return version(places, [])
+    if on_ray.is_meant(argv):
+        return on_ray.run(argv)
     if places.is_installed and not places.producer().exists() and not program_command.is_meant(argv):
         if not installed.is_demo(argv):
             raise installed.no_runner()

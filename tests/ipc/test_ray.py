@@ -1,9 +1,11 @@
 """A job on a Ray cluster of real processes: whatever of it is killed or stopped, its results are one run's; what ends a job is told with its reason."""
 
 import signal
+import subprocess
 import unittest
 
-from tests.support.launched_resume import World
+from tests.support.launched_resume import WATCHDOG_SECONDS, World
+from tests.support.launched_run import ROOT
 from tests.support.real_run import left_behind
 from tests.support.ray_world import PYTHON, Cluster, RayWorld, are_gone, descendants_of, send, stop, store_grows_by
 
@@ -50,10 +52,12 @@ class OnRay(unittest.TestCase):
         with self.cluster.gate() as gate:
             world.drive()
             index, node = min(self.at_work(world, gate).items())
-            self.assertGreater(store_grows_by(self.cluster.raylets[node]), 0, "Ray's object store is seen")
+            empty = {name: store_grows_by(raylet) for name, raylet in self.cluster.raylets.items()}
+            self.assertGreater(empty[node], 0, "Ray's object store is seen")
             self.lost_with(world, index, lambda: send(self.cluster.workers(node), signal.SIGKILL), gate)
             self.assertEqual(world.wait(), 0, world.said())
         self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost (Actor", world.said())
+        self.assertEqual({name: store_grows_by(raylet) for name, raylet in self.cluster.raylets.items()}, empty, "nothing went into it")
         self.merged(world)
 
     def lost_with(self, world, index, kill, gate):
@@ -77,23 +81,37 @@ class OnRay(unittest.TestCase):
         self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.said())
         self.merged(world)
 
-    def test_a_driver_that_is_killed_is_started_again(self):
+    def test_a_driver_that_is_killed_or_interrupted_is_started_again(self):
         world = self.begun()
+        for number, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+            with self.cluster.gate() as gate:
+                world.drive()
+                shards = self.at_work(world, gate)
+                programs, commands = world.programs(), {pid for index in shards for pid in world.commands(index)}
+                send([world.launcher.pid], number)
+                self.assertEqual(world.wait(), code, world.said())
+                are_gone(commands)
+                gate.open()
+                are_gone(programs)
         with self.cluster.gate() as gate:
-            world.drive()
-            shards = self.at_work(world, gate)
-            programs = world.programs()
-            send([world.launcher.pid], signal.SIGKILL)
-            world.launcher.wait()
-            are_gone({pid for index in shards for pid in world.commands(index)})
             gate.open()
-            are_gone(programs)
-            world.drive()
-            self.assertEqual(world.wait(), 0, world.said())
-        self.assertIn("all shards are done, 4 of them now", world.said())
+            self.assertEqual(world.drive().wait(), 0, world.said())
+            self.assertIn("all shards are done", world.said())
         self.assertEqual(world.drive().wait(), 0, world.said())
         self.assertIn("all shards are done, 0 of them now", world.said())
         self.merged(world)
+
+    def test_a_run_on_ray_is_begun_done_and_merged_in_one(self):
+        world = self.enterContext(RayWorld(*FLAGS)).on(self.cluster)
+        with self.cluster.gate() as gate:
+            gate.open()
+            for _ in range(2):      # the second time nothing is left to do
+                code, said = world.call("run", "--on", "ray", "--job", world.job, "--shards", SHARDS, "--output", world.output, "--ray-python", PYTHON, "--address",
+                                        self.cluster.address, "--num-gpus=0", *FLAGS)
+                self.assertEqual(code, 0, said)
+                self.assertEqual(world.results(), self.one.results())
+        code, said = world.call("run", "--on", "slurm", *FLAGS)
+        self.assertEqual((code, "a run goes on ray alone" in said), (64, True), said)
 
     def test_a_node_that_was_stopped_wakes_after_its_shard_was_done_elsewhere(self):
         """The locks of a host that does not answer end by themselves on a server; here the file goes instead."""
@@ -127,6 +145,20 @@ class OnRay(unittest.TestCase):
         for flags, said in ((("--attempts", "0"), "attempts is 0"), (("--num-cpus", "0"), "a worker takes nothing"), (("--job", world.folder), "holds no job")):
             self.assertEqual(world.drive(*flags).wait(), 64, world.said())
             self.assertIn(said, world.said())
+
+    def test_rows_of_shards_flow_through_ray_data(self):
+        if subprocess.run([PYTHON, "-c", "import ray.data"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("Ray has no ray.data here: pip install 'ray[data]'")
+        world = self.begun()
+        with self.cluster.gate() as gate:
+            gate.open()
+            done = subprocess.run([PYTHON, ROOT / "tests/examples/ray_rows.py", world.job, "--cpu"], capture_output=True, text=True, check=False, timeout=WATCHDOG_SECONDS,
+                                  env={**world.environment, "PYTHONPATH": f"{ROOT}/launch/python", "RAY_ADDRESS": self.cluster.address})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line.split() for line in done.stdout.splitlines() if line.count(" ") == 2]
+        self.assertEqual(sorted(int(key) for _, key, _ in rows), list(range(101)), done.stdout)
+        self.assertEqual({int(shard) for shard, _, _ in rows}, set(range(SHARDS)))
+        self.merged(world)
 
     def merged(self, world):
         code, said = world.merge()

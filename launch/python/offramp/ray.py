@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import heapq
+import importlib
 import json
 import os
 import pathlib
@@ -17,12 +18,13 @@ import sys
 import time
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-import ray  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
 from offramp import _ray_worker
 from offramp._consumers import SAID_BYTES, last_words, launcher_command
 from offramp._errors import BadArgument, Error, SystemFailure
 from offramp._ray_worker import FIRST_SIGNAL, Worker, log_path
+
+ray: Any = importlib.import_module("ray")       # has no types, or is not there where types are checked
+ray.cloudpickle.register_pickle_by_value(_ray_worker)       # a node needs no package, the command alone
 
 DONE, TRY_AGAIN, INTERRUPTED = 0, 75, 130
 LOOK_SECONDS = 1.0
@@ -132,7 +134,7 @@ class Driver:
         wanted = min(len(self._left), max(1, self._room()), self._most or sys.maxsize)
         for _ in range(wanted - len(self._actors)):
             others = {name: number for name, number in self._needs.items() if name not in ("CPU", "GPU")}
-            actor = actor_class().options(num_cpus=self._needs.get("CPU", 0), num_gpus=self._needs.get("GPU", 0), resources=others, max_restarts=0,
+            actor = ray.remote(Worker).options(num_cpus=self._needs.get("CPU", 0), num_gpus=self._needs.get("GPU", 0), resources=others, max_restarts=0,
                                           max_task_retries=0).remote(*self._to_workers)
             self._actors.append(actor)
             self._calls[actor.ready.remote()] = (actor, None)
@@ -141,7 +143,8 @@ class Driver:
 
     def _room(self) -> int:
         """For how many workers, on the nodes that are alive."""
-        return sum(min(int(node["Resources"].get(name, 0) / number) for name, number in self._needs.items()) for node in ray.nodes() if node["Alive"])
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return sum(min(int(node.get(name, 0) / number) for name, number in self._needs.items()) for node in nodes)
 
     def _hand_out(self) -> None:
         """To workers that have a place: one that waits for it keeps no shard waiting."""
@@ -213,12 +216,6 @@ class Driver:
         ray.kill(actor)
 
 
-def actor_class() -> Any:
-    """By value: a node needs no package, the command alone."""
-    ray.cloudpickle.register_pickle_by_value(_ray_worker)
-    return ray.remote(Worker)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="offramp job ray", description="Does the shards of a job on a Ray cluster. launch/ray.md")
     parser.add_argument("--job", required=True, help="the folder of `offramp job init`, which all nodes see")
@@ -236,9 +233,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         resources = {name: float(number) for name, _, number in (word.partition("=") for word in given.resource)}
         done = run(given.job, given.address, given.num_gpus, given.attempts, num_cpus=given.num_cpus, resources=resources, workers=given.workers,
                    flags=shlex.split(given.flags), offramp=given.offramp, pause=given.pause, say=lambda text: print(text, flush=True))
-    except (Error, ConnectionError, ValueError) as problem:
+    except (Error, ValueError) as problem:
         print(f"offramp: {problem}", file=sys.stderr)
         return getattr(problem, "code", BadArgument.code)
+    except (ConnectionError, ray.exceptions.RayError) as problem:
+        print(f"offramp: Ray: {problem}", file=sys.stderr)
+        return SystemFailure.code
     except KeyboardInterrupt:
         print("offramp: interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
