@@ -1,6 +1,6 @@
 """
 A program for a Python that has Ray: a cluster on this machine, with a head that takes no work, until standard input ends. For each line there, NAME, it
-starts a node with one place for a worker and prints the number of its raylet's process; first it prints the cluster's address.
+starts a node with a made-up GPU, one worker's place, and prints the number of its raylet's process; first it prints the cluster's address.
 """
 
 import sys
@@ -18,7 +18,7 @@ def main():
                                                              "_system_config": IMPATIENT})
     print(cluster.address, flush=True)
     for line in sys.stdin:
-        node = cluster.add_node(num_cpus=1, resources={line.strip(): 1}, object_store_memory=STORE_BYTES)
+        node = cluster.add_node(num_cpus=1, num_gpus=1, resources={line.strip(): 1}, object_store_memory=STORE_BYTES)
         raylet = node.all_processes["raylet"][0].process
         threading.Thread(target=raylet.wait, daemon=True).start()      # workers take one that was killed for alive while nobody has heard of its end
         print(raylet.pid, flush=True)

@@ -77,8 +77,8 @@ class RayWorld(JobWorld):
     def drive(self, *flags):
         """Begins the driver; wait() gives its code."""
         with open(self.folder / "launcher.log", "wb") as log:
-            self.launcher = subprocess.Popen([ROOT / "launch/offramp", "job", "ray", "--ray-python", PYTHON, "--job", self.job, "--address", self.cluster.address, "--num-gpus", "0",
-                                              "--pause", "0.2", *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
+            self.launcher = subprocess.Popen([ROOT / "launch/offramp", "job", "ray", "--ray-python", PYTHON, "--job", self.job, "--address", self.cluster.address, "--pause", "0.2",
+                                              *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
         return self
 
     def commands(self, index=None):

@@ -60,7 +60,8 @@ class Worker:
                 return self._refuse(log, problem, SHARED_MEMORY_FULL)
 
     def _refuse(self, log: Any, why: str, code: int) -> int:
-        log.write(f"offramp: {why}\n".encode())
+        with contextlib.suppress(OSError):
+            log.write(f"offramp: {why}\n".encode())
         return code
 
     def _log(self, index: int) -> Any:

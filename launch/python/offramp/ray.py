@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
 from offramp import _ray_worker
 from offramp._consumers import SAID_BYTES, last_words, launcher_command
@@ -216,8 +216,13 @@ class Driver:
         ray.kill(actor)
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadArgument(f"job ray: {message}. See --help")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="offramp job ray", description="Does the shards of a job on a Ray cluster. launch/ray.md")
+    parser = Parser(prog="offramp job ray", allow_abbrev=False, description="Does the shards of a job on a Ray cluster. launch/ray.md")
     parser.add_argument("--job", required=True, help="the folder of `offramp job init`, which all nodes see")
     parser.add_argument("--address", default="auto", help="of the cluster (auto); local: one of this machine alone, for this command")
     parser.add_argument("--num-gpus", type=float, default=1, help="of a worker (1); 0 on CPUs")
@@ -228,8 +233,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--pause", type=float, default=10, help="seconds after a first attempt, twice as many after each other (10)")
     parser.add_argument("--offramp", help="the command on the nodes")
     parser.add_argument("--flags", default="", help="of each shard, in one word: '--consumers 4'")
-    given = parser.parse_args(argv)
     try:
+        given = parser.parse_args(argv)
         resources = {name: float(number) for name, _, number in (word.partition("=") for word in given.resource)}
         done = run(given.job, given.address, given.num_gpus, given.attempts, num_cpus=given.num_cpus, resources=resources, workers=given.workers,
                    flags=shlex.split(given.flags), offramp=given.offramp, pause=given.pause, say=lambda text: print(text, flush=True))
