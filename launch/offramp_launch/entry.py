@@ -5,7 +5,8 @@ import sys
 
 def main():
     """Of ./launch/offramp, and of the program `offramp` that a wheel or a Debian package installs."""
-    from offramp_launch import interrupts
+    from offramp_launch import first_process, interrupts
+    first_process.stand_in()
     interrupts.begin()
 
     from offramp_launch import commands, places, screen, standard_streams

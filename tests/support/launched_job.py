@@ -20,10 +20,13 @@ class JobWorld(World):
 
     def shard(self, index, *flags):
         """Begins it; wait() gives its code."""
+        return self.begin([*self.through, ROOT / "launch/offramp", "shard", "--job", self.job, "--index", str(index), *flags])
+
+    def begin(self, command, **environment):
+        """One that does a shard."""
         self.runs_before = self.shard_runs()
         with open(self.folder / "launcher.log", "wb") as log:
-            self.launcher = subprocess.Popen([ROOT / "launch/offramp", "shard", "--job", self.job, "--index", str(index), *flags], stdout=log, stderr=log,
-                                             stdin=subprocess.DEVNULL, env=self.environment)
+            self.launcher = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**self.environment, **environment})
         return self
 
     def call(self, *words, cwd=None):

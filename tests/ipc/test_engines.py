@@ -1,0 +1,106 @@
+"""What engines start: a shard as a container's first process."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+from tests.support.launched_job import JobWorld
+from tests.support.launched_resume import World
+from tests.support.waiting import wait_for
+
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05", "--processor", "checksum", "--copy-outputs", "48")
+# Of some 150 batches each: a shard that is told to end has fewer in flight.
+MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "600")
+FEW = (*COPY, "--batch", "8", "--batches", "4", "--limit", "32")
+# A namespace of processes of its own, with the memory that a pod has: its command is the first process there.
+IN_A_CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"')
+
+
+def namespaces_are_here():
+    try:
+        return subprocess.run([*IN_A_CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def children_of(pid):
+    """The dead that nobody has waited for, too."""
+    try:
+        return [int(word) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
+    except OSError:
+        return []
+
+
+class Engines(unittest.TestCase):
+    def begun(self, flags, shards):
+        """In a folder `here`."""
+        world = JobWorld(*flags)
+        self.addCleanup(world.__exit__, None, None, None)
+        (world.folder / "here").mkdir()
+        code, said = world.call("job", "init", "--job", world.job, "--shards", shards, "--output", world.output, *flags, cwd=world.folder / "here")
+        self.assertEqual(code, 0, said)
+        return world
+
+    def one_run(self, flags):
+        one = World(*flags)
+        self.addCleanup(one.__exit__, None, None, None)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        return one.results()
+
+    def at_work(self, world, gate):
+        gate.let(4)
+        world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
+
+    def draining(self, world, gate):
+        world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+        gate.open()
+
+
+@unittest.skipUnless(namespaces_are_here(), "no namespaces of processes can be made here")
+class FirstProcess(Engines):
+    def in_a_container(self, world):
+        world.through = IN_A_CONTAINER
+        return world
+
+    def first_process(self, world):
+        """Its number out here."""
+        return world.until(lambda: children_of(world.launcher.pid), "a first process")[0]
+
+    def test_it_takes_the_dead_away_drains_when_it_is_told_to_and_ends_as_the_shard(self):
+        results = self.one_run(MANY)
+        world = self.in_a_container(self.begun(MANY, 2))
+        with world.gate() as gate:
+            world.shard(1)
+            self.at_work(world, gate)
+            first = self.first_process(world)
+            orphan = self.orphan_of(first)
+            os.kill(orphan, signal.SIGKILL)
+            wait_for(lambda: not os.path.exists(f"/proc/{orphan}"), "the dead taken away")
+            os.kill(first, signal.SIGTERM)
+            self.draining(world, gate)
+            self.assertEqual(world.wait(), 75, world.said())
+        for index in (1, 0):
+            self.assertEqual(world.shard(index).wait(), 0, world.said())
+        self.assertEqual(world.shard(2).wait(), 64, world.said())
+        self.assertEqual(world.merge()[0], 0)
+        self.assertEqual(world.results(), results)
+
+    def orphan_of(self, first):
+        """A process whose parent is gone: the first process's, by now."""
+        before = set(children_of(first))
+        subprocess.run(["nsenter", "--target", str(first), "--pid", "sh", "-c", "sleep 600 & exit"], check=True)
+        return wait_for(lambda: set(children_of(first)) - before, "an orphan").pop()
+
+    def test_when_the_command_is_killed_it_says_so(self):
+        world = self.in_a_container(self.begun(FEW, 1))
+        with world.gate() as gate:
+            world.shard(0)
+            gate.entered()
+            os.kill(children_of(self.first_process(world))[0], signal.SIGKILL)
+            self.assertEqual(world.wait(), 137, world.said())
+
+
+if __name__ == "__main__":
+    unittest.main()
