@@ -158,7 +158,7 @@ def run_set_up(places, argv):
 
 
 def job(places, argv):
-    if argv[:1] == ["status"]:
+    if argv[:1] in (["status"], ["sbatch"], ["k8s"]):
         return job_command.start(places, argv)
     if argv[:1] == ["ray"]:
         return on_ray.start(places, argv[1:])

@@ -1,4 +1,4 @@
-"""The commands `job init`, `job status` and `job merge`: a run's work, cut into shards that any number of hosts can do."""
+"""The commands `job init`, `status`, `merge`, `sbatch` and `k8s`: a run's work, cut into shards that any number of hosts can do."""
 
 import contextlib
 import errno
@@ -7,11 +7,13 @@ import json
 import os
 import pathlib
 import secrets
+import shutil
 import subprocess
+import sys
 import tempfile
 
-from offramp_launch import job_merge, run_command, sink, texts
-from offramp_launch.arguments import count, hide_query, take_switch, take_values
+from offramp_launch import job_k8s, job_merge, job_sbatch, run_command, sink, texts
+from offramp_launch.arguments import count, hide_query, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.job_files import link, told
@@ -39,7 +41,7 @@ NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 def start(places, argv):
     what, *rest = argv or [""]
-    commands = {"init": init, "status": status, "merge": merge}
+    commands = {"init": init, "status": status, "merge": merge, "sbatch": sbatch, "k8s": k8s}
     if what not in commands:
         raise LaunchError(f"job knows no '{what}'" if what else "job wants to be told what to do", f"Known: {', '.join(commands)}, ray", ExitCode.USAGE)
     try:
@@ -153,6 +155,13 @@ def refuse_what_a_job_has_not(flags):
         raise LaunchError("--http-header in the clear would stand in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
                           ExitCode.USAGE)
     refuse_names(flag.partition("=")[0] for flag in flags)
+
+
+def refuse_of_a_shard(flags):
+    """What the job says, and no host. Errors: LaunchError (USAGE)."""
+    refuse_what_a_job_has_not(without_values(flags, ("--run-dir",)))
+    if any(flag.partition("=")[0] == "--output" for flag in flags):
+        raise LaunchError("shard has no --output: the job says where its results go", "Leave it out", ExitCode.USAGE)
 
 
 def refuse_settings(config):
@@ -341,6 +350,29 @@ def merge(places, argv):
     job.require_made_by(build_of(places))
     enter(job)
     return job_merge.merge(places, job, partial, ask)
+
+
+def sbatch(places, argv):
+    job, given, flags = for_an_engine(argv, job_sbatch.FLAGS)
+    command = shutil.which(places.go_on_command()) or places.go_on_command()
+    sys.stdout.write(job_sbatch.script(job, command, given, flags))
+    return int(ExitCode.OK)
+
+
+def k8s(places, argv):
+    job, given, flags = for_an_engine(argv, job_k8s.FLAGS)
+    sys.stdout.write(job_k8s.manifest(job, given, flags))
+    return int(ExitCode.OK)
+
+
+def for_an_engine(argv, names):
+    """(the job, the named flags, flags of each shard). Those stand behind `--`."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    given, rest = take_values(argv[:at], ("--job", *names))
+    refuse(rest)
+    flags = argv[at + 1:]
+    refuse_of_a_shard(flags)
+    return Job.found(job_of(given)), given, flags
 
 
 def enter(job):

@@ -11,7 +11,7 @@ import time
 from offramp_launch import interrupts, job_files, job_merge, lifeline, run_command
 from offramp_launch.arguments import count, take_switch, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import build_of, enter, facts_of, job_of, refuse_settings, refuse_what_a_job_has_not, require_locks, require_same_input
+from offramp_launch.job_command import build_of, enter, facts_of, job_of, refuse_of_a_shard, refuse_settings, require_locks, require_same_input
 from offramp_launch.job_folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
@@ -27,9 +27,7 @@ def start(places, argv):
     if lifeline.FLAG in given:
         lifeline.hold(given[lifeline.FLAG])
     strict, flags = take_switch(flags, "--strict")
-    refuse_what_a_job_has_not(without_values(flags, ("--run-dir",)))
-    if any(flag.partition("=")[0] == "--output" for flag in flags):
-        raise LaunchError("shard has no --output: the job says where its results go", "Leave it out", ExitCode.USAGE)
+    refuse_of_a_shard(flags)
     folder, index = job_of(given), index_of(given)
 
     def found():

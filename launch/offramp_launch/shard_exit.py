@@ -43,3 +43,8 @@ def fate_of(code):
 def exit_of(code):
     """What the shard ends with."""
     return {DONE: int(ExitCode.OK), AGAIN: TRY_AGAIN, FINAL: code}[fate_of(code)]
+
+
+def final_codes():
+    """Those that a shard itself ends with when another try would end so, in order. With --strict it ends so with what it set aside."""
+    return sorted({int(code) for code, fate in FATES.items() if fate == FINAL} | {int(ExitCode.SET_ASIDE)})

@@ -1,4 +1,4 @@
-"""What engines start: a shard as a container's first process."""
+"""What Slurm and Kubernetes start: the script of `job sbatch`, with stand-ins for Slurm's own commands, and a shard as a container's first process."""
 
 import os
 import pathlib
@@ -56,6 +56,65 @@ class Engines(unittest.TestCase):
     def draining(self, world, gate):
         world.until(lambda: world.status().get("state") == "draining", "the signal taken")
         gate.open()
+
+
+class Sbatch(Engines):
+    def with_stand_ins(self, world):
+        """What is asked of Slurm stands in world.folder/asked."""
+        tools = world.folder / "tools"
+        tools.mkdir()
+        for name in ("scontrol", "squeue"):
+            (tools / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {world.folder}/asked\n[ {name} = scontrol ] || cat {world.folder}/state\n')
+            (tools / name).chmod(0o755)
+        (world.folder / "state").write_text("RUNNING\n")
+        world.environment["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
+        return world
+
+    def task(self, world, index, restarts=""):
+        (world.folder / "asked").write_text("")
+        code, said = world.call("job", "sbatch", "--job", world.job)
+        self.assertEqual(code, 0, said)
+        (world.folder / "script").write_text(said)
+        return world.begin(["bash", world.folder / "script"], SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID=str(index), OFFRAMP_SHARD_INDEX="0",
+                           **({"SLURM_RESTART_COUNT": restarts} if restarts else {}))
+
+    def requeued(self, world):
+        return [line for line in (world.folder / "asked").read_text().splitlines() if line.startswith("scontrol")]
+
+    def test_a_task_that_is_told_to_end_or_is_killed_is_queued_again_and_does_the_rest(self):
+        results = self.one_run(MANY)
+        world = self.with_stand_ins(self.begun(MANY, 2))
+        with world.gate() as gate:
+            self.task(world, 1)
+            self.at_work(world, gate)
+            world.launcher.send_signal(signal.SIGTERM)
+            self.draining(world, gate)
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertIn("offramp shard --job", world.said())      # how to go on
+        self.assertEqual(self.requeued(world), ["scontrol requeue 7_1"])
+        with world.gate() as gate:
+            self.task(world, 1, restarts="1")
+            self.at_work(world, gate)
+            (shard,) = children_of(world.launcher.pid)
+            os.kill(shard, signal.SIGKILL)
+            self.assertEqual(world.wait(), 0, world.said())
+            gate.open()
+        self.assertEqual(self.requeued(world), ["scontrol requeue 7_1"])
+        for index in (1, 0):
+            wait_for(lambda index=index: self.task(world, index, restarts="2").wait() == 0 and self.requeued(world) == [], "the killed one's lock free")
+        self.assertEqual(world.call("job", "sbatch", "--job", world.job)[0], 66)
+        self.assertEqual(world.merge()[0], 0)
+        self.assertEqual(world.results(), results)
+
+    def test_what_is_cancelled_or_has_been_tried_often_or_would_end_so_again_is_not_queued_again(self):
+        world = self.with_stand_ins(self.begun(FEW, 2))
+        self.assertEqual((self.task(world, 2).wait(), self.requeued(world)), (64, []), world.said())
+        (world.folder / "here").rename(world.folder / "away")      # as where a mount is missing
+        self.assertEqual((self.task(world, 1, restarts="9").wait(), self.requeued(world)), (0, ["scontrol requeue 7_1"]), world.said())
+        self.assertEqual((self.task(world, 1, restarts="10").wait(), self.requeued(world)), (75, []), world.said())
+        self.assertIn("has been queued again 10 times", world.said())
+        (world.folder / "state").write_text("COMPLETING\n")
+        self.assertEqual((self.task(world, 1).wait(), self.requeued(world)), (75, []), world.said())
 
 
 @unittest.skipUnless(namespaces_are_here(), "no namespaces of processes can be made here")

@@ -1,0 +1,171 @@
+"""What engines are told of a job: Slurm's script and Kubernetes' manifest, as their own readers take them."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+from test_job import REPOSITORY, InAFolder
+
+from offramp_launch import job_command, job_k8s, job_sbatch, shard_exit
+from offramp_launch.exit_code import ExitCode
+from offramp_launch.job_folder import Job
+
+try:
+    import kubernetes_validate
+except ImportError:
+    kubernetes_validate = None
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+AWKWARD = "a \"job\" of 'mine' at 5%a \\ $HOME; # é"
+VERSIONS = ("1.33", "1.34", "1.35", "1.36", "1.37")
+CLUSTER = {"--image": "registry.example/offramp:1", "--claim": "data"}
+
+
+class OfAJob(InAFolder):
+    def job(self, name="job", **others):
+        output = self.folder / name / "output"
+        return Job.begun(self.folder / name, self.facts(output=str(output), **others))[0]
+
+    def done(self, job, *indices):
+        for index in indices:
+            job.note_done(index, {"done": job.items_of(index)})
+
+
+class SbatchTest(OfAJob):
+    def script(self, job, given=None, flags=()):
+        return job_sbatch.script(job, "/opt/offramp/launch/offramp", given or {}, list(flags))
+
+    def directives(self, script):
+        return [line.removeprefix("#SBATCH ") for line in script.splitlines() if line.startswith("#SBATCH ")]
+
+    def test_only_shards_that_are_not_done_are_tasks(self):
+        job = self.job(items=10, shards=8)
+        self.assertIn("--array=0-7", self.directives(self.script(job)))
+        self.done(job, 0, 4, 7)
+        self.assertIn("--array=1-3,5-6%2", self.directives(self.script(job, {"--at-once": "2"})))
+        self.done(job, 1, 2, 3, 5, 6)
+        self.assertIn("all 8 shards of the job are done", self.refused(ExitCode.NO_INPUT, self.script, job))
+
+    def test_a_job_on_cpus_asks_for_no_gpu(self):
+        gpu, cpu = self.job(), self.job("other", flags=["--device=cuda:0", "--device=cpu"])
+        self.assertIn("--gres=gpu:1", self.directives(self.script(gpu)))
+        for job, given, flags in ((cpu, {}, ()), (gpu, {"--gpus-per-shard": "0"}, ()), (gpu, {}, ("--device", "cpu"))):
+            self.assertNotIn("--gres", self.script(job, given, flags))
+        self.assertIn("--gres=gpu:1", self.directives(self.script(cpu, {}, ("--device=cuda",))))
+
+    def test_what_is_asked_for_stands_in_it(self):
+        script = self.script(self.job(), {"--time": "1-12:30", "--partition": "gpu,big-2", "--cpus": "8", "--restarts": "3"}, ["--consumers", "4"])
+        self.assertLessEqual({"--time=1-12:30", "--partition=gpu,big-2", "--cpus-per-task=8", "--requeue", "--open-mode=append", "--signal=B:TERM@120"},
+                             set(self.directives(script)))
+        self.assertIn(f"/opt/offramp/launch/offramp shard --job {self.folder}/job --consumers 4 --index \"$SLURM_ARRAY_TASK_ID\" &\n", script)
+        self.assertIn('"${SLURM_RESTART_COUNT:-0}" -ge 3 ]', script)
+
+    def test_what_slurm_or_a_shard_would_not_take_is_refused(self):
+        job = self.job()
+        for given in ({"--time": "soon"}, {"--time": "5\n#SBATCH --uid=0"}, {"--partition": "a b"}, {"--cpus": "0"}, {"--gpus-per-shard": "2"}, {"--at-once": "all"},
+                      {"--restarts": "-1"}):
+            with self.subTest(given):
+                self.refused(ExitCode.USAGE, self.script, job, given)
+        self.refused(ExitCode.USAGE, self.script, self.job("two\nlines"))
+        for words in (["--tiem", "5"], ["--", "--output", "x"], ["--", "--resume"]):
+            with self.subTest(words):
+                self.refused(ExitCode.USAGE, job_command.for_an_engine, ["--job", str(job.folder), *words], job_sbatch.FLAGS)
+
+    def test_a_shell_reads_it_whatever_the_folder_is_called(self):
+        script = self.folder / "script"
+        for name in ("job", AWKWARD):
+            script.write_text(self.script(self.job(name), flags=["--tag", AWKWARD]))
+            subprocess.run(["bash", "-n", script], check=True)
+            if shutil.which("shellcheck"):
+                self.assertEqual("", subprocess.run(["shellcheck", "--severity=warning", script], capture_output=True, text=True, check=False).stdout)
+        said = script.read_text().replace("/opt/offramp/launch/offramp shard", f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))'")
+        script.write_text(said)
+        told = subprocess.run(["bash", script], env={**os.environ, "SLURM_ARRAY_TASK_ID": "5"}, capture_output=True, text=True, check=True)
+        self.assertEqual(["--job", str(self.folder / AWKWARD), "--tag", AWKWARD, "--index", "5"], json.loads(told.stdout))
+
+
+class KubernetesTest(OfAJob):
+    def manifest(self, job, flags=(), **given):
+        given = {**CLUSTER, "--mount": str(self.folder), **{f"--{name.replace('_', '-')}": value for name, value in given.items()}}
+        return job_k8s.manifest(job, given, list(flags))
+
+    def jobs(self):
+        """(what is asked for, its manifest): all that one can have, and the least."""
+        yield "least", self.manifest(self.job(flags=["--device=cpu"]))
+        yield "most", self.manifest(self.job(AWKWARD), ["--tag", AWKWARD, "--note", "no"], cpus="8", memory="64Gi", shm="32Gi", at_once="2", secret="passwords", name="mine")
+
+    @unittest.skipUnless(yaml, "without PyYAML")
+    def test_a_reader_of_yaml_finds_what_was_meant(self):
+        for what, text in self.jobs():
+            found = yaml.safe_load(text)
+            pod = found["spec"]["template"]["spec"]
+            self.assertEqual(pod["containers"][0]["volumeMounts"], [{"name": "job", "mountPath": str(self.folder)}, {"name": "shm", "mountPath": "/dev/shm"}])
+            self.assertEqual((found["spec"]["completions"], pod["restartPolicy"], pod["terminationGracePeriodSeconds"]), (3, "Never", 120))
+        self.assertEqual((what, pod["containers"][0]["args"]), ("most", ["shard", "--job", str(self.folder / AWKWARD), "--tag", AWKWARD, "--note", "no"]))
+        self.assertEqual(pod["containers"][0]["resources"], {"limits": {"nvidia.com/gpu": 1, "memory": "64Gi"}, "requests": {"cpu": 8, "memory": "64Gi"}})
+        self.assertEqual((pod["volumes"][1]["emptyDir"], found["spec"]["parallelism"]), ({"medium": "Memory", "sizeLimit": "32Gi"}, 2))
+
+    @unittest.skipUnless(yaml, "without PyYAML")
+    def test_each_code_of_a_shard_does_there_what_its_table_says(self):
+        rules = yaml.safe_load(self.manifest(self.job()))["spec"]["podFailurePolicy"]["rules"]
+        self.assertEqual({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}, rules[0])
+        action_of = {code: rule["action"] for rule in rules[1:] for code in rule["onExitCodes"]["values"]}
+        wanted = {shard_exit.DONE: None, shard_exit.AGAIN: "Count", shard_exit.FINAL: "FailIndex"}
+        for code, fate in shard_exit.FATES.items():
+            if (ends_with := shard_exit.exit_of(code)) != 0:
+                self.assertEqual(wanted[fate], action_of[ends_with], code)
+        self.assertEqual("FailIndex", action_of[ExitCode.SET_ASIDE])     # of --strict
+        self.assertEqual({"Count", "FailIndex"}, set(action_of.values()))
+        self.assertNotIn(0, action_of)
+
+    @unittest.skipUnless(kubernetes_validate and yaml, "without kubernetes-validate (pip install kubernetes-validate)")
+    def test_the_schemas_of_each_version_take_it(self):
+        for version in VERSIONS:
+            for what, text in self.jobs():
+                with self.subTest(version=version, what=what):
+                    self.assertEqual(version, kubernetes_validate.validate(yaml.safe_load(text), version, strict=True))
+            wrong = yaml.safe_load(text)
+            wrong["spec"]["podFailurePolicy"]["rules"][2]["onExitCodes"]["value"] = [1]
+            with self.assertRaises(kubernetes_validate.ValidationError):
+                kubernetes_validate.validate(wrong, version, strict=True)
+
+    def test_folders_that_pods_would_not_see_are_refused(self):
+        elsewhere = {"output": "/elsewhere/output", "folder": "/home/somebody", "write_path": "/elsewhere/written"}
+        for number, (key, folder) in enumerate(elsewhere.items()):
+            job = Job.begun(self.folder / f"job-{number}", self.facts(**{key: folder}))[0]
+            self.assertIn(folder, self.refused(ExitCode.USAGE, self.manifest, job))
+        for mount in ("/", "data"):
+            self.refused(ExitCode.USAGE, self.manifest, self.job(), mount=mount)
+
+    def test_without_mount_the_file_system_that_the_job_lies_on_is_meant(self):
+        is_mount = {self.folder, pathlib.Path("/")}.__contains__
+        self.assertRegex(job_k8s.manifest(self.job("a"), dict(CLUSTER), [], is_mount), f'mountPath: "?{self.folder}"?\n')
+        self.refused(ExitCode.USAGE, job_k8s.manifest, self.job("b"), dict(CLUSTER), [], lambda path: path == pathlib.Path("/"))
+
+    def test_what_kubernetes_would_not_take_is_refused(self):
+        job = self.job()
+        for name, value in (("image", ""), ("image", "a\nb"), ("claim", "Data"), ("name", "x" * 53), ("name", "a.b"), ("memory", "64 GB"), ("shm", "lots"), ("secret", "_"),
+                            ("at_once", "0"), ("cpus", "0.5")):
+            with self.subTest(name=name, value=value):
+                self.refused(ExitCode.USAGE, self.manifest, job, **{name: value})
+        self.done(job, 0, 1, 2)
+        self.refused(ExitCode.NO_INPUT, self.manifest, job)
+
+
+class ContainerfileTest(unittest.TestCase):
+    def test_what_it_runs_is_in_the_repository(self):
+        lines = (REPOSITORY / "launch/Containerfile").read_text().splitlines()
+        (entry,) = [json.loads(line.removeprefix("ENTRYPOINT ")) for line in lines if line.startswith("ENTRYPOINT ")]
+        self.assertTrue(os.access(REPOSITORY / pathlib.Path(entry[0]).relative_to("/opt/offramp"), os.X_OK))
+        self.assertIn("COPY . /opt/offramp", lines)
+
+
+if __name__ == "__main__":
+    unittest.main()
