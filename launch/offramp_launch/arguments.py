@@ -7,7 +7,13 @@ URL = "--http-url"
 
 def take_values(argv, names):
     """Splits argv into ({name: value} of the named flags, the rest). `--name VALUE` and `--name=VALUE`; the last one counts."""
-    taken, rest = {}, []
+    taken, rest = take_all(argv, names)
+    return dict(taken), rest
+
+
+def take_all(argv, names):
+    """As take_values, of flags that may stand repeatedly: ([(name, value)], the rest)."""
+    taken, rest = [], []
     arguments = iter(argv)
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -18,7 +24,7 @@ def take_values(argv, names):
             value = next(arguments, None)
             if value is None:
                 raise LaunchError(f"{name} wants a value", "See ./launch/offramp help", ExitCode.USAGE)
-        taken[name] = value
+        taken.append((name, value))
     return taken, rest
 
 

@@ -5,6 +5,7 @@ import signal
 import stat
 import threading
 
+from offramp_launch import interrupts
 from offramp_launch.arguments import count
 from offramp_launch.exit_code import ExitCode, LaunchError
 
@@ -28,6 +29,7 @@ def hold(text):
 
 
 def watch(lifeline):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C})     # they are the main thread's
     while os.read(lifeline, 1):
         continue
     os.kill(os.getpid(), signal.SIGKILL)

@@ -3,6 +3,9 @@
 import contextlib
 import os
 import pathlib
+import re
+import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -110,6 +113,64 @@ class RayWorker(unittest.TestCase):
             done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard-set-up", "--job", str(self.folder), "--index", "0",
                                    "--lifeline-fd", given], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, said in done.stderr), (64, True), done.stderr)
+
+    def test_the_entrypoint_of_the_manifest_goes_on_in_the_python_of_its_name(self):
+        """That stands in PATH alone; here it tells what it is given."""
+        entrypoint, = re.findall("entrypoint: (.*)", (REPOSITORY / "launch" / "ray-job.yaml").read_text())
+        words = shlex.split(entrypoint.removeprefix("/opt/offramp/launch/offramp job ray"))
+        told = self.on_ray("start(here(), sys.argv[1:])", *words)
+        self.assertEqual(told.splitlines()[-1].split("|")[3:], ["", "--job", "/shared/JOB", "--address=auto", "--flags=--consumers 4"])
+
+    def test_a_folder_named_ray_where_one_stands_is_no_ray(self):
+        (self.folder / "ray").mkdir()
+        told = self.on_ray("start(here(), ['--ray-python', sys.executable])")
+        self.assertIn("has no Ray", told)
+
+    def test_a_run_on_ray_hands_on_every_resource_and_no_password(self):
+        told = self.on_ray("LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])", "--on=ray", "--job=J", "--resource", "a=1", "--resource", "b=1",
+                           "--sink", "postgresql://u:PW@h/t")
+        init, ray, merge = told.splitlines()
+        self.assertEqual(ray.split("|")[:6], ["job", "ray", "--job", f"{self.folder}/J", "--resource=a=1", "--resource=b=1"])
+        self.assertEqual((init.split("|")[4], [line.rpartition("|")[2] for line in (init, ray, merge)]), ("postgresql://u@h/t", ["PW", "PW", "PW"]))
+
+    def test_a_run_on_ray_that_is_killed_takes_its_driver_along(self):
+        """The driver goes on in a made-up offramp.ray, which tells its id and sleeps."""
+        fifo = self.folder / "begun"
+        os.mkfifo(fifo)
+        (self.folder / "offramp").mkdir()
+        (self.folder / "offramp" / "__init__.py").touch()
+        (self.folder / "offramp" / "ray.py").write_text(f"import os, time\ndef main(argv):\n    open({str(fifo)!r}, 'w').write(str(os.getpid()))\n    time.sleep(600)\n")
+        launcher = self.folder / "launcher"
+        launcher.mkdir()
+        (launcher / "__main__.py").write_text(textwrap.dedent(f"""
+            import os, sys
+            words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+            sys.path.insert(0, {str(REPOSITORY / 'launch')!r})
+            from offramp_launch.ray_driver import START
+            if "ray" in words:
+                os.execv(sys.executable, [sys.executable, "-c", START, {str(self.folder)!r}, {str(REPOSITORY / 'launch')!r}, words["--lifeline-fd"]])
+        """))
+        run = subprocess.Popen(self.command_on_ray("LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])", "--on=ray", "--job=J"), cwd=self.folder,
+                               env=self.environment)
+        with open(fifo) as begun:
+            driver = os.pidfd_open(int(begun.read()))
+        self.addCleanup(os.close, driver)
+        run.kill()
+        run.wait()
+        self.assertTrue(select.select([driver], [], [], 60)[0])
+
+    def on_ray(self, call, *words):
+        """What is told where programs tell their words, and a password of theirs."""
+        (self.folder / "python3").write_text("#!/bin/sh\n[ $# -lt 3 ] && exit 0\nIFS='|'; echo \"$*\"\n")
+        (self.folder / "python3").chmod(0o755)
+        (self.folder / "launcher").mkdir()
+        (self.folder / "launcher" / "__main__.py").write_text("import os, sys; print('|'.join([*sys.argv[1:], os.environ.get('PGPASSWORD', '')]))")
+        return subprocess.run(self.command_on_ray(call, *words), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                              env={**self.environment, "PATH": f"{self.folder}:{os.environ['PATH']}"}).stdout
+
+    def command_on_ray(self, call, *words):
+        call = f"on_ray.{call}" if call[0] in "sL" else call
+        return [sys.executable, "-c", f"import pathlib, sys; from offramp_launch import on_ray; from offramp_launch.places import here; {call}", *words]
 
 
 if __name__ == "__main__":
