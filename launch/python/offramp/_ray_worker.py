@@ -9,11 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from typing import Any, Sequence
 
 FIRST_SIGNAL = 128                      # a command that a signal killed has no code of its own
-SHARED_MEMORY_FULL, NOT_FOUND = 80, 127
+TRY_AGAIN = 75                          # what this node cannot do, another one may, or this one later
 LOOK_SECONDS = 1.0
+BEGINNING_SECONDS = 60.0                # after these, work that was done is not thrown away for want of room that may never be wanted
+THREADS = "OMP_NUM_THREADS"             # Ray gives its workers one for each CPU that they take
 SHARED_MEMORY = "/dev/shm"
 STORE = f"{SHARED_MEMORY}/plasma"       # Ray's object store, a file without a name that its raylet holds open
 
@@ -31,11 +34,12 @@ class Worker:
         """Where this is answered, there is a place."""
         return 0
 
-    def do(self, index: int) -> int:
-        """The command's exit code. Why it is so stands in the job's folder."""
+    def do(self, index: int, attempt: str = "") -> int:
+        """The command's exit code. Why it is so stands in the job's folder, behind a line that begins this attempt."""
         lifeline, held = os.pipe()
         try:
             with self._log(index) as log:
+                write(log, f"{begin_of(attempt)}{socket.gethostname()}")
                 return self._watched([self._command, "shard", "--job", str(self._folder), "--index", str(index), "--lifeline-fd", str(lifeline), *self._flags],
                                      lifeline, log)
         finally:
@@ -44,37 +48,57 @@ class Worker:
 
     def _watched(self, command: Sequence[str], lifeline: int, log: Any) -> int:
         if problem := no_room_for_both():
-            return self._refuse(log, problem, SHARED_MEMORY_FULL)
+            return refuse(log, problem)
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lifeline,), start_new_session=True)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lifeline,), start_new_session=True, env=environment())
         except OSError as failure:
-            return self._refuse(log, f"'{command[0]}' cannot be started on {socket.gethostname()}: {failure.strerror}. Install Offramp on every node, or name "
-                                "its command there (offramp=)", NOT_FOUND)
+            return refuse(log, f"'{command[0]}' cannot be started on {socket.gethostname()}: {failure.strerror}. Install Offramp on every node, or name "
+                          "its command there (offramp=)")
+        begun = time.monotonic()
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(LOOK_SECONDS)
                 return code if code >= 0 else FIRST_SIGNAL - code
-            if problem := no_room_for_both():       # the slabs are there by now
+            # Later it may be anybody's use of /dev/shm.
+            if time.monotonic() < begun + BEGINNING_SECONDS and (problem := no_room_for_both()):    # the slabs are there by now
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-                return self._refuse(log, problem, SHARED_MEMORY_FULL)
-
-    def _refuse(self, log: Any, why: str, code: int) -> int:
-        with contextlib.suppress(OSError):
-            log.write(f"offramp: {why}\n".encode())
-        return code
+                return refuse(log, problem)
 
     def _log(self, index: int) -> Any:
         """The job's folder may take nothing now: what the command does there then says its exit code."""
         path = log_path(self._folder, index)
         with contextlib.suppress(OSError):
             path.parent.mkdir(exist_ok=True)
-            return open(path, "ab", buffering=0)
+            return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "ab", buffering=0)
         return open(os.devnull, "ab", buffering=0)
 
 
 def log_path(folder: pathlib.Path, index: int) -> pathlib.Path:
     return folder / "ray" / f"{index}.log"
+
+
+def begin_of(attempt: str) -> str:
+    """Of the line in the log, before the host's name: the command's words of this attempt come after it."""
+    return f"[ray] attempt {attempt} on "
+
+
+def refuse(log: Any, why: str) -> int:
+    write(log, f"offramp: {why}")
+    return TRY_AGAIN
+
+
+def write(log: Any, line: str) -> None:
+    with contextlib.suppress(OSError):
+        log.write(f"{line}\n".encode())
+
+
+def environment() -> dict[str, str]:
+    """Of the command: this worker's, but as many threads as the node says, whose own is its raylet's."""
+    with contextlib.suppress(OSError):
+        if f"{THREADS}=".encode() not in pathlib.Path(f"/proc/{os.getppid()}/environ").read_bytes():
+            return {name: value for name, value in os.environ.items() if name != THREADS}
+    return dict(os.environ)
 
 
 def no_room_for_both() -> str:

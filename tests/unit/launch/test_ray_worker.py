@@ -21,9 +21,11 @@ from offramp import _ray_worker  # noqa: E402
 MORE_THAN_THERE_IS = 1 << 50
 # Of one shard; this test is its parent, as a raylet is a worker's.
 WORKER = """
-    import pathlib, sys
-    from offramp._ray_worker import Worker
-    sys.exit(Worker(pathlib.Path(sys.argv[1]), sys.argv[2], ["--consumers", "4"]).do(7))
+    import os, pathlib, sys
+    from offramp import _ray_worker
+    _ray_worker.BEGINNING_SECONDS = float(os.environ.get("BEGINNING_SECONDS", 60))
+    os.environ["OMP_NUM_THREADS"] = "1"
+    sys.exit(_ray_worker.Worker(pathlib.Path(sys.argv[1]), sys.argv[2], ["--consumers", "4"]).do(7, "5f-2"))
 """
 HELD = """
     import signal, sys
@@ -67,19 +69,19 @@ class RayWorker(unittest.TestCase):
 
     def test_it_tells_the_command_its_shard_and_hands_on_its_code_and_words(self):
         code, log = self.do('echo "$1 $2 $3 $4 $5 $6 $8 $9"; test -p /dev/fd/$7 && exit 65')
-        self.assertEqual((code, log), (65, f"shard --job {self.folder} --index 7 --lifeline-fd --consumers 4\n"))
+        self.assertEqual((code, log), (65, f"[ray] attempt 5f-2 on {os.uname().nodename}\nshard --job {self.folder} --index 7 --lifeline-fd --consumers 4\n"))
         self.assertEqual(self.do("kill -KILL $$")[0], 137)
 
     def test_a_command_that_is_not_there_is_told(self):
         code, log = self.worker("/nowhere/offramp")
-        self.assertEqual(code, 127)
+        self.assertEqual(code, 75)
         self.assertIn("'/nowhere/offramp' cannot be started on", log)
 
     def test_a_store_that_could_take_more_than_there_is_refuses_the_shard(self):
         with self.store() as store:
             self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS)
             code, log = self.do("echo begun")
-            self.assertEqual((code, "begun" in log), (80, False))
+            self.assertEqual((code, "begun" in log), (75, False))
             self.assertIn(f"do not fit into /dev/shm of {os.uname().nodename} together: the store may still grow by {MORE_THAN_THERE_IS >> 20} MiB", log)
             os.write(store, b"1")
             self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS - os.fstat(store).st_blocks * 512)
@@ -96,8 +98,33 @@ class RayWorker(unittest.TestCase):
             worker = subprocess.Popen(self.command_of_worker(command), env=self.environment)
             pid = int(fifo.read_text())
             os.ftruncate(store, MORE_THAN_THERE_IS)
-            self.assertEqual(worker.wait(60), 80)
+            self.assertEqual(worker.wait(60), 75)
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+
+    def test_a_shard_that_is_well_under_way_is_left_to_work(self):
+        self.environment["BEGINNING_SECONDS"] = "0"
+        fifo = self.folder / "begun"
+        os.mkfifo(fifo)
+        with self.store() as store:
+            os.ftruncate(store, 0)
+            worker = subprocess.Popen(self.command_of_worker(self.script(f"echo >{fifo}; sleep 2.5; echo done")), env=self.environment)
+            fifo.read_text()
+            os.ftruncate(store, MORE_THAN_THERE_IS)
+            self.assertEqual(worker.wait(60), 0)
+
+    def test_threads_are_as_many_as_the_node_says_and_not_as_ray(self):
+        self.environment.pop("OMP_NUM_THREADS", None)
+        for given, seen in (({}, "none"), ({"OMP_NUM_THREADS": "1"}, "1")):
+            # The shell between them is the raylet.
+            command = shlex.join(map(str, self.command_of_worker(self.script("echo threads ${OMP_NUM_THREADS-none}"))))
+            subprocess.run(["sh", "-c", f"{command}; exit $?"], env={**self.environment, **given}, check=True)
+            self.assertEqual((self.folder / "ray" / "7.log").read_text().splitlines()[-1], f"threads {seen}")
+
+    def test_a_log_that_leads_elsewhere_is_not_written(self):
+        (self.folder / "ray").mkdir()
+        (self.folder / "ray" / "7.log").symlink_to(self.folder / "mine")
+        (self.folder / "mine").write_text("mine")
+        self.assertEqual(self.do("echo words"), (0, "mine"))
 
     def test_a_command_ends_with_whoever_holds_its_lifeline(self):
         lifeline, held = os.pipe()
