@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import heapq
 import importlib
 import json
 import os
 import pathlib
+import secrets
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
 from offramp import _ray_worker
 from offramp._consumers import SAID_BYTES, last_words, launcher_command
-from offramp._errors import BadArgument, Error, SystemFailure
-from offramp._ray_worker import FIRST_SIGNAL, Worker, log_path
+from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
+from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
 
 ray: Any = importlib.import_module("ray")       # has no types, or is not there where types are checked
 ray.cloudpickle.register_pickle_by_value(_ray_worker)       # a node needs no package, the command alone
 
-DONE, TRY_AGAIN, INTERRUPTED = 0, 75, 130
+DONE, INTERRUPTED = 0, 130
+OF_EVERY_SHARD = ("--job", "--index", "--lifeline-fd", "-h", "--help")      # which the driver says, or by which nothing is done
 LOOK_SECONDS = 1.0
 TOLD_AGAIN_SECONDS = 60
 
@@ -52,30 +57,44 @@ def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float
     one's launch/offramp in a checkout, else the `offramp` of the workers' Python or PATH. attempts: at one shard, with `pause` seconds after the
     first, twice as many after each other. Blocks until all is done.
 
-    Errors: ShardFailed; BadArgument for what is no job or no number; SystemFailure where workers die before they begin; Ray's own.
+    Errors: ShardFailed; RunInUse, where another driver is at the job; BadArgument for what is no job or no number; SystemFailure where workers die before they begin; Ray's own.
     """
     needs = {name: float(number) for name, number in {"GPU": num_gpus, "CPU": num_cpus, **(resources or {})}.items() if number}
-    require(job=job, attempts=attempts, pause=pause, workers=workers, needs=needs)
+    require(job=job, attempts=attempts, pause=pause, workers=workers, needs=needs, flags=flags)
     folder = pathlib.Path(job).absolute()
-    missing = status_of(folder)["missing"]
+    missing: Sequence[int] = status_of(folder)["missing"]
     if missing:
-        with connected(address):
+        with alone(folder), connected(address):
             Driver(folder, missing, needs, workers, attempts, pause, (folder, command_on_nodes(offramp), tuple(flags)), say).run()
+        require_done(folder)
     return len(missing)
 
 
-def require(job: object, attempts: int, pause: float, workers: int, needs: Mapping[str, float]) -> None:
+def require_done(folder: pathlib.Path) -> None:
+    """A command may end with 0 and have done nothing. Errors: ShardFailed."""
+    if missing := status_of(folder)["missing"]:
+        raise ShardFailed(f"the commands of all shards ended with 0, and no record says that these are done: {', '.join(map(str, missing))}. Look at {log_path(folder, missing[0])}, "
+                          "whether the command is Offramp's (--offramp), and give the same command again", missing[0], TRY_AGAIN)
+
+
+def require(job: object, attempts: int, pause: float, workers: int, needs: Mapping[str, float], flags: Sequence[str]) -> None:
     if attempts < 1 or workers < 0 or pause < 0:
         raise BadArgument(f"attempts is {attempts}, workers {workers} and pause {pause}. Give at least 1 attempt, and no number below 0")
     if not needs or min(needs.values()) < 0:
         raise BadArgument(f"a worker takes {needs or 'nothing'} of its node, which says not how many a node can have. Give num_gpus, or num_cpus")
+    for word in flags:
+        if word.partition("=")[0] in OF_EVERY_SHARD:
+            raise BadArgument(f"flags have '{word}', which is no flag for all shards. Leave it out")
 
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
-    """As `job status --json` tells it. Errors: BadArgument, in its words."""
+    """As `job status --json` tells it. Errors: BadArgument, or Error with another code of its, in its words."""
     done = subprocess.run([*launcher_command("job"), "status", "--json", "--job", str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise BadArgument(last_words(done.stdout + done.stderr))
+        problem = BadArgument if done.returncode == BadArgument.code else Error
+        refused = problem(last_words(done.stdout + done.stderr))
+        refused.code = done.returncode if done.returncode > 0 else FIRST_SIGNAL - done.returncode
+        raise refused
     status: dict[str, Any] = json.loads(done.stdout)
     return status
 
@@ -86,12 +105,29 @@ def command_on_nodes(given: str | None) -> str:
 
 
 @contextlib.contextmanager
+def alone(folder: pathlib.Path) -> Iterator[None]:
+    """Where the folder takes no file now, or has no locks, there are those of the shards alone. Errors: RunInUse."""
+    with contextlib.ExitStack() as kept:
+        with contextlib.suppress(OSError):
+            lock = os.open(folder / "ray.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            kept.callback(os.close, lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunInUse(f"another driver is at the job {folder}. Let it do its work, or end it before this command is given again") from None
+        yield
+
+
+@contextlib.contextmanager
 def connected(address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    minded = signal.getsignal(signal.SIGTERM)
     ray.init(address=address)
     try:
+        if callable(minded) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, minded)       # Ray's own would end the program with 15
         yield
     finally:
         ray.shutdown()
@@ -112,6 +148,7 @@ class Driver:
         self._idle: list[Any] = []
         self._calls: dict[Any, tuple[Any, int | None]] = {}
         self._unborn = 0
+        self._token = secrets.token_hex(4)      # tells this driver's attempts from another one's
         self._told_at = time.monotonic()
 
     def run(self) -> None:
@@ -150,9 +187,12 @@ class Driver:
         """To workers that have a place: one that waits for it keeps no shard waiting."""
         while self._idle and self._queue and self._queue[0][0] <= time.monotonic():
             _, index = heapq.heappop(self._queue)
-            actor = self._idle.pop()
+            actor = self._idle.pop(0)       # who ended last, perhaps as its node cannot do it, comes last
             self._tries[index] += 1
-            self._calls[actor.do.remote(index)] = (actor, index)
+            self._calls[actor.do.remote(index, self._attempt(index))] = (actor, index)
+
+    def _attempt(self, index: int) -> str:
+        return f"{self._token}-{self._tries[index]}"
 
     def _tell_if_nobody_works(self) -> None:
         if any(index is not None for _, index in self._calls.values()):
@@ -173,7 +213,7 @@ class Driver:
         actor, index = self._calls.pop(call)
         try:
             code = ray.get(call)
-        except ray.exceptions.RayActorError as problem:
+        except ray.exceptions.RayError as problem:      # of many kinds: the actor, its node or its memory monitor ended it
             self._dismiss(actor)
             why = f"its worker was lost ({type(problem).__name__})"
             return self._count_unborn(why) if index is None else self._try_again(index, why)
@@ -185,7 +225,7 @@ class Driver:
             self._left.discard(index)
             self._say(f"[ray] shard {index} is done; {len(self._left)} are left")
         elif code == TRY_AGAIN or code > FIRST_SIGNAL:
-            self._try_again(index, f"it ended with exit code {code}: {self._words_of(index)}")
+            self._try_again(index, f"it ended with {told(code)}: {self._words_of(index)}")
         else:
             raise ShardFailed(f"shard {index} ended with exit code {code}, which no other try mends: {self._words_of(index)} (log: "
                               f"{log_path(self._folder, index)})", index, code)
@@ -205,15 +245,28 @@ class Driver:
             heapq.heappush(self._queue, (time.monotonic() + self._pause * 2 ** (tries - 1), index))
 
     def _words_of(self, index: int) -> str:
+        """Of its last attempt alone: the log has those before, too."""
         with contextlib.suppress(OSError):
-            with open(log_path(self._folder, index), "rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - SAID_BYTES))
-                return last_words(log.read().decode(errors="replace"))
+            _, found, said = log_path(self._folder, index).read_bytes().rpartition(begin_of(self._attempt(index)).encode())
+            if found:
+                return last_words(said.partition(b"\n")[2][-SAID_BYTES:].decode(errors="replace"))
         return "it could not write its log"
 
     def _dismiss(self, actor: Any) -> None:
         self._actors.remove(actor)
         ray.kill(actor)
+
+
+def told(code: int) -> str:
+    with contextlib.suppress(ValueError):
+        if code > FIRST_SIGNAL:
+            return f"exit code {code} ({signal.Signals(code - FIRST_SIGNAL).name})"
+    return f"exit code {code}"
+
+
+def resource(text: str) -> tuple[str, float]:
+    name, _, number = text.partition("=")
+    return name, float(number)
 
 
 class Parser(argparse.ArgumentParser):
@@ -227,21 +280,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--address", default="auto", help="of the cluster (auto); local: one of this machine alone, for this command")
     parser.add_argument("--num-gpus", type=float, default=1, help="of a worker (1); 0 on CPUs")
     parser.add_argument("--num-cpus", type=float, default=1, help="of a worker (1)")
-    parser.add_argument("--resource", action="append", default=[], metavar="NAME=NUMBER", help="of a worker, beside them")
+    parser.add_argument("--resource", action="append", default=[], type=resource, metavar="NAME=NUMBER", help="of a worker, beside them")
     parser.add_argument("--workers", type=int, default=0, help="at most (0: as many as the cluster has room for)")
     parser.add_argument("--attempts", type=int, default=5, help="at one shard (5)")
     parser.add_argument("--pause", type=float, default=10, help="seconds after a first attempt, twice as many after each other (10)")
     parser.add_argument("--offramp", help="the command on the nodes")
-    parser.add_argument("--flags", default="", help="of each shard, in one word: '--consumers 4'")
+    parser.add_argument("--flags", type=shlex.split, default=[], help="of each shard, in one word: --flags='--consumers 4'")
     try:
         given = parser.parse_args(argv)
-        resources = {name: float(number) for name, _, number in (word.partition("=") for word in given.resource)}
-        done = run(given.job, given.address, given.num_gpus, given.attempts, num_cpus=given.num_cpus, resources=resources, workers=given.workers,
-                   flags=shlex.split(given.flags), offramp=given.offramp, pause=given.pause, say=lambda text: print(text, flush=True))
-    except (Error, ValueError) as problem:
+        done = run(given.job, given.address, given.num_gpus, given.attempts, num_cpus=given.num_cpus, resources=dict(given.resource), workers=given.workers,
+                   flags=given.flags, offramp=given.offramp, pause=given.pause, say=lambda text: print(text, flush=True))
+    except Error as problem:
         print(f"offramp: {problem}", file=sys.stderr)
-        return getattr(problem, "code", BadArgument.code)
-    except (ConnectionError, ray.exceptions.RayError) as problem:
+        return problem.code
+    except (ValueError, ConnectionError, RuntimeError, ray.exceptions.RayError) as problem:     # such as of another version than the cluster's
         print(f"offramp: Ray: {problem}", file=sys.stderr)
         return SystemFailure.code
     except KeyboardInterrupt:

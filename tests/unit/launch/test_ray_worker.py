@@ -1,6 +1,7 @@
 """What a worker of Ray does with a shard's command, without Ray: codes, reasons, its store beside slabs, the pipe that ends the command with it."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -34,6 +35,65 @@ HELD = """
     print("held", flush=True)
     signal.pause()
 """
+
+# Actors are in the driver's own process, which does the worker's real work; what Ray would raise of one, FAILS says, once.
+RAY = """
+    import os
+
+    class exceptions:
+        class RayError(Exception):
+            pass
+        class RayActorError(RayError):
+            pass
+        class OutOfMemoryError(RayError):
+            pass
+
+    class cloudpickle:
+        register_pickle_by_value = staticmethod(lambda module: None)
+
+    class Actor:
+        def __init__(self, made):
+            self.made = made
+        def __getattr__(self, name):
+            return Method(getattr(self.made, name))
+
+    class Method:
+        def __init__(self, called):
+            self.called = called
+        def remote(self, *given):
+            return lambda: self.called(*given)
+
+    class remote:
+        def __init__(self, made):
+            self.made = made
+        def options(self, **given):
+            return self
+        def remote(self, *given):
+            return Actor(self.made(*given))
+
+    def get(call):
+        code = call()
+        kind = os.environ.pop("FAILS", "") if code else ""
+        if kind:
+            raise getattr(exceptions, kind)("gone")
+        return code
+
+    def init(address):
+        if os.environ.get("INIT"):
+            raise RuntimeError("Version mismatch")
+
+    is_initialized, shutdown, kill = lambda: False, lambda: None, lambda actor: None
+    nodes = lambda: [{"Alive": True, "Resources": {"CPU": 1}}]
+    wait = lambda calls, num_returns, timeout: (calls[:1], calls[1:])
+"""
+# The job is a folder in which a shard that is done leaves its index.
+DRIVER = """
+    import pathlib, sys
+    import offramp.ray
+    offramp.ray.status_of = lambda folder: {"missing": [index for index in range(2) if not (folder / str(index)).exists()]}
+    sys.exit(offramp.ray.main(["--num-gpus=0", "--pause=0.1", *sys.argv[1:]]))
+"""
+DOES = 'touch "$3/$5"'
 
 
 class RayWorker(unittest.TestCase):
@@ -185,6 +245,51 @@ class RayWorker(unittest.TestCase):
         run.kill()
         run.wait()
         self.assertTrue(select.select([driver], [], [], 60)[0])
+
+    def test_a_worker_that_is_lost_costs_a_try_however_ray_tells_it(self):
+        for kind in ("RayActorError", "OutOfMemoryError", "RayError"):
+            code, said = self.drive(f'test -e "$3/once$5" || {{ touch "$3/once$5"; exit 75; }}; {DOES}', FAILS=kind)
+            self.assertEqual(code, 0, said)
+            self.assertIn(f"attempt 1 of 5: its worker was lost ({kind})", said)
+            for name in ("0", "1", "once0", "once1"):
+                (self.folder / name).unlink()
+
+    def test_each_attempt_is_told_with_its_own_reason(self):
+        code, said = self.drive('test -e "$3/once" && kill -KILL $$; touch "$3/once"; echo "offramp: the sink is away"; exit 75', "--attempts=2", "--workers=1")
+        self.assertEqual(code, 75, said)
+        self.assertEqual(said.count("the sink is away"), 1, said)
+        self.assertIn("exit code 137 (SIGKILL): it said nothing", said)
+
+    def test_shards_that_no_record_says_are_done_are_not_done(self):
+        code, said = self.drive("exit 0")
+        self.assertEqual(code, 75, said)
+        self.assertIn("no record says that these are done: 0, 1", said)
+        for flags in ("--index 0", "--help", "--job=J", "--lifeline-fd 3"):
+            code, said = self.drive(DOES, f"--flags={flags}")
+            self.assertEqual((code, "which is no flag for all shards" in said), (64, True), said)
+
+    def test_a_second_driver_is_told_of_the_first(self):
+        with open(self.folder / "ray.lock", "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            code, said = self.drive(DOES)
+            self.assertEqual((code, "another driver is at the job" in said), (85, True), said)
+        self.assertEqual(self.drive(DOES)[0], 0)
+
+    def test_what_ray_refuses_is_told(self):
+        code, said = self.drive(DOES, INIT="refused")
+        self.assertEqual((code, said), (71, "offramp: Ray: Version mismatch\n"))
+        for given in ("--resource=a", "--flags='"):
+            code, said = self.drive(DOES, given)
+            self.assertEqual((code, "offramp: job ray: argument" in said), (64, True), said)
+
+    def drive(self, script, *flags, **environment):
+        """(exit code, what is said) of a driver of two shards, whose command is this script."""
+        (self.folder / "made").mkdir(exist_ok=True)
+        (self.folder / "made" / "ray.py").write_text(textwrap.dedent(RAY))
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(DRIVER), "--job", self.folder, "--offramp", self.script(script), *flags], text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**self.environment, **environment, "PYTHONPATH": f"{self.folder}/made:{self.environment['PYTHONPATH']}"})
+        return done.returncode, done.stdout
 
     def on_ray(self, call, *words):
         """What is told where programs tell their words, and a password of theirs."""
