@@ -6,9 +6,8 @@ of the run, which stand behind "--", and the folder that they are typed in take 
 import contextlib
 import os
 import pathlib
-import signal
-import threading
 
+from offramp_launch import lifeline
 from offramp_launch.arguments import take_values
 from offramp_launch.job_folder import Job
 from offramp_launch.shard_command import do, exit_of_attempt, tell_if_done
@@ -18,8 +17,8 @@ COMMAND = "worker-of-a-run"
 
 def start(places, argv):
     at = argv.index("--")
-    given, flags = take_values(argv[:at], ("--job", "--index", "--lifeline-fd", "--cores"))
-    end_with_the_launcher(int(given["--lifeline-fd"]))
+    given, flags = take_values(argv[:at], ("--job", "--index", lifeline.FLAG, "--cores"))
+    lifeline.hold(given[lifeline.FLAG])
     if "--cores" in given:
         bind_to(map(int, given["--cores"].split(",")))
     job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
@@ -32,16 +31,6 @@ def bind_to(cores):
     """Only faster for it: where it may not, or they are gone since, it is bound to none."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, cores)
-
-
-def end_with_the_launcher(lifeline):
-    """At once, as by SIGKILL, when it is gone: the programs of this process have a lifeline of their own, which ends with it."""
-    def wait():
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})    # they are the main thread's
-        os.read(lifeline, 1)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def known_only_there(places, folder):
