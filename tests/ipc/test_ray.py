@@ -83,7 +83,7 @@ class OnRay(unittest.TestCase):
 
     def test_a_driver_that_is_killed_or_interrupted_is_started_again(self):
         world = self.begun()
-        for number, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+        for number, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 130)):
             with self.cluster.gate() as gate:
                 world.drive()
                 shards = self.at_work(world, gate)
@@ -135,17 +135,19 @@ class OnRay(unittest.TestCase):
 
     def test_what_no_other_try_mends_ends_the_job_with_its_reason(self):
         world = self.begun()
-        self.assertEqual(world.drive("--flags=--seed 3").wait(), 65, world.said())
+        self.assertEqual(world.drive("--flags", "--seed=3").wait(), 65, world.said())
         self.assertIn("which no other try mends: the input or the model is not what", world.said())
         self.assertIn("--seed was 0 and is 3", world.said())
-        self.assertEqual(world.drive("--offramp", "/nowhere/offramp").wait(), 127, world.said())
+        self.assertEqual(world.drive("--attempts", "1", "--offramp", "/nowhere/offramp").wait(), 75, world.said())
         self.assertIn("'/nowhere/offramp' cannot be started on", world.said())
         self.assertEqual(world.drive("--attempts", "2", "--flags=--run-dir /proc/none").wait(), 75, world.said())
         self.assertIn("were tried 2 times and are not done", world.said())
         for flags, said in ((("--attempts", "0"), "attempts is 0"), (("--attempts", "x"), "invalid int value: 'x'"), (("--most", "3"), "unrecognized arguments: --most 3"),
-                            (("--num-cpus", "0", "--num-gpus", "0"), "a worker takes nothing"), (("--job", world.folder), "holds no job")):
+                            (("--num-cpus", "0", "--num-gpus", "0"), "a worker takes nothing")):
             self.assertEqual(world.drive(*flags).wait(), 64, world.said())
             self.assertIn(said, world.said())
+        self.assertEqual(world.drive("--job", world.folder).wait(), 66, world.said())
+        self.assertIn("holds no job", world.said())
 
     def test_rows_of_shards_flow_through_ray_data(self):
         if subprocess.run([PYTHON, "-c", "import ray.data"], capture_output=True, check=False).returncode != 0:
