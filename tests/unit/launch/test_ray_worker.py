@@ -195,6 +195,25 @@ class RayWorker(unittest.TestCase):
             os.close(held)
             self.assertEqual(command.wait(60), -signal.SIGKILL)
 
+    def test_signals_that_a_command_keeps_waiting_are_not_taken_by_its_lifeline(self):
+        lifeline, held = os.pipe()
+        for end in (lifeline, held):
+            self.addCleanup(os.close, end)
+        command = """
+            import os, signal, sys, time
+            from offramp_launch import interrupts, lifeline
+            lifeline.hold(sys.argv[1])
+            signal.signal(signal.SIGINT, lambda *_: sys.exit("taken"))
+            time.sleep(0.2)
+            with interrupts.blocked():
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.2)
+                signal.signal(signal.SIGINT, lambda *_: sys.exit("kept"))
+        """
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(command), str(lifeline)], env=self.environment, pass_fds=(lifeline,), capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.stderr, "kept\n")
+
     def test_what_is_no_lifeline_is_refused(self):
         for given, said in (("0", "which is no pipe"), ("99", "which is no pipe"), ("x", "not a whole number")):
             done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard-set-up", "--job", str(self.folder), "--index", "0",
