@@ -22,7 +22,7 @@ ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
 # Not passed by every run: only a batch that kills three consumers is given up, only a function of a user's fails (ipc.quarantine), and whether slabs lie granted and
 # unused at the end is chance (broker_test). What is passed when the consumers are gone: ipc.replacing.
-ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledger.fail.charged", "ledger.abandon", "merge.write", "sink.replace", "sink.replaced", "place.swap", "place.swapped")
+ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledger.fail.charged", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped")
 # Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 RUNS_TO_REACH_IT = 3

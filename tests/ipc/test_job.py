@@ -172,6 +172,10 @@ class Jobs(unittest.TestCase):
         self.assertEqual((world.record(0)["done"], world.record(0)["set_aside"]), (43, 8))
         self.tried_again_apart(world)
         self.done(world, 1)
+        world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "parts.join#1:kill"}
+        self.assertNotEqual(world.merge()[0], 0)
+        self.assertFalse((world.output / "checksums.tsv").exists())
+        world.environment = usual
         self.assertEqual(world.merge()[0], 0)
         lines = (world.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual([int(line.split("\t")[0]) for line in lines], [item for item in range(101) if not 8 <= item < 16])

@@ -124,7 +124,7 @@ void join_parts(std::span<const ShardPart> parts, const std::string& file, const
         if (part.has(file)) there.push_back(part);
     if (there.empty()) return;
     PartsInTurn records(there, file, form);
-    failpoint("merge.write");
+    failpoint("parts.join");
     form.write(
         output_file, [&records] { return records.next(); }, durability);
 }
