@@ -8,10 +8,13 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
+import threading
 
 INTERRUPTED = 130
 CTRL_C = {signal.SIGINT}
 LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)     # to a command that wants it
+AGAIN_SECONDS = 0.001       # behind a place where Python drops what is raised
 LOOK_SECONDS = 0.1      # from one look for signals to the next, while a program is waited for
 
 
@@ -28,6 +31,7 @@ def carry_out(main, argv):
         try:
             if minds():
                 signal.signal(signal.SIGINT, _raise_once)
+                sys.unraisablehook = _raise_again
             return main(argv)
         finally:
             _mind_no_more()     # what it came to is its end
@@ -46,9 +50,32 @@ def mind_all():
             signal.signal(number, _raise_once)
 
 
-def _raise_once(*_):
+def _raise_once(_, frame):
+    if _is_within_a_finalizer(frame):
+        return _raise_later()
     _mind_no_more()
     raise KeyboardInterrupt
+
+
+def _raise_again(dropped):
+    """Of what is raised within a finalizer or a weak reference's callback Python tells here, and drops it."""
+    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        return sys.__unraisablehook__(dropped)
+    signal.signal(signal.SIGINT, _raise_once)
+    _raise_later()
+
+
+def _raise_later():
+    again = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    again.daemon = True
+    again.start()
+
+
+def _is_within_a_finalizer(frame):
+    """As far as Python's code shows it."""
+    while frame is not None and frame.f_code is not _raise_again.__code__ and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _mind_no_more():
@@ -84,7 +111,8 @@ def wait_through(command, waits, ends, **options):
         for number, handler in before.items():
             signal.signal(number, handler)
     if asked:
-        _raise_once()
+        _mind_no_more()
+        raise KeyboardInterrupt
     return subprocess.CompletedProcess(command, program.returncode, *told)
 
 

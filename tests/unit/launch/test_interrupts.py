@@ -49,6 +49,33 @@ class InterruptTest(unittest.TestCase):
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder / "venv"], check=True)
         self.interrupt_at_all_moments()
 
+    def test_within_a_finalizer_it_is_not_lost(self):
+        program = """if True:
+            import os, signal, time, weakref
+            from offramp_launch import interrupts
+
+            class Interrupted:
+                def __del__(self):
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            def finalized(argv):
+                Interrupted()
+                time.sleep(600)
+
+            def called_back(argv):
+                kept = weakref.ref(Referred(), lambda _: os.kill(os.getpid(), signal.SIGINT))
+                time.sleep(600)
+
+            class Referred:
+                pass
+            interrupts.begin()
+            os._exit(interrupts.carry_out(WAY, []))
+        """
+        for way in ("finalized", "called_back"):
+            done = subprocess.run([sys.executable, "-c", program.replace("WAY", way)], env={**os.environ, "PYTHONPATH": str(OFFRAMP.parent)},
+                                  capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+            self.assertEqual((130, "", ""), (done.returncode, done.stdout, done.stderr), way)
+
     def test_where_it_is_ignored_it_stays_so(self):
         command = subprocess.Popen([OFFRAMP, "version"], env={**self.environment, "OFFRAMP_BIN_DIR": ""}, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True,
