@@ -8,20 +8,16 @@ import selectors
 import signal
 
 from offramp_launch import gpus_letters, gpus_summary, shared_folder
-from offramp_launch.arguments import count
 from offramp_launch.backoff import Backoff
-from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus_crew import Worker, command_of
 from offramp_launch.gpus_shares import share
 from offramp_launch.gpus_status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.job_files import told
 from offramp_launch.output_folder import items_done_in
-from offramp_launch.run_dir import CONTROL_SOCKET
+from offramp_launch.overseer import Overseer
 from offramp_launch.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
-from offramp_launch.signal_inbox import SignalInbox
-from offramp_launch.timers import Timers
-from offramp_launch.watch import MOST_CONSUMERS, TICK_SECONDS
+from offramp_launch.watch import MOST_CONSUMERS
 
 FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
@@ -29,69 +25,50 @@ TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, or
 ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
 
 
-class GpusSupervisor:
+class GpusSupervisor(Overseer):
     """
-    Owns: the workers, the lifeline, the control socket. Borrows: run directory, display, output lock.
-    Thread: the main thread, for it handles signals. Blocks: run() until every worker has ended. Whatever happens in it, none is left when it returns; if the
-    launcher itself is killed, the workers read its end from the lifeline, and end, and so do their programs.
+    Owns: the workers. If the launcher itself is killed, they read its end from the lifeline, and end, and so do their programs.
     """
 
     def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open):
         """`workers`: [(device, shares)]; `flags`: of the run."""
+        super().__init__(run_dir, display)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
         self._workers = [Worker(device, shares) for device, shares in workers]
-        self._error_limit, self._display, self._kept_open = error_limit, display, kept_open
-        self._selector, self._timers = selectors.DefaultSelector(), Timers()
-        self._lifeline_read, self._lifeline_write = os.pipe()
-        self._control = ControlServer(run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
+        self._error_limit, self._kept_open = error_limit, kept_open
         self._records_before = records = job.records()
         self._todo = collections.deque(index for index in range(job.shards) if index not in records)
         self.counts = {index: counts_of_record(records[index]) if index in records else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
                        for index in range(job.shards)}
         self.done_before = total_of(self.counts.values())["done"]
         self._tries = collections.Counter()
-        self._draining = self._abandoned = False
         self._told = set()
         self.status = {}
         self.attempts = []
-        self.failure = None     # LaunchError: why it ended before all was done
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
-    def run(self):
-        """Returns the exit code: 0 where all shards are done."""
-        with SignalInbox(self._selector, self._on_signal):
-            try:
-                for worker in self._workers:
-                    self._begin_next(worker)
-                self._tick()
-                for index, record in self._records_before.items():      # an earlier launcher may have ended before it told of them
-                    self._keep_what_it_told(index, record)
-                while self._goes_on():
-                    for key, _ in self._selector.select(self._timers.next_in()):
-                        key.data()
-                    self._timers.run_due()
-            finally:
-                self._kill_everyone()
-                self._look()
-        if self.failure:
-            return int(self.failure.code)
-        return int(ExitCode.INTERRUPTED) if self.is_work_left() else int(ExitCode.OK)
+    def _begin(self):
+        for worker in self._workers:
+            self._begin_next(worker)
+        self._tick()
+        for index, record in self._records_before.items():      # an earlier launcher may have ended before it told of them
+            self._keep_what_it_told(index, record)
 
-    def close(self):
-        """The last thing: whoever waits on the control socket now learns that it is over."""
-        self._control.close()
-        self._selector.close()
-        os.close(self._lifeline_write)
-        os.close(self._lifeline_read)
+    def _code(self):
+        """0 where all shards are done."""
+        return int(ExitCode.INTERRUPTED) if self.is_work_left() else int(ExitCode.OK)
 
     workers = property(lambda self: self._workers)
 
-    def _alive(self):
+    def _at_work(self):
         return [worker for worker in self._workers if worker.child]
 
+    def _alive(self):
+        return [worker.child for worker in self._at_work()]
+
     def _goes_on(self):
-        return bool(self._alive()) or any(worker.is_waiting for worker in self._workers)
+        return bool(self._at_work()) or any(worker.is_waiting for worker in self._workers)
 
     def is_work_left(self):
         return bool(self._todo)
@@ -206,20 +183,17 @@ class GpusSupervisor:
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
-    def _tick(self):
-        self._look()
-        for worker in self._alive():
+    def _between_looks(self):
+        for worker in self._at_work():
             if worker.is_to_be_scaled:
                 worker.scale()
-        if self._goes_on():
-            self._timers.after(TICK_SECONDS, self._tick)
 
     def _look(self):
-        for worker in self._alive():
+        for worker in self._at_work():
             self._look_at(worker)
         total = total_of(self.counts.values())
         self._require_few_errors(total["skipped"])
-        self.status = whole_status(self._state(), self._job.items, total, [(worker.name, worker.status) for worker in self._alive()],
+        self.status = whole_status(self._state(), self._job.items, total, [(worker.name, worker.status) for worker in self._at_work()],
                                    [describe(worker) for worker in self._workers])
         with contextlib.suppress(OSError):
             shared_folder.write(self._run_dir.path, "status.json", (json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n").encode())
@@ -255,72 +229,37 @@ class GpusSupervisor:
         self._display.note(str(problem))
         if not self._draining:
             self._draining = True       # a signal from now on is the second word
-            self._signal_all(signal.SIGTERM)
-        self._timers.after(ABANDON_SECONDS, lambda: self._signal_all(signal.SIGTERM))
-        self._timers.after(KILL_SECONDS, lambda: self._signal_all(signal.SIGKILL))
+            self._ask_to_drain()
+        self._timers.after(ABANDON_SECONDS, self._ask_to_drain)
+        self._timers.after(KILL_SECONDS, self._kill_children)
 
-    def _on_signal(self, number):
-        if number == signal.SIGHUP or not self._draining:
-            self._drain("the terminal is gone" if number == signal.SIGHUP else "once more abandons what is in flight")
-        else:
-            self._abandon()
+    def _ask_to_drain(self):
+        """For one that drains already this is the second word."""
+        self._signal_children(signal.SIGTERM)
 
-    def _drain(self, remark):
-        if not self._draining:
-            self._draining = True
-            self._display.note(f"draining: what is in flight is finished ({remark})")
-            self._signal_all(signal.SIGTERM)
-
-    def _abandon(self):
-        if self._abandoned:
-            self._signal_all(signal.SIGKILL)
+    def _ask_to_abandon(self, asked_before):
+        if asked_before:
+            self._ask_to_drain()
             return
-        self._display.note("abandoning what is in flight (once more kills)")
-        # To one that drains already this is the second word.
-        was_draining, self._draining, self._abandoned = self._draining, True, True
-        if was_draining:
-            self._signal_all(signal.SIGTERM)
-        else:
-            self._ask_all({"do": "stop", "now": True})
-
-    def _signal_all(self, number):
-        for worker in self._alive():
-            worker.child.signal(number)
-
-    def _ask_all(self, request):
-        for worker in self._alive():
+        for worker in self._at_work():
             try:
-                worker.ask(request)
+                worker.ask({"do": "stop", "now": True})
             except LaunchError:     # it has not begun, or ends
                 worker.child.signal(signal.SIGTERM)
 
     def _kill_everyone(self):
-        """For the way out by an exception: on any other way nobody is left."""
-        for worker in self._alive():
-            worker.child.signal(signal.SIGKILL)
-            worker.child.reap()
+        left = self._at_work()
+        super()._kill_everyone()
+        for worker in left:
             worker.ended()
             self._todo.append(worker.index)
 
     # -- control ------------------------------------------------------------------------------------------------------
 
-    def _answer(self, request):
-        what = request.get("do")
-        if what == "status":
-            return self._describe()
-        if what == "scale":
-            return self._scale(count(str(request.get("consumers")), "scale"))
-        if what == "stop":
-            if request.get("now"):
-                self._abandon()
-            else:
-                self._drain("asked by stop")
-            return self._describe()
-        if what == "reload":
-            one = next((worker.run_dir for worker in self._alive()), self._run_dir.path)
-            raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
-                              "Shards that begin later have what changed", ExitCode.USAGE)
-        raise LaunchError(f"the run knows no '{what}'", "Known: scale, status, stop", ExitCode.USAGE)
+    def _begin_reload(self):
+        one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
+        raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
+                          "Shards that begin later have what changed", ExitCode.USAGE)
 
     def _scale(self, wanted):
         """Of all workers together; one's own are scaled through its run directory."""

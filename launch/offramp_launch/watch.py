@@ -1,23 +1,17 @@
-"""What every watch over a run's consumers has: its loop, their seats, the lifeline, the control socket, and the ways to an end."""
+"""What every watch over a run's consumers has: their seats, their failures, and how they are scaled and replaced."""
 
 import dataclasses
 import os
-import selectors
 import signal
 
-from offramp_launch.arguments import count
 from offramp_launch.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.children import Child
-from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.overseer import Overseer
 from offramp_launch.quarantine import IncidentReporter
 from offramp_launch.reload import Reload
-from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.seats import Seats, is_work_left
-from offramp_launch.signal_inbox import SignalInbox
-from offramp_launch.timers import Timers
 
-TICK_SECONDS = 0.5
 CONSUMERS_END_SECONDS = 1.5     # after the run, which waited for the Disconnects of all that it had let in
 TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
 ABANDONED_END_SECONDS = 5       # for programs that were asked to abandon, before they are killed
@@ -40,57 +34,25 @@ class RunPlan:
     log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
 
 
-class Watch:
+class Watch(Overseer):
     """
-    Owns: the consumers, the lifeline, the control socket. Borrows: the display.
-    Thread: the main thread, for it handles signals. Blocks: run() until every child has ended.
-    Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
-    lifeline, and the children read that as the order to end.
+    Owns: the consumers.
     Who watches says what is to be watched beside consumers: _begin(), _goes_on(), _code(), _takes_consumers(), _ask_to_drain(),
     _ask_to_abandon(), fail(), and where there is more of it _others(), _look(), _facts() and _consumer_command().
     """
 
     def __init__(self, plan, display):
+        super().__init__(plan.run_dir, display)
         self._plan = plan
-        self._display = display
-        self._selector = selectors.DefaultSelector()
-        self._timers = Timers()
-        self._lifeline_read, self._lifeline_write = os.pipe()
-        self._control = ControlServer(plan.run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
         self._status = {}
-        self._draining = False
-        self._abandoned = False
         self._stories = IncidentReporter(plan.run_dir.path)
         self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
         self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
                             self._timers, display, self._stories)
         self._reload = None     # the latest
-        self.failure = None     # LaunchError: why the launcher itself ended it
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
-
-    def run(self):
-        """Returns the exit code."""
-        with SignalInbox(self._selector, self._on_signal):
-            try:
-                self._begin()
-                while self._goes_on():
-                    for key, _ in self._selector.select(self._timers.next_in()):
-                        key.data()
-                    self._timers.run_due()
-            finally:
-                self._kill_everyone()
-                self._look()
-                self._let_go()
-        return int(self.failure.code) if self.failure else self._code()
-
-    def close(self):
-        """The last thing: whoever waits on the control socket now learns that it is over."""
-        self._control.close()
-        self._selector.close()
-        os.close(self._lifeline_write)
-        os.close(self._lifeline_read)
 
     run_dir = property(lambda self: self._plan.run_dir)
     status = property(lambda self: self._status)
@@ -115,12 +77,9 @@ class Watch:
     def _alive(self):
         return [child for child in (*self._others(), *self._seats.children()) if child and child.status is None]
 
-    def _tick(self):
-        self._look()
+    def _between_looks(self):
         if self._reload:
             self._go_on_with_reload()
-        if self._goes_on():
-            self._timers.after(TICK_SECONDS, self._tick)
 
     def _look(self):
         """Reads what the programs say, and shows it."""
@@ -135,9 +94,6 @@ class Watch:
             why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
             self.fail(LaunchError(f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
                                   f"The whole of it stands in the consumers' logs: {self._plan.run_dir.logs.folder}", ExitCode.SET_ASIDE))
-
-    def _let_go(self):
-        """Of whatever was held for the time of run()."""
 
     # -- what the seats ask of a run --------------------------------------------------------------------------------
 
@@ -157,60 +113,15 @@ class Watch:
     # -- ending -----------------------------------------------------------------------------------------------------
 
     def _terminate_children(self):
-        for child in self._alive():
-            child.signal(signal.SIGTERM)
+        self._signal_children(signal.SIGTERM)
         self._timers.after(TERMINATE_SECONDS, self._kill_children)
 
-    def _kill_children(self):
-        for child in self._alive():
-            child.signal(signal.SIGKILL)
-
-    def _kill_everyone(self):
-        """For the way out by an exception: on any other way nobody is left."""
-        for child in self._alive():
-            child.signal(signal.SIGKILL)
-            child.reap()
-
-    def _on_signal(self, number):
-        if number == signal.SIGHUP or not self._draining:
-            self._drain("the terminal is gone" if number == signal.SIGHUP else "once more abandons what is in flight")
-        else:
-            self._abandon()
-
-    def _drain(self, remark):
-        if not self._draining:
-            self._draining = True
-            self._display.note(f"draining: what is in flight is finished ({remark})")
-            self._ask_to_drain()
-
     def _abandon(self):
-        """What is in flight is given up; whoever asks once more gets a kill."""
-        if self._abandoned:
-            self._kill_children()
-            return
-        asked_before = self._draining
-        self._draining = self._abandoned = True
-        self._display.note("abandoning what is in flight (once more kills)")
-        self._ask_to_abandon(asked_before)
-        self._timers.after(ABANDONED_END_SECONDS, self._kill_children)
+        if not self._abandoned:
+            self._timers.after(ABANDONED_END_SECONDS, self._kill_children)
+        super()._abandon()
 
     # -- control ----------------------------------------------------------------------------------------------------
-
-    def _answer(self, request):
-        what = request.get("do")
-        if what == "status":
-            return self._describe()
-        if what == "scale":
-            return self._scale(count(str(request.get("consumers")), "scale"))
-        if what == "reload":
-            return self._begin_reload()
-        if what == "stop":
-            if request.get("now"):
-                self._abandon()
-            else:
-                self._drain("asked by stop")
-            return self._describe()
-        raise LaunchError(f"the run knows no '{what}'", "Known: reload, scale, status, stop", ExitCode.USAGE)
 
     def _scale(self, wanted):
         if not 1 <= wanted <= MOST_CONSUMERS:
