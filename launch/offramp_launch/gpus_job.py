@@ -18,11 +18,9 @@ import urllib.parse
 from offramp_launch import job_files, job_merge
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.gpus_shares import shards_for
-from offramp_launch.job_command import (build_of, claim, facts_of, folder_written_to, keep_list, look_at_output, place_of_a_list, require_empty, require_locks,
-                                        require_same_input)
+from offramp_launch.job_command import build_of, claim, facts_of, keep_list, look_at_output, new_job, place_of_a_list, require_empty, require_locks, require_same_input
 from offramp_launch.job_folder import SHARDS, Job
 from offramp_launch.output_folder import CHECKPOINT, LOCK, run_noted
-from offramp_launch.run_dir import new_run_id
 
 
 def folder_in(output):
@@ -66,9 +64,8 @@ def begin(places, output, flags, config, shards, workers):
     try:
         with place_of_a_list(folder) as listing:
             facts, listed = facts_of(places, flags, config, listing=listing)
-            wanted = {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": number_of_shards(shards, facts["items"], config, workers),
-                      "output": str(output), "write_path": folder_written_to(config), "folder": os.getcwd(), "flags": flags, "listed": listed is not None,
-                      "sink": config.get("sink") or ""}
+            shards = number_of_shards(shards, facts["items"], config, workers)
+            wanted = {**new_job(places, facts, shards, output, config, flags, listed), "sink": config.get("sink") or ""}
             if wanted["write_path"]:
                 require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
             look_at_output(places, output, flags)
@@ -133,15 +130,8 @@ def merge(places, job, flags, ask):
     """Makes of all shards what one run would have left. `flags`: of this run, the job's may be old. Killed anywhere, and called again, the end is the same."""
     if job_merge.is_merged(job):
         return
-    records = job.records()
-    job_merge.require_own(job)
-    for index, record in records.items():
-        job_merge.require_put_together(job, index)
-        job_merge.require_parts(job, index, record)
     job.facts["flags"] = flags
-    job_merge.join(places, job, records, False, ask)
-    job_merge.require_joined(job, records)
-    job_files.replace(job.folder / "summary.json", job_merge.summary_of(job, records, []))
+    job_merge.make_whole(places, job, job.records(), [], ask)
 
 
 def put_away(job):

@@ -41,7 +41,7 @@ def whole_status(state, items, total, at_work, workers):
     whole = {"state": state, "total_samples": items, **{field: total[name] for name, (field, _) in COUNTS.items()},
              "released_samples": total["done"], **{name: sum(status.get(name) or 0 for status in statuses) for name in SUMMED},
              **{name: mean([status[name] for status in statuses if status.get(name) is not None]) for name in SHARES},
-             **{name: table(status.get(name) for status in statuses) for name in TABLES},
+             **{name: summed(status.get(name) for status in statuses) for name in TABLES},
              "limiting_stage": most_common(status.get("limiting_stage") for status in statuses),
              "message": "; ".join(f"{name}: {status['message']}" for name, status in at_work if status.get("message")),
              "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []], "workers": workers}
@@ -64,10 +64,11 @@ def mean(values):
     return sum(values) / len(values) if values else None
 
 
-def table(tables):
+def summed(tables):
+    """Of tables, which may be None, the sums of what is a number."""
     whole = collections.Counter()
     for each in tables:
-        whole.update(each or {})
+        whole.update({name: number for name, number in (each or {}).items() if isinstance(number, (int, float))})
     return dict(whole)
 
 

@@ -1,10 +1,9 @@
 """The summary of a run with --gpus: of what its shards' runs told, one account in the form of a run's, conserved over all."""
 
-import collections
 import pathlib
 
 from offramp_launch import gpus_letters, job_files, summary
-from offramp_launch.gpus_status import counted, counts_of_summary, describe, total_of
+from offramp_launch.gpus_status import counted, counts_of_summary, describe, summed, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
 LISTS = ("skipped", "given_up", "unreadable_ahead")
@@ -58,13 +57,6 @@ def join(about, job, supervisor, told, seconds):
             "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
             "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],
             "workers": [describe(worker) for worker in supervisor.workers]}
-
-
-def summed(tables):
-    whole = collections.Counter()
-    for each in tables:
-        whole.update({name: number for name, number in (each or {}).items() if isinstance(number, (int, float))})
-    return dict(whole)
 
 
 def devices(ours, workers):

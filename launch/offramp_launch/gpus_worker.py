@@ -23,17 +23,12 @@ def start(places, argv):
         bind_to(map(int, given["--cores"].split(",")))
     job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
     job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
+    # There alone: `status` without --run-dir means the whole run.
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
-    return exit_of_attempt(lambda: do(known_only_there(places, run_dir.parent), job, index, flags, strict=False), lambda: tell_if_done(job, index))
+    return exit_of_attempt(lambda: do(places.with_runs_in(run_dir.parent), job, index, flags, strict=False), lambda: tell_if_done(job, index))
 
 
 def bind_to(cores):
     """Only faster for it: where it may not, or they are gone since, it is bound to none."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, cores)
-
-
-def known_only_there(places, folder):
-    """`places`, where nobody finds the directories of runs but in `folder`: `status` without --run-dir means the whole run."""
-    places.__class__ = type("PlacesOfAWorker", (type(places),), {"runs": folder})
-    return places

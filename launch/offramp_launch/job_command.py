@@ -92,9 +92,7 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
     """Errors: LaunchError, where the job cannot be, or is another."""
     if not 1 <= shards <= facts["items"]:
         raise LaunchError(f"--shards is {shards}, and the input has {facts['items']} items", f"Give a number from 1 to {facts['items']}", ExitCode.USAGE)
-    written = folder_written_to(config)
-    wanted = {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards, "output": str(output), "write_path": written,
-              "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
+    wanted = new_job(places, facts, shards, output, config, flags, listed)
     if (folder / "job.json").exists():
         job, began = kept(folder, wanted, listed)
         if not job_merge.is_merged(job) and job.unclaimed():
@@ -102,8 +100,8 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
                 claim(job)
     else:
         with alone_in(output, wanted["id"]):
-            if written:
-                require_empty(pathlib.Path(written), "--write-path")
+            if wanted["write_path"]:
+                require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
             look_at_output(places, output, flags)
             job, began = kept(folder, wanted, listed)
             claim(job)
@@ -112,6 +110,12 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
           f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
           f"  then       ./launch/offramp job merge --job {folder}", flush=True)
     return int(ExitCode.OK)
+
+
+def new_job(places, facts, shards, output, config, flags, listed):
+    """What job.json says of one that begins here. `facts`, `listed`: of facts_of()."""
+    return {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards, "output": str(output), "write_path": folder_written_to(config),
+            "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
 
 
 @contextlib.contextmanager

@@ -30,14 +30,8 @@ def merge(places, job, partial, ask):
         lock = OutputLock(str(job.output), job.id)
         try:
             if not is_merged(job):      # while the lock was waited for
-                require_own(job)
-                for index in records:
-                    require_put_together(job, index)
-                    require_parts(job, index, records[index])
                 # The programs hold the lock for as long as they write, whatever becomes of the launcher.
-                join(places, job, records, bool(missing), lambda *words: ask(*words, pass_fds=(lock.fd,)))
-                require_joined(job, records)
-                job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
+                make_whole(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)))
         finally:
             lock.close()
     if not missing:
@@ -46,6 +40,17 @@ def merge(places, job, partial, ask):
     print("\n".join(told(job, summary)), flush=True)
     require_a_result(summary["items"], summary["skipped"])
     return int(ExitCode.OK)
+
+
+def make_whole(places, job, records, missing, ask):
+    """What one run would have left, and the job's summary behind it. Whoever calls it has the output's lock. `missing`: shards that are not in it."""
+    require_own(job)
+    for index, record in records.items():
+        require_put_together(job, index)
+        require_parts(job, index, record)
+    join(places, job, records, bool(missing), ask)
+    require_joined(job, records)
+    job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
 
 
 def is_merged(job):

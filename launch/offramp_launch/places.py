@@ -4,6 +4,7 @@ installed, by a wheel or a Debian package (common/cmake/offramp_install.cmake): 
 """
 
 import contextlib
+import copy
 import os
 import pathlib
 import re
@@ -25,6 +26,7 @@ def here():
 class Places:
     is_installed = False
     command = "./launch/offramp"        # as it is typed
+    _runs = None        # where runs are found in the place of the usual folder
 
     def __init__(self, root=None, build=None):
         self.root = pathlib.Path(root or pathlib.Path(__file__).resolve().parents[2])
@@ -34,11 +36,17 @@ class Places:
     venv = property(lambda self: self.build / "venv")
     venv_python = property(lambda self: self.venv / "bin" / "python")
     logs = property(lambda self: self.build / "logs")
-    runs = property(lambda self: self.build / "runs")
+    runs = property(lambda self: self._runs or self.build / "runs")
     demo_images = property(lambda self: self.launch / "demo" / "images")
     demo_masks = property(lambda self: self.launch / "demo" / "masks")
     numpy_demo = property(lambda self: self.launch / "numpy_demo")
     package = property(lambda self: self.launch / "python", doc="The folder that the Python package offramp lies in.")
+
+    def with_runs_in(self, folder):
+        """The same places, where nobody finds the directories of runs but in this folder."""
+        places = copy.copy(self)
+        places._runs = folder
+        return places
 
     def version(self):
         """Of the sources."""
