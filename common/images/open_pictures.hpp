@@ -9,10 +9,10 @@
 
 namespace offramp {
 
-// `listed`: a file with what lies in a folder of images (write_listed_files()), which is not walked then; empty: none.
 // Lists what `input` names, as that source reads it: "images", "jsonl", "webdataset", one that gives_pictures()
-// (common/settings). Errors: ConfigError NoInput: no such input, no permission, nothing in it; BadInput: not what the
-// source reads.
+// (common/settings). `listed`: a file with what lies in a folder of images (text_of_listed_files()), which is not
+// walked then; empty: none. Errors: ConfigError NoInput: no such input, no permission, nothing in it; BadInput: not
+// what the source reads.
 std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
                                            const StillWanted& still_wanted = {}, const std::string& listed = {});
 

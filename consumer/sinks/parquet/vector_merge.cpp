@@ -1,8 +1,10 @@
 #include "consumer/sinks/parquet/vector_merge.hpp"
 
 #include <span>
+#include <string>
 #include <utility>
 
+#include "common/base/durability.hpp"
 #include "common/base/error.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/parquet/parquet_library.hpp"
@@ -89,11 +91,6 @@ void write_file(const std::string& path, const NextRecords& next, Durability dur
 const SegmentForm& vectors_form() {
     static constexpr SegmentForm kVectors{.first = &first_of, .records_of = &rows_of, .write = &write_file};
     return kVectors;
-}
-
-MergeOutcome merge_vectors(const std::string& folder, std::string_view name, const std::string& output_file,
-                           Durability durability) {
-    return merge_segments(folder, name, output_file, durability, vectors_form());
 }
 
 }  // namespace offramp
