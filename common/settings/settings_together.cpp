@@ -55,7 +55,7 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (!config.samples_folder.empty() &&
         !config.output.starts_with(config.samples_folder + "/" + std::string(kReservedPrefix) + "shards/"))
         throw ConfigError("--samples-folder '" + config.samples_folder + "' does not go with --output '" +
-                              config.output + "', which is no place of a job's shard in it",
+                              config.output + "', which is not the place of a job's shard in it",
                           "Leave --samples-folder out: ./launch/offramp shard gives both", kind_of("samples-folder"));
     if (!config.sink.empty() && !config.has_database())
         throw ConfigError(

@@ -23,7 +23,7 @@ def hold(text):
     except (OSError, OverflowError):
         is_pipe = False
     if not is_pipe:
-        raise LaunchError(f"{FLAG} is {lifeline}, which is no pipe that was handed to this command", "Leave it to programs that start this command", ExitCode.USAGE)
+        raise LaunchError(f"{FLAG} is {lifeline}, which is not a pipe that was handed to this command", "Leave it to programs that start this command", ExitCode.USAGE)
     os.set_inheritable(lifeline, False)
     threading.Thread(target=watch, args=(lifeline,), name="lifeline", daemon=True).start()
 

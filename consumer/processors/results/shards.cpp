@@ -71,7 +71,7 @@ std::string job_of_shard(const std::string& place) {
     const std::string shards = "/" + std::string(kReservedPrefix) + "shards/";
     const std::size_t at = place.rfind(shards);
     if (at == std::string::npos)
-        throw ConfigError("--samples-folder is for a job's shards, and --output " + place + " is no shard's place",
+        throw ConfigError("--samples-folder is for a job's shards, and --output " + place + " is not a shard's place",
                           "Leave --samples-folder out: ./launch/offramp shard gives both");
     const std::string path = place.substr(0, at) + shards + "job.json";
     const nlohmann::json told = parse_json_or_discard(text_of(path));

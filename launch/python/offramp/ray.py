@@ -85,7 +85,7 @@ def require(job: object, attempts: int, pause: float, workers: int, needs: Mappi
         raise BadArgument(f"a worker takes {needs or 'nothing'} of its node, which says not how many a node can have. Give num_gpus, or num_cpus")
     for word in flags:
         if word.partition("=")[0] in OF_EVERY_SHARD:
-            raise BadArgument(f"flags have '{word}', which is no flag for all shards. Leave it out")
+            raise BadArgument(f"flags have '{word}', which is not a flag for all shards. Leave it out")
 
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:

@@ -215,7 +215,7 @@ class RayWorker(unittest.TestCase):
         self.assertEqual(done.stderr, "kept\n")
 
     def test_what_is_no_lifeline_is_refused(self):
-        for given, said in (("0", "which is no pipe"), ("99", "which is no pipe"), ("x", "not a whole number")):
+        for given, said in (("0", "which is not a pipe"), ("99", "which is not a pipe"), ("x", "not a whole number")):
             done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard-set-up", "--job", str(self.folder), "--index", "0",
                                    "--lifeline-fd", given], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, said in done.stderr), (64, True), done.stderr)
@@ -285,7 +285,7 @@ class RayWorker(unittest.TestCase):
         self.assertIn("no record says that these are done: 0, 1", said)
         for flags in ("--index 0", "--help", "--job=J", "--lifeline-fd 3"):
             code, said = self.drive(DOES, f"--flags={flags}")
-            self.assertEqual((code, "which is no flag for all shards" in said), (64, True), said)
+            self.assertEqual((code, "which is not a flag for all shards" in said), (64, True), said)
 
     def test_a_second_driver_is_told_of_the_first(self):
         with open(self.folder / "ray.lock", "wb") as lock:

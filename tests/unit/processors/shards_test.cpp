@@ -41,7 +41,7 @@ TEST_F(JobOfShard, IsWhatTheOutputSays) {
 
 // A user may give --samples-folder.
 TEST_F(JobOfShard, AnotherFolderIsNoShards) {
-    EXPECT_EQ(refusal_of(folder.path(), "no shard's place"), ErrorKind::Usage);
+    EXPECT_EQ(refusal_of(folder.path(), "not a shard's place"), ErrorKind::Usage);
 }
 
 TEST_F(JobOfShard, WhatCannotBeReadMayBeReadLaterAndWhatIsGoneOrSaysNothingNever) {

@@ -304,7 +304,7 @@ TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
 TEST_F(Parsing, AFolderForSamplesIsThatOfTheShardsWhosePlaceTheOutputIs) {
     for (const char* output : {"--output=/other", "--output=/all/more", "--output=/other/.offramp-shards/3"})
         EXPECT_THAT(refusal({"--samples-folder=/all", output}).text,
-                    AllOf(HasSubstr("--samples-folder '/all'"), HasSubstr("no place of a job's shard in it")));
+                    AllOf(HasSubstr("--samples-folder '/all'"), HasSubstr("not the place of a job's shard in it")));
     EXPECT_THAT(refusal({"--samples-folder=/all"}).text, HasSubstr("does not go with --output ''"));
     EXPECT_EQ(parse({"--samples-folder=/all", "--output=/all/.offramp-shards/3"}).samples_folder, "/all");
 }
