@@ -7,13 +7,13 @@ import sys
 import tempfile
 import unittest
 
-import numpy
 from PIL import Image
 
 from tests.support.counting_network import NEEDED, make_counting_network
 from tests.support.launched_gpus import GpusWorld
 from tests.support.launched_resume import World
 from tests.support.real_run import left_behind
+from tests.support.sets_of_pictures import make_pictures
 
 PICTURES, LINES = 14, 90
 PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
@@ -21,16 +21,6 @@ ON_THE_CPU = ("--device", "cpu", "--batch", "2", "--slabs", "12", "--consumers",
 # One, and the last shard of four.
 BAD = ("set 0/bild-ä03.png", "set 2/bild-ä05.png", "set 2/bild-ä08.png", "set 2/bild-ä11.png")
 MASKS = (*ON_THE_CPU, "--model", "cutout", "--processor", "mask-png,cut-out,records")
-
-
-def make_pictures(folder):
-    random = numpy.random.default_rng(7)
-    for index in range(PICTURES):
-        place = folder / f"set {index % 3}" / f"bild-ä{index:02}.png"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=numpy.uint8)).resize((60 + index, 90), Image.BICUBIC).save(place)
-    for bad in BAD:
-        (folder / bad).write_bytes(b"\x89PNG\r\n\x1a\n is no picture")
 
 
 class Gpus(unittest.TestCase):
@@ -57,7 +47,7 @@ class Gpus(unittest.TestCase):
 
     def test_masks_are_those_of_one_producer(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
-        make_pictures(pictures)
+        make_pictures(pictures, PICTURES, BAD)
         flags = (*MASKS, "--input", str(pictures), "--max-errors", "4")
         one, world = self.both(*flags)
         self.kill_launcher(world, 1)
@@ -87,7 +77,7 @@ class Gpus(unittest.TestCase):
 
     def test_what_fails_for_good_ends_all_workers_with_its_reason(self):
         folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
-        make_pictures(folder)
+        make_pictures(folder, PICTURES, BAD)
         names, listed = sorted(str(path) for path in folder.rglob("*.png")), folder / "list.txt"
         listed.write_text("\n".join(names))
         world = self.world(GpusWorld, *MASKS, "--input", str(listed), "--max-errors", "4", workers=2, shards=4)

@@ -4,25 +4,16 @@ import json
 import os
 import unittest
 
-import numpy
 from PIL import Image
 
 from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
+from tests.support.sets_of_pictures import make_pictures
 
 PICTURES = 11
+BAD = ("set 1/bild-ä04.png",)      # item 5
 FLAGS = ("--model", "cutout", "--device", "cpu", "--batch", "2", "--slabs", "4", "--consumers", "2", "--status-seconds", "0.05", "--max-errors", "2",
          "--processor", "mask-png,cut-out,records")
-
-
-def make_pictures(folder):
-    random = numpy.random.default_rng(7)
-    for index in range(PICTURES):
-        place = folder / f"set {index % 3}" / f"bild-ä{index:02}.png"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=numpy.uint8)).resize((60 + index, 90), Image.BICUBIC).save(place)
-    (folder / "set 1" / "bild-ä04.png").write_bytes(   # item 5
-        b"\x89PNG\r\n\x1a\n is no picture")
 
 
 class Job(unittest.TestCase):
@@ -36,7 +27,7 @@ class Job(unittest.TestCase):
     def test_masks_of_shards_are_those_of_one_run(self):
         world = self.world(JobWorld, *FLAGS)
         pictures = world.folder / "pictures"
-        make_pictures(pictures)
+        make_pictures(pictures, PICTURES, BAD)
         flags = (*FLAGS, "--input", str(pictures))
         one = self.world(World, *flags)
         self.assertEqual(one.start().wait(), 0, one.said())
@@ -71,7 +62,7 @@ class Job(unittest.TestCase):
 
     def test_an_input_that_changed_is_told(self):
         world = self.world(JobWorld, *FLAGS)
-        make_pictures(world.folder / "pictures")
+        make_pictures(world.folder / "pictures", PICTURES, BAD)
         names = sorted(str(path) for path in (world.folder / "pictures").rglob("*.png"))
         lists = world.folder / "list.txt"
         lists.write_text("\n".join(names))

@@ -119,13 +119,18 @@ class Jobs(unittest.TestCase):
         world.until(lambda: world.status().get("state") == "draining", "the signal taken")
         gate.open()
 
-    def test_a_part_is_merged_when_that_is_asked_for_and_the_whole_later(self):
+    def merged_in_part(self):
+        """(one run's world, a job's of which one of two shards is merged, what the merge said)."""
         one = self.world(World, *ONE)
         self.assertEqual(one.start().wait(), 0, one.said())
         world = self.begun(ONE, 2)
         self.done(world, 1)
         code, said = world.merge("--partial")
         self.assertEqual(code, 0, said)
+        return one, world, said
+
+    def test_a_part_is_merged_when_that_is_asked_for_and_the_whole_later(self):
+        one, world, said = self.merged_in_part()
         self.assertIn("PARTIAL    shards 0 are not in it", said)
         self.assertEqual((world.job_summary()["done"], world.job_summary()["missing"]), (50, [0]))
         lines = (one.output / "checksums.tsv").read_text().splitlines()
@@ -142,12 +147,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
 
     def test_a_job_that_ends_with_a_part_is_gone_on_with_by_a_run(self):
-        one = self.world(World, *ONE)
-        self.assertEqual(one.start().wait(), 0, one.said())
-        world = self.begun(ONE, 2)
-        self.done(world, 1)
-        code, said = world.merge("--partial")
-        self.assertEqual(code, 0, said)
+        one, world, said = self.merged_in_part()
         self.assertIn(f"remove {world.output / '.offramp-shards'}, and a run with --resume makes the rest", said)
         shutil.rmtree(world.output / ".offramp-shards")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
