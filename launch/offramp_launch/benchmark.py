@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.setting_up import set_up_benchmark
+from offramp_launch.setup.setting_up import set_up_benchmark
 
 
 def run_benchmark(places, flags, argv):

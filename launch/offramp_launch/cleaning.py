@@ -17,7 +17,7 @@ from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import CONTROL_SOCKET, LOCK, accepts_connections, short_runs_folder
 from offramp_launch.shared_folder import AS_IT_IS
-from offramp_launch.recovery import RunHold
+from offramp_launch.supervision.recovery import RunHold
 
 DAYS = 7
 DAY_SECONDS = 86400

@@ -7,19 +7,21 @@ import pathlib
 import subprocess
 import sys
 
-from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, gpus_command, gpus_worker, installed, interrupts, job_command, job_files,
-                            new_processor, numpy_demo, on_ray, packaging, program_command, quarantine, reload_command, run_command, shard_command, testing, texts)
+from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, new_processor, numpy_demo, packaging,
+                            program_command, quarantine, reload_command, run_command, testing, texts)
+from offramp_launch.gpus import command as gpus_command, worker as gpus_worker
+from offramp_launch.jobs import command as job_command, files as job_files, on_ray, shard_command
 from offramp_launch.arguments import count, take_switch, take_values
-from offramp_launch.control import ControlClient
+from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
-from offramp_launch.gpus_status import lines_of_workers
+from offramp_launch.gpus.status import lines_of_workers
 from offramp_launch.ladder import command as ladder_command
 from offramp_launch.places import here
 from offramp_launch.progress import describe, who_holds_what
 from offramp_launch.run_dir import find_live_run
-from offramp_launch.setting_up import set_up_programs
+from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
-from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
+from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 # `run`, `shard`, `job`, `consume`, `demo` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
 # pictures need.

@@ -6,7 +6,7 @@ import time
 
 from offramp_launch import interrupts, own_work, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_values
-from offramp_launch.attendance import Attendance
+from offramp_launch.supervision.attendance import Attendance
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import given_up, is_outweighed, not_put_together
 from offramp_launch.finishing import Finishing
@@ -15,7 +15,7 @@ from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, 
 from offramp_launch.progress import make_display
 from offramp_launch.run_command import (announce, default_consumers, finish, keep_settings, require_apart, resolve, settle_output, sweep, version_of,
                                         written_to)
-from offramp_launch.watch import MOST_CONSUMERS, RunPlan
+from offramp_launch.supervision.watch import MOST_CONSUMERS, RunPlan
 
 WAIT_SECONDS = 300      # for the run: a program may load its model first
 # Words of an `offramp.Egress` that starts this command: its process, without which nobody waits for the run, and how its work is called.

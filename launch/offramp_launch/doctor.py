@@ -13,8 +13,8 @@ import subprocess
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.installed import glibc_problem, numpy_remedy
-from offramp_launch.packages import missing_packages
-from offramp_launch.steps import can_be_set_up
+from offramp_launch.setup.packages import missing_packages
+from offramp_launch.setup.steps import can_be_set_up
 
 SMALLEST_SHM = 1 << 30
 OLDEST_DRIVER_FOR_CUDA_13 = 580

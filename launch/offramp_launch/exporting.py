@@ -3,12 +3,12 @@
 import os
 import shutil
 
-from offramp_launch import toolchain
+from offramp_launch.setup import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
 from offramp_launch.interrupts import run_python
-from offramp_launch.setting_up import prepare_environment
-from offramp_launch.steps import can_be_set_up, one_at_a_time
+from offramp_launch.setup.setting_up import prepare_environment
+from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
 
 REQUIREMENTS = "requirements-export.txt"
 FOR_SENTENCES = ("requirements-sentences.txt",)

@@ -9,7 +9,7 @@ import time
 
 from offramp_launch import consume_command
 from offramp_launch.arguments import take_switch, take_values
-from offramp_launch.children import LOG_END_BYTES
+from offramp_launch.supervision.children import LOG_END_BYTES
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.installed import numpy_remedy
 from offramp_launch.run_command import sweep

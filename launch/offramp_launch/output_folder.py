@@ -13,13 +13,13 @@ import types
 
 from offramp_launch import interrupts, shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
-from offramp_launch.log_follower import last_error
+from offramp_launch.supervision.log_follower import last_error
 
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/program/next_place.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-manifest"
 NEXT = ".offramp-next"
-CLAIM = pathlib.Path(".offramp-shards/job.json")    # job_folder.py
+CLAIM = pathlib.Path(".offramp-shards/job.json")    # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
 LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves: a slab and some seconds
 LOOK_AGAIN_SECONDS = 0.1

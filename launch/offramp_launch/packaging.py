@@ -3,11 +3,11 @@
 import pathlib
 import shutil
 
-from offramp_launch import build, environment
+from offramp_launch.setup import build, environment
 from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.setting_up import prepare_environment
-from offramp_launch.steps import one_at_a_time, run_step
+from offramp_launch.setup.setting_up import prepare_environment
+from offramp_launch.setup.steps import one_at_a_time, run_step
 
 REQUIREMENTS = "requirements-package.txt"
 

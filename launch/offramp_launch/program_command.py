@@ -11,11 +11,11 @@ from offramp_launch.consume_command import begin_results, counts, followers_amon
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
-from offramp_launch.program_supervisor import ProgramSupervisor
+from offramp_launch.supervision.program_supervisor import ProgramSupervisor
 from offramp_launch.run_command import (SETTLED, announce, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
                                         written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.watch import RunPlan
+from offramp_launch.supervision.watch import RunPlan
 
 PRODUCER = "--producer"
 KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts")

@@ -12,18 +12,18 @@ import tempfile
 from offramp_launch import interrupts, sink, summary, texts
 from offramp_launch.account import account_of
 from offramp_launch.arguments import hide_query, shown, to_type_again, without_values
-from offramp_launch.children import Child
+from offramp_launch.supervision.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code, way_to_write
 from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.ladder import rungs
-from offramp_launch.log_follower import last_error
+from offramp_launch.supervision.log_follower import last_error
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
-from offramp_launch.supervisor import Supervisor
-from offramp_launch.watch import MOST_CONSUMERS, RunPlan
+from offramp_launch.supervision.supervisor import Supervisor
+from offramp_launch.supervision.watch import MOST_CONSUMERS, RunPlan
 
 # Flags that make the producer answer instead of run.
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")

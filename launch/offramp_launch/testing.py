@@ -6,8 +6,8 @@ import subprocess
 import time
 
 from offramp_launch.arguments import count
-from offramp_launch.environment import ccache_environment
-from offramp_launch.setting_up import set_up_tests
+from offramp_launch.setup.environment import ccache_environment
+from offramp_launch.setup.setting_up import set_up_tests
 
 # What cannot be judged there is left out: LibTorch was not built for a sanitizer; libzmq neither, and ThreadSanitizer, which
 # does not see its locks, would call its queues races. The matrix of crashes preloads a library, and a sanitizer's must come first.

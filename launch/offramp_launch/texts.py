@@ -2,14 +2,14 @@
 
 import os
 
-from offramp_launch import toolchain
+from offramp_launch.setup import toolchain
 from offramp_launch.arguments import take_values
-from offramp_launch.environment import install_requirements
+from offramp_launch.setup.environment import install_requirements
 from offramp_launch.exit_code import cannot_be_started, code_of_command
 from offramp_launch.interrupts import run_python
-from offramp_launch.setting_up import prepare_environment
+from offramp_launch.setup.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
-from offramp_launch.steps import can_be_set_up, one_at_a_time
+from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
 
 REQUIREMENTS = "requirements-text.txt"
 FOR_POSTGRES = "requirements-postgres.txt"

@@ -12,8 +12,8 @@ from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT
 from offramp_launch.progress import describe
 from offramp_launch.run_command import conclude, resolve, sweep
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.supervisor import Supervisor
-from offramp_launch.watch import RunPlan
+from offramp_launch.supervision.supervisor import Supervisor
+from offramp_launch.supervision.watch import RunPlan
 
 
 class Measuring:

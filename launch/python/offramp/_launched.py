@@ -16,7 +16,7 @@ from offramp._errors import BadArgument
 
 LIFELINE = "OFFRAMP_LIFELINE_FD"      # NUMBER:INODE of a pipe
 CONTROL_SOCKET = "control.sock"
-STATUS, CUT_SHORT = "status", "cut-short"     # what is said there: offramp_launch/control.py
+STATUS, CUT_SHORT = "status", "cut-short"     # what is said there: offramp_launch/supervision/control.py
 STATUS_FILE = "status.json"
 ANSWER_SECONDS = 5
 TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)     # the first: more wait to be accepted than the socket takes

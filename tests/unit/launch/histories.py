@@ -10,8 +10,8 @@ import threading
 import types
 from unittest import mock
 
-from offramp_launch import job_files, job_folder, job_merge, shard_command
-from offramp_launch.job_folder import Job
+from offramp_launch.jobs import files as job_files, folder as job_folder, merge as job_merge, shard_command
+from offramp_launch.jobs.folder import Job
 
 ITEMS, SHARDS = 3, 2
 PLACES = types.SimpleNamespace(producer=lambda: "producer", consumer=lambda: "consumer")

@@ -13,7 +13,8 @@ from unittest import mock
 
 from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
 
-from offramp_launch import log_follower, memory_kills, progress
+from offramp_launch import progress
+from offramp_launch.supervision import log_follower, memory_kills
 from offramp_launch.exit_code import ExitCode, in_one_line
 
 CRITICAL = "12:00:00.000 critical offramp-producer[1] "

@@ -4,7 +4,7 @@ import signal
 import tempfile
 import unittest
 
-from offramp_launch.children import Child
+from offramp_launch.supervision.children import Child
 from offramp_launch.finishing import Finishing
 
 

@@ -13,17 +13,19 @@ import types
 import unittest
 from unittest import mock
 
-from offramp_launch import gpus_job, gpus_letters, gpus_summary, gpus_worker, interrupts, job_command, job_files, job_merge, shard_command
+from offramp_launch import interrupts
+from offramp_launch.gpus import job as gpus_job, letters as gpus_letters, summary as gpus_summary, worker as gpus_worker
+from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.gpus_command import ask, most_errors, of_the_first_that_answers, place_of, supervise
+from offramp_launch.gpus.command import ask, most_errors, of_the_first_that_answers, place_of, supervise
 from offramp_launch.finishing import Finishing
-from offramp_launch.gpus_devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
-from offramp_launch.gpus_shares import flags_of_workers, setting_given, shards_for
-from offramp_launch.gpus_supervisor import GpusSupervisor
-from offramp_launch.job_folder import Job
+from offramp_launch.gpus.devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
+from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
+from offramp_launch.gpus.supervisor import GpusSupervisor
+from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import require_no_job
 from offramp_launch.run_dir import RunDir
-from offramp_launch.signal_inbox import SignalInbox
+from offramp_launch.supervision.signal_inbox import SignalInbox
 
 UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12f-20bd9faed9f6")
 NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
@@ -71,7 +73,7 @@ class Devices(InFolder):
 
     def test_a_list_that_does_not_come_is_not_waited_for(self):
         self.nvidia_smi("exec sleep 60")
-        with mock.patch("offramp_launch.gpus_devices.ANSWERS_SECONDS", 0.1), mock.patch("glob.glob", return_value=["/dev/nvidia0"]):
+        with mock.patch("offramp_launch.gpus.devices.ANSWERS_SECONDS", 0.1), mock.patch("glob.glob", return_value=["/dev/nvidia0"]):
             self.refused(83, "nvidia-smi gave no answer in 0.1 s", gpus_of_this_machine, "all")
             for word in (UUIDS[0], "MIG-x"):
                 self.assertEqual([device.environment for device in devices_of("all", "cuda", {"CUDA_VISIBLE_DEVICES": word}, {0})], [{"CUDA_VISIBLE_DEVICES": word}])
@@ -102,7 +104,7 @@ class Devices(InFolder):
         self.nvidia_smi(f"echo '{UUIDS[0]}, 00000000:86:00.0, Disabled, NVIDIA H100'")
         (self.folder / "0000:86:00.0").mkdir()
         (self.folder / "0000:86:00.0/local_cpulist").write_text("0-3\n")
-        with mock.patch("offramp_launch.gpus_devices.PCI_DEVICES", self.folder):
+        with mock.patch("offramp_launch.gpus.devices.PCI_DEVICES", self.folder):
             for wanted, cores in (("0,0", (0, 1, 2, 3)), ("0,", ())):
                 self.assertEqual({device.cores for device in devices_of(wanted, "cuda", {}, set(range(8)))}, {cores}, wanted)
 
@@ -199,7 +201,7 @@ class OfAJob(InFolder):
         def command(_, __, ___, index, *____):
             return ["/bin/sh", "-c", script, "sh", str(index)]
 
-        with mock.patch("offramp_launch.gpus_supervisor.command_of", command):
+        with mock.patch("offramp_launch.gpus.supervisor.command_of", command):
             supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, self.display, ())
             self.addCleanup(supervisor.close)
             return supervisor.run(), supervisor
@@ -260,13 +262,13 @@ class Signals(OfAJob):
         self.notes = []
 
     def test_between_the_workers_end_and_the_summary_they_end_nothing(self):
-        for at in ("gpus_summary.summaries_of", "gpus_summary.join", "job_merge.require_a_result", "gpus_job.remove", "summary.write"):
+        for at in ("gpus.summary.summaries_of", "gpus.summary.join", "jobs.merge.require_a_result", "gpus.job.remove", "summary.write"):
             with self.subTest(at), tempfile.TemporaryDirectory() as folder:
                 self.folder, job = pathlib.Path(folder), self.begun(pathlib.Path(folder, "output"))
                 for index in range(3):
                     self.record(job, index)
                 job_files.replace(job.folder / "summary.json", {"job": job.id, "partial": False})
-                module, name = at.split(".")
+                module, _, name = at.rpartition(".")
                 real = getattr(importlib.import_module(f"offramp_launch.{module}"), name)
 
                 def impatient(*arguments, real=real, **more):
@@ -311,7 +313,7 @@ class Letters(OfAJob):
         self.assertEqual(len(list(kept.iterdir())), 4)
 
     def test_wherever_it_is_cut_off_none_is_lost(self):
-        for number, step in enumerate(("os.replace", "offramp_launch.gpus_letters.write_incident", "pathlib.Path.unlink")):
+        for number, step in enumerate(("os.replace", "offramp_launch.gpus.letters.write_incident", "pathlib.Path.unlink")):
             run_dir = self.folder / str(number) / "s1"
             self.run_of_a_shard(run_dir, 7)
             with mock.patch(step, side_effect=CutOff), self.assertRaises(CutOff):

@@ -18,12 +18,13 @@ from unittest import mock
 
 from histories import History, stepping
 
-from offramp_launch import commands, job_command, job_files, job_merge, shard_command, shard_record
+from offramp_launch import commands
+from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command, shard_record
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.job_command import hashes_of_processors, in_one_form, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
-from offramp_launch.job_folder import Job
+from offramp_launch.jobs.command import hashes_of_processors, in_one_form, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
+from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import OutputLock
-from offramp_launch.shard_exit import FATES, exit_of
+from offramp_launch.jobs.shard_exit import FATES, exit_of
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 HISTORIES = 400

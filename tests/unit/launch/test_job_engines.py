@@ -16,9 +16,9 @@ import unittest
 
 from test_job import REPOSITORY, InAFolder
 
-from offramp_launch import job_command, job_k8s, job_sbatch, shard_exit
+from offramp_launch.jobs import command as job_command, k8s as job_k8s, sbatch as job_sbatch, shard_exit
 from offramp_launch.exit_code import ExitCode
-from offramp_launch.job_folder import Job
+from offramp_launch.jobs.folder import Job
 
 try:
     import kubernetes_validate

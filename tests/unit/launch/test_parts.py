@@ -12,10 +12,11 @@ import tempfile
 import unittest
 import unittest.mock
 
-from offramp_launch import (arguments, backoff, build, commands, control, demo, doctor, log_follower, progress, quarantine, run_command, run_dir, screen,
-                            shared_folder, summary, testing, timers)
+from offramp_launch import arguments, commands, demo, doctor, progress, quarantine, run_command, run_dir, screen, shared_folder, summary, testing
+from offramp_launch.setup import build
+from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
-from offramp_launch.log_follower import size_of
+from offramp_launch.supervision.log_follower import size_of
 from offramp_launch.places import Places
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]

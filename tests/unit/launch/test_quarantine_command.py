@@ -15,7 +15,7 @@ from offramp_launch import progress, quarantine
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places
-from offramp_launch.seats import counts_as_death
+from offramp_launch.supervision.seats import counts_as_death
 
 
 def incident(**changes):

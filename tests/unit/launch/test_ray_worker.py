@@ -30,7 +30,7 @@ WORKER = """
 """
 HELD = """
     import signal, sys
-    from offramp_launch import lifeline
+    from offramp_launch.supervision import lifeline
     lifeline.hold(sys.argv[1])
     print("held", flush=True)
     signal.pause()
@@ -201,7 +201,8 @@ class RayWorker(unittest.TestCase):
             self.addCleanup(os.close, end)
         command = """
             import os, signal, sys, time
-            from offramp_launch import interrupts, lifeline
+            from offramp_launch import interrupts
+            from offramp_launch.supervision import lifeline
             lifeline.hold(sys.argv[1])
             signal.signal(signal.SIGINT, lambda *_: sys.exit("taken"))
             time.sleep(0.2)
@@ -252,7 +253,7 @@ class RayWorker(unittest.TestCase):
             import os, sys
             words = dict(word.partition("=")[::2] for word in sys.argv[1:])
             sys.path.insert(0, {str(REPOSITORY / 'launch')!r})
-            from offramp_launch.ray_driver import START
+            from offramp_launch.jobs.ray_driver import START
             if "ray" in words:
                 os.execv(sys.executable, [sys.executable, "-c", START, {str(self.folder)!r}, {str(REPOSITORY / 'launch')!r}, words["--lifeline-fd"]])
         """))
@@ -321,7 +322,7 @@ class RayWorker(unittest.TestCase):
 
     def command_on_ray(self, call, *words):
         call = f"on_ray.{call}" if call[0] in "sL" else call
-        return [sys.executable, "-c", f"import pathlib, sys; from offramp_launch import on_ray; from offramp_launch.places import here; {call}", *words]
+        return [sys.executable, "-c", f"import pathlib, sys; from offramp_launch.jobs import on_ray; from offramp_launch.places import here; {call}", *words]
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import unittest
 from stage import WATCHDOG_SECONDS, Stage, kill, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode
-from offramp_launch.recovery import Recovery
+from offramp_launch.supervision.recovery import Recovery
 
 
 class RecoveryTest(unittest.TestCase):

@@ -9,10 +9,10 @@ from unittest import mock
 
 from stage import WATCHDOG_SECONDS, Stage
 
-from offramp_launch.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
-from offramp_launch.children import Child
-from offramp_launch.seats import ENDS_WITHOUT_SINK, UNASKED_END_SECONDS, Seats, is_work_left
-from offramp_launch.timers import Timers
+from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
+from offramp_launch.supervision.children import Child
+from offramp_launch.supervision.seats import ENDS_WITHOUT_SINK, UNASKED_END_SECONDS, Seats, is_work_left
+from offramp_launch.supervision.timers import Timers
 
 
 class WorkLeftTest(unittest.TestCase):

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from offramp_launch import environment, packages, toolchain
+from offramp_launch.setup import environment, packages, toolchain
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.places import Places
 

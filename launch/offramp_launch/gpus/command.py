@@ -1,0 +1,243 @@
+"""
+The command `run --gpus`: a worker for each GPU of this host, or for each of N producers on its CPU, and what they make is one run's. It is a caller
+of the contract of jobs (jobs/folder.py): it begins a job in the output, has its shards done, and merges them.
+"""
+
+import contextlib
+import math
+import os
+import pathlib
+import tempfile
+import time
+
+from offramp_launch import interrupts, run_command, sink, summary
+from offramp_launch.gpus import job as gpus_job, summary as gpus_summary
+from offramp_launch.jobs import command as job_command, merge as job_merge
+from offramp_launch.arguments import count, hide_query, shown, take_switch, take_values, without_values
+from offramp_launch.supervision.children import Child
+from offramp_launch.demo import wants_demo
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.failure import given_up
+from offramp_launch.finishing import Finishing
+from offramp_launch.gpus.devices import devices_of
+from offramp_launch.gpus.shares import flags_of_workers, setting_given
+from offramp_launch.gpus.status import counted
+from offramp_launch.gpus.supervisor import GpusSupervisor
+from offramp_launch.output_folder import OutputLock, removed_after_a_failure
+from offramp_launch.progress import make_display
+from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
+
+FLAG = "--gpus"
+OF_THE_WHOLE = ("--run-dir", "--run-id", "--output")
+# A name of a worker's run directory as long as they get.
+LONGEST_NAME = "s99999-99"
+NOT_HERE = {
+    "--producer": "a program of one's own chooses its GPU itself",
+    "--start-over": "it has no results beside a finished one's: give another --output, or remove what is there",
+    "--shard": "all shards are its own: --shards says how many",
+    "--rung": "the article's rungs are measured with one producer",
+    "--consumer-user": "it has no consumers of another user",
+    "--adopt": "workers start their producers themselves",
+    "--finish": "it is one of a program's own flags", "--retry": "it is one of a program's own flags",
+    "--samples-folder": "it is one of a program's own flags", "--input-list": "it is one of a program's own flags",
+    "--trace-dir": "each of its programs would write the same files", "--log-file": "all its programs would write to one file",
+}
+
+
+def is_meant(argv):
+    return any(argument.partition("=")[0] in (FLAG, "--shards") for argument in argv)
+
+
+def start(places, argv, typed):
+    """`argv`: the flags. `typed`: the command as the user gave it."""
+    given, flags = take_values(argv, (FLAG, "--shards"))
+    if FLAG not in given:
+        raise LaunchError(f"--shards {given['--shards']} without --gpus", "Give --gpus, or see ./launch/offramp job --help for shards on many hosts", ExitCode.USAGE)
+    if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
+        return run_command.start(places, flags, ["run", *flags])
+    refuse(flag.partition("=")[0] for flag in flags)
+    shards = count(given["--shards"], "--shards") if "--shards" in given else None
+    if shards == 0:
+        raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
+    typed = sink.hide_password(typed, os.environ)
+    resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
+    device = setting_given("device", flags)     # as the programs find it, which would open a GPU to answer
+    devices = devices_of(given[FLAG], device or "auto")
+    if device != "cpu":     # never on the CPU, where one is lost
+        flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
+    config = of_the_first_that_answers(devices, lambda: run_command.resolve_run(places, flags)[1])
+    resume = resume or config["resume"]
+    flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
+    os.environ["OFFRAMP_RESUME"] = "false"      # a file of settings may say it, too; each shard's run is told
+    refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--rung", "streams"))
+    if resume and not (config.get("output") or config.get("run-dir")):
+        raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
+    if wants_demo(flags, config):
+        raise LaunchError(f"--gpus {given[FLAG]} wants an input, and none was given", "Give --input and --model; without --gpus a run without an input is the demo",
+                          ExitCode.USAGE)
+    run_id = config.get("run-id") or new_run_id()
+    run_path = run_dir_of(places, config.get("run-dir"), run_id)
+    output = place_of(config, run_path)
+    if resume and is_of_one_producer(output, run_id):
+        run_command.announce(config, f"what is left in {output} is one producer's: {devices[0].name} does it")
+        return run_command.start(places, [*flags, "--resume"], typed)
+    return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume)
+
+
+def of_the_first_that_answers(devices, ask):
+    """What ask() returns. From then on all that this process asks the programs for is that device's to answer; each worker gets its own."""
+    for device in devices:
+        os.environ.update(device.environment)
+        try:
+            return ask()
+        except LaunchError as problem:
+            if problem.code not in (ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED) or device == devices[-1]:
+                raise
+            print(f"[run] {device.name} does not answer, another is asked: {problem.what}", flush=True)
+    raise AssertionError("there is a device")
+
+
+def refuse(names):
+    for name in names:
+        if name in NOT_HERE:
+            raise LaunchError(f"--gpus with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus", ExitCode.USAGE)
+
+
+def run_dir_of(places, wanted, run_id):
+    """Workers have theirs in it."""
+    chosen = choose_run_dir(places, wanted, run_id)
+    if fits_a_socket(chosen / LONGEST_NAME):
+        return chosen
+    if wanted or not fits_a_socket(short_runs_folder() / run_id / LONGEST_NAME):
+        raise LaunchError(f"--run-dir '{chosen}' is too long for the sockets of the workers' runs, which lie in it", "Choose a shorter path, such as /tmp/my-run",
+                          ExitCode.USAGE)
+    return short_runs_folder() / run_id
+
+
+def place_of(config, run_path):
+    """Of the results, whichever way there is spelled: the shards' are known by it."""
+    return pathlib.Path(os.path.realpath(config.get("output") or run_path / "output"))
+
+
+def is_of_one_producer(output, run_id):
+    """A run without --gpus left it, or shards that were merged: then there is one checkpoint, which one producer goes on with."""
+    if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
+        return False
+    with held(output, run_id):
+        gpus_job.clear_remains(output)
+    return True
+
+
+@contextlib.contextmanager
+def held(output, run_id, note=print):
+    lock = OutputLock(str(output), run_id, note)
+    try:
+        yield lock
+    finally:
+        lock.close()
+
+
+def work(places, flags, typed, config, run_path, devices, shards, resume):
+    output, given = place_of(config, run_path), flags
+    job_command.refuse_what_a_job_has_not(flags := take_values(flags, OF_THE_WHOLE)[1])
+    flags, settled = job_command.settled(places, flags)
+    run_command.require_apart(str(output), {**settled, "output": config.get("output")})
+    shares = flags_of_workers(settled, given, len(devices), settled["device"] == "cpu")
+    interrupts.mind_all()
+    run_dir = RunDir(places, run_path)
+    made = run_command.settle_output(config, run_dir, None)[1]
+    run_id, producer = config["run-id"], str(places.producer())
+    whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(share["consumers"] for share in shares)}
+    about = summary.about(run_id, run_dir, run_command.version_of(producer), places.commit(), shown(typed), whole, str(output))
+
+    def note(text, **_):
+        run_command.announce(settled, text.removeprefix("[run] "))
+
+    with removed_after_a_failure(made) as ended, run_command.told_in_summary(run_dir, about), run_command.written_to(run_dir), held(output, run_id, note) as lock:
+        gpus_job.clear_remains(output)
+        if resume and gpus_job.is_begun_in(output):
+            job = gpus_job.go_on(places, output, flags, settled, shards)
+        else:
+            require_nothing_in(output)
+            job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
+        # What is done with its dead letters later finds the results by the job's name.
+        run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""})
+        code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
+                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note)
+        ended.well = code == 0
+    run_command.announce(settled, told, "")
+    return code
+
+
+def require_nothing_in(output):
+    """Errors: LaunchError (USAGE)."""
+    if gpus_job.is_begun_in(output):
+        raise LaunchError(f"--output {output} holds a run with --gpus that has not come to its end", "--resume goes on with it; else give another --output, or remove what is "
+                          "there", ExitCode.USAGE)
+    if gpus_job.holds_more_than_a_job(output):
+        raise LaunchError(f"--output {output} holds something already: {', '.join(sorted(os.listdir(output))[:3])}",
+                          "--resume goes on with what a run left; else give a folder that is empty, or not there yet", ExitCode.USAGE)
+
+
+def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note):
+    """(the exit code, what is told at the end)."""
+    producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
+    run_command.sweep(producer)
+    display = make_display(unit, config.get("log-format", "text"))
+    display.note(f"run {run_id}: {counted(len(workers), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
+                 f"{counted(job.shards, 'shard')}, {run_dir.path}")
+    supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,))
+    began = time.monotonic()
+    with Finishing(note) as finishing:
+        try:
+            code = supervisor.run()
+            display.close()
+            code, whole = conclude(run_dir, job, supervisor, code, about, time.monotonic() - began,
+                                   lambda: gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, run_dir, lock, finishing)))
+            display.show_end(run_dir.told("status.json") or {})
+            return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.account())
+        finally:
+            display.close()
+            run_command.sweep(producer)
+            supervisor.close()
+
+
+def most_errors(limit, items):
+    """As common/settings/error_limit.cpp reckons; the programs have refused what is neither."""
+    limit = str(limit)
+    return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
+
+
+def conclude(run_dir, job, supervisor, code, about, seconds, merge):
+    """Merges where all is done, puts the job away, and writes the summary: (the run's exit code, the summary)."""
+    told = gpus_summary.summaries_of(job, supervisor)
+    whole = gpus_summary.join(about, job, supervisor, told, seconds)
+    failure = supervisor.failure
+    if code == 0:
+        try:
+            merge()
+            gpus_job.put_away(job)
+            job_merge.require_a_result(job.items, whole["samples"]["skipped"])
+        except LaunchError as problem:
+            failure, code = problem, int(problem.code)
+        if code == 0 and whole["samples"]["quarantined"]:
+            code, failure = int(ExitCode.SET_ASIDE), LaunchError(given_up(whole["samples"]["quarantined"], *whole["set_aside_in"] or [run_dir.path]))
+    elif code == ExitCode.INTERRUPTED:
+        failure = LaunchError("the run was stopped before its input was used up")
+    whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())
+    summary.write(run_dir, whole)
+    return code, whole
+
+
+def ask(command, told_to, run_dir, lock, finishing):
+    """Waits for a program of the merge. Errors: LaunchError, in its own words and with its code."""
+    with tempfile.TemporaryFile("w+") as words:
+        words.write(told_to)
+        words.seek(0)
+        program = Child("merge", command, run_dir.log("merge"), (lock.fd,), stdin=words)
+        is_ended = finishing.wait(program) is Finishing.ENDED
+    if is_ended:
+        raise LaunchError("putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on", "", ExitCode.INTERRUPTED)
+    if program.status != 0:
+        raise LaunchError(f"putting the outputs together {program.ending()}: {program.reason() or 'it wrote nothing'}", f"Its log: {program.log_path}",
+                          shell_code(program.status))

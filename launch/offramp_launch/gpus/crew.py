@@ -1,0 +1,98 @@
+"""A worker of a run with --gpus as its launcher sees it: who has a GPU, and the process that does a shard there."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import sys
+
+from offramp_launch.supervision.backoff import Backoff
+from offramp_launch.supervision.children import Child
+from offramp_launch.supervision.control import ControlClient
+from offramp_launch.exit_code import LaunchError
+from offramp_launch.gpus.status import told_by
+from offramp_launch.gpus.worker import COMMAND
+from offramp_launch.supervision.log_follower import LogFollower, record
+from offramp_launch.places import LAUNCHER
+from offramp_launch.run_dir import SUMMARY, read_object
+
+SHOWN_LINES = 20                # of each shard's
+ANSWERS_SECONDS = 2
+TOLD_OF_THE_WHOLE = ("run ", "Run ", "draining: ", "abandoning ")
+
+
+@dataclasses.dataclass
+class Worker:
+    """One that has a GPU: a process for each of its shards. Owns: that. Thread: the launcher's. Blocks: on its answers only."""
+
+    device: object
+    shares: dict                # by setting, of its runs
+    child: Child = None
+    index: int = None           # of the shard at hand, or the last
+    run_dir: pathlib.Path = None
+    status: dict = dataclasses.field(default_factory=dict)
+    backoff: Backoff = dataclasses.field(default_factory=Backoff)
+    is_waiting: bool = False    # to begin again
+    is_to_be_scaled: bool = False
+    failures: int = 0           # since it last did a shard
+    shards_done: int = 0
+    lost: str = ""              # why its GPU was given up
+    _log: LogFollower = None
+    _shown: int = 0
+
+    name = property(lambda self: self.device.name)
+    is_free = property(lambda self: not (self.child or self.is_waiting or self.lost))
+
+    def begin(self, index, run_dir, log, command, lifeline, kept_open):
+        """`command`: what makes a worker of Python; `log`: the path. Errors: LaunchError."""
+        self.index, self.run_dir, self.status = index, run_dir, {}
+        self.log_path, self._log, self._shown = log, LogFollower(log), 0
+        self.child = Child(self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment})
+
+    def ended(self):
+        """Returns its process, which is reaped."""
+        child, self.child, self.status = self.child, None, {}
+        return child
+
+    def look(self):
+        """Reads what its run tells. Returns the lines that are worth telling."""
+        self.status = told_by(self.run_dir) or self.status
+        told = list(filter(None, map(worth_telling, self._log.new_lines())))
+        shown, self._shown = told[:max(0, SHOWN_LINES - self._shown)], self._shown + len(told)
+        return shown
+
+    def why(self):
+        """Its last process ended so: in the words of its run, or the last of its log."""
+        if failure := (read_object(self.run_dir / SUMMARY) or {}).get("failure"):
+            return failure
+        try:
+            lines = pathlib.Path(self.log_path).read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        errors = [line.removeprefix("offramp: ") for line in lines if line.startswith("offramp: ")]
+        return (errors or ["it gave no reason"])[-1]
+
+    def ask(self, request):
+        """Errors: LaunchError, where its run has not begun, or ends."""
+        return ControlClient(self.run_dir, ANSWERS_SECONDS).ask(request)
+
+    def scale(self):
+        """One that is only starting is asked again later."""
+        if self.child:
+            with contextlib.suppress(LaunchError):
+                self.ask({"do": "scale", "consumers": self.shares["consumers"]})
+                self.is_to_be_scaled = False
+
+
+def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags):
+    """`flags`: of the run."""
+    cores = ["--cores", ",".join(map(str, worker.device.cores))] if worker.device.cores else []
+    shares = [part for name, value in worker.shares.items() for part in (f"--{name}", str(value))]
+    return [*places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, "--job", str(job.folder), "--index", str(index), "--lifeline-fd", str(lifeline), *cores,
+            *shares, "--max-errors", str(error_limit), "--run-dir", str(run_dir), "--", *flags]
+
+
+def worth_telling(line):
+    """What a worker's launcher notes of its run, but what is told of the whole; nothing of how far it is, and of its summary."""
+    text = line.removeprefix("[run] ") if line.startswith("[run] ") else (record(line) or ("", ""))[1] if line.startswith("{") else ""
+    return "" if text.startswith(TOLD_OF_THE_WHOLE) else text

@@ -1,0 +1,59 @@
+"""What each worker of a run with --gpus gets of what is given for the whole of it: consumers, threads that decode, slabs."""
+
+import os
+import pathlib
+import re
+
+from offramp_launch.arguments import take_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.supervision.watch import MOST_CONSUMERS
+
+LEAST = {"consumers": 1, "decode-workers": 1, "slabs": 2}
+SHARDS_A_WORKER = 4
+BATCHES_A_SHARD = 4     # at least, where the number of shards is ours to choose
+
+
+def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
+    """For each worker those of its runs. `argv`: as the run's command has it."""
+    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    whole = {name: int(config[name]) for name in LEAST if config.get(name) and is_given(name, argv)}
+    own = defaults_of(cores // workers, on_the_cpu)
+    each = [{**own, **{name: share(whole[name], workers, number, LEAST[name]) for name in whole}} for number in range(workers)]
+    if (most := max(shares["consumers"] for shares in each)) > MOST_CONSUMERS:
+        raise LaunchError(f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold", f"At most {MOST_CONSUMERS} for each",
+                          ExitCode.USAGE)
+    return each
+
+
+def share(whole, workers, number, least=1):
+    return max(least, whole // workers + (number < whole % workers))
+
+
+def defaults_of(cores, on_the_cpu):
+    """As runner/run/defaults.cpp has them for a machine of so many cores; of a small one a single consumer for each producer."""
+    if on_the_cpu:
+        return {"consumers": min(max(cores, 1), 2), "decode-workers": min(max(cores, 1), 4)}
+    return {name: min(max(cores // 2, 2), 8) for name in ("consumers", "decode-workers")}
+
+
+def is_given(name, argv, environment=os.environ):
+    """Else the programs have chosen, for a run that has the machine for itself."""
+    return bool(setting_given(name, argv, environment))
+
+
+def setting_given(name, argv, environment=os.environ):
+    """By flag, variable or a file of settings; nothing where it is not."""
+    taken = take_values(argv, (f"--{name}", "--config"))[0]
+    if told := taken.get(f"--{name}") or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
+        return told
+    try:
+        found = re.search(rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""", pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text())
+    except (KeyError, OSError, UnicodeDecodeError):
+        return ""
+    return found[1].strip() if found else ""
+
+
+def shards_for(items, batch, workers):
+    """Some for each worker, so that the last ones end together; fewer of a small input, as each begins with the start of a producer."""
+    fitting = items // (max(batch, 1) * BATCHES_A_SHARD)
+    return max(1, min(items, max(workers, min(workers * SHARDS_A_WORKER, fitting))))

@@ -1,0 +1,73 @@
+"""The summary of a run with --gpus: of what its shards' runs told, one account in the form of a run's, conserved over all."""
+
+import pathlib
+
+from offramp_launch import summary
+from offramp_launch.gpus import letters as gpus_letters
+from offramp_launch.jobs import files as job_files
+from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, total_of
+from offramp_launch.run_dir import SUMMARY, read_object
+
+LISTS = ("skipped", "given_up", "unreadable_ahead")
+SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
+OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "rung")
+
+
+def run_of(job, index, record):
+    """The directory of the run that did the shard, whichever launcher's; None where nothing tells it."""
+    note = job_files.read(job.place(index) / "attempts" / f"{record.get('attempt')}.json") or {}
+    return pathlib.Path(note["run_dir"]) if note.get("run_dir") else None
+
+
+def keep(job, index, run_dir):
+    """What the run of a shard that is done tells, beside the job: a later launcher that goes on with the rest tells it, too."""
+    if told := read_object(run_dir / SUMMARY):
+        job_files.make_folder(job.folder / "told")
+        job_files.replace(job.folder / "told" / f"{index}.json", {name: told.get(name) for name in ("run_dir", "samples", *LISTS)})
+
+
+def summaries_of(job, supervisor):
+    """By shard: of those that are done, and of the last attempts of this launcher at others. Look before the job is put away."""
+    records = job.records()
+    for index, run_dir in dict(supervisor.attempts).items():
+        if index not in records:
+            gpus_letters.bring(run_dir)
+    found = {index: told for index, run_dir in supervisor.attempts if (told := read_object(run_dir / SUMMARY))}
+    return {**found, **{index: told for index in records if (told := read_object(job.folder / "told" / f"{index}.json"))}}
+
+
+def join(about, job, supervisor, told, seconds):
+    """`told`: the summaries by shard. Rates and sums are of this launcher's part."""
+    ours = [each for _, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))]
+    done = job.records()
+    # Of what is not done the last status may be older.
+    supervisor.counts.update({index: counts_of_summary(each) for index, each in told.items() if index not in done and each.get("samples")})
+    total = total_of(supervisor.counts.values())
+    released = max(0, total["done"] - supervisor.done_before)
+    return {**about, "job": job.id, "items": job.items, "seconds": round(seconds, 3), "incomplete": not ours and not total["done"] and bool(supervisor.failure),
+            **{name: next((each[name] for each in ours if each.get(name) is not None), None) for name in OF_ANY}, "device": devices(ours, supervisor.workers),
+            "samples": {**summed(each.get("samples") for each in ours), "done_before": supervisor.done_before, "released": released, "skipped": total["skipped"],
+                        "quarantined": total["set_aside"], "dropped_when_full": total["dropped"]},
+            "batches": summed(each.get("batches") for each in ours), "samples_per_second": released / seconds if seconds > 0 else None, "steady": False,
+            "first_batch_seconds": min((each["first_batch_seconds"] for each in ours if each.get("first_batch_seconds") is not None), default=None),
+            **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
+            "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
+            # What was read, and what became of it, is told of the whole input.
+            **{name: [gpus_letters.in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
+            "set_aside_in": gpus_letters.directories_with(told.values()),
+            "random_weights": any(each.get("random_weights") for each in ours),
+            "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
+            "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],
+            "workers": [describe(worker) for worker in supervisor.workers]}
+
+
+def devices(ours, workers):
+    kinds = sorted({each["device"] for each in ours if each.get("device")})
+    return f"{', '.join(kinds)} ({counted(len(workers), 'worker')})" if kinds else None
+
+
+def lines(whole, unit, output, go_on, account):
+    """As of one run, and the GPUs that were lost."""
+    first, *rest = summary.tell(whole, unit, output, go_on, account).splitlines()
+    lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
+    return "\n".join([first, *lost, *(line for line in rest if line.strip() not in ("model", "batches"))])

@@ -1,0 +1,298 @@
+"""Watches a run with --gpus: a worker for each GPU, which takes the next shard that is not done, until all are."""
+
+import collections
+import contextlib
+import json
+import os
+import selectors
+import signal
+
+from offramp_launch import shared_folder
+from offramp_launch.gpus import letters as gpus_letters, summary as gpus_summary
+from offramp_launch.supervision.backoff import Backoff
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.gpus.crew import Worker, command_of
+from offramp_launch.gpus.shares import share
+from offramp_launch.gpus.status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
+from offramp_launch.jobs.files import told
+from offramp_launch.output_folder import items_done_in
+from offramp_launch.supervision.overseer import Overseer
+from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
+from offramp_launch.supervision.watch import MOST_CONSUMERS
+
+FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
+OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
+TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, or the machine, and not a GPU
+ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
+
+
+class GpusSupervisor(Overseer):
+    """
+    Owns: the workers. If the launcher itself is killed, they read its end from the lifeline, and end, and so do their programs.
+    """
+
+    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open):
+        """`workers`: [(device, shares)]; `flags`: of the run."""
+        super().__init__(run_dir, display)
+        self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
+        self._workers = [Worker(device, shares) for device, shares in workers]
+        self._error_limit, self._kept_open = error_limit, kept_open
+        self._records_before = records = job.records()
+        self._todo = collections.deque(index for index in range(job.shards) if index not in records)
+        self.counts = {index: counts_of_record(records[index]) if index in records else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
+                       for index in range(job.shards)}
+        self.done_before = total_of(self.counts.values())["done"]
+        self._tries = collections.Counter()
+        self._told = set()
+        self.status = {}
+        self.attempts = []
+
+    # -- the life of a run ------------------------------------------------------------------------------------------
+
+    def _begin(self):
+        for worker in self._workers:
+            self._begin_next(worker)
+        self._tick()
+        for index, record in self._records_before.items():      # an earlier launcher may have ended before it told of them
+            self._keep_what_it_told(index, record)
+
+    def _code(self):
+        """0 where all shards are done."""
+        return int(ExitCode.INTERRUPTED) if self.is_work_left() else int(ExitCode.OK)
+
+    workers = property(lambda self: self._workers)
+
+    def _at_work(self):
+        return [worker for worker in self._workers if worker.child]
+
+    def _alive(self):
+        return [worker.child for worker in self._at_work()]
+
+    def _goes_on(self):
+        return bool(self._at_work()) or any(worker.is_waiting for worker in self._workers)
+
+    def is_work_left(self):
+        return bool(self._todo)
+
+    def _is_ending(self):
+        return self._draining or bool(self.failure)
+
+    def _begin_next(self, worker):
+        if self._is_ending() or not worker.is_free or not self._todo:
+            return
+        index = self._todo.popleft()
+        run_dir = self._new_run_dir(index)
+        command = command_of(self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags)
+        self.attempts.append((index, run_dir))
+        try:
+            worker.begin(index, run_dir, self._run_dir.log(run_dir.name), command, self._lifeline_read, self._kept_open)
+        except LaunchError as problem:
+            self._todo.append(index)
+            self.fail(problem)
+            return
+        self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(worker))
+
+    def _new_run_dir(self, index):
+        """An earlier attempt's stays as it is."""
+        again = 0
+        while (folder := self._run_dir.file(f"s{index}" + (f"-{again}" if again else ""))).exists():
+            again += 1
+        return folder
+
+    # -- the end of a worker's process --------------------------------------------------------------------------------
+
+    def _on_end(self, worker):
+        self._selector.unregister(worker.child.pidfd)
+        worker.child.reap()
+        self._look_at(worker)
+        child = worker.ended()
+        done = self._record_of(worker.index)
+        if done is not None:        # however it ended behind that
+            self.counts[worker.index] = counts_of_record(done)
+            worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
+            self._keep_what_it_told(worker.index, done)
+        else:
+            self._todo.append(worker.index)
+            self._after_failure(worker, shell_code(child.status) or int(ExitCode.INTERNAL), fate_of_worker(child.status),
+                                f"its process {child.ending()}" if child.status < 0 else worker.why())
+        for each in self._workers:
+            self._begin_next(each)
+
+    def _record_of(self, index):
+        try:
+            return self._job.record(index)
+        except LaunchError as problem:
+            self.fail(problem)
+            return None
+
+    def _after_failure(self, worker, code, fate, why):
+        """Its shard is among those to be done again."""
+        if self.failure or (self._draining and fate == AGAIN):
+            return
+        log = f"Its log: {worker.log_path}"
+        if fate != AGAIN:
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}", log, code))
+            return
+        last = self._code_of_last_try(worker, code)
+        if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a pool of its own: give --slabs N, a number for "
+                                  "all of them together, or --gpus fewer; --resume goes on", last))
+            return
+        worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
+        self._tries[worker.index] += 1
+        if self._tries[worker.index] >= TRIES_OF_A_SHARD:
+            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, told_by_a_run(last)))
+        elif worker.failures >= FAILURES_OF_A_WORKER:
+            self._give_up(worker, why)
+            if all(each.lost for each in self._workers):
+                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, told_by_a_run(last)))
+        else:
+            self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
+            worker.is_waiting = True
+            self._timers.after(worker.backoff.after_life_of(0), lambda: self._begin_again(worker))
+
+    def _begin_again(self, worker):
+        worker.is_waiting = False
+        self._begin_next(worker)
+
+    def _give_up(self, worker, why):
+        worker.lost = why
+        left = sum(not each.lost for each in self._workers)
+        self._display.note(f"{worker.name} is given up, as it failed {FAILURES_OF_A_WORKER} times in a row, the last time at shard {worker.index}: {why}"
+                           + (f"; its share goes to the {left} that are left" if left else ""))
+
+    def _code_of_last_try(self, worker, code):
+        """That of its run, where it told one and the worker's own says only that another try may mend it."""
+        exits = [attempt.get("exit") for attempt in self._job.attempts(worker.index)[-1:]] if code == TRY_AGAIN else []
+        return exits[0] if exits and exits[0] not in (None, ExitCode.OK, ExitCode.INTERRUPTED) else code
+
+    def _keep_what_it_told(self, index, record):
+        """Of a shard that is done. What another could not bring through is made when it is tried again."""
+        try:
+            run_dir = gpus_summary.run_of(self._job, index, record)
+            if run_dir is None:
+                return
+            gpus_letters.bring(run_dir)
+            gpus_summary.keep(self._job, index, run_dir)
+            with contextlib.suppress(OSError):      # none, or an earlier launcher's that is not to be had any more
+                listed = (run_dir / "dropped.jsonl").read_bytes()
+                whole = self._run_dir.file("dropped.jsonl")
+                with told(whole), open(whole, "ab") as file:
+                    file.write(listed)
+        except LaunchError as problem:
+            self.fail(problem)
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def _between_looks(self):
+        for worker in self._at_work():
+            if worker.is_to_be_scaled:
+                worker.scale()
+
+    def _look(self):
+        for worker in self._at_work():
+            self._look_at(worker)
+        total = total_of(self.counts.values())
+        self._require_few_errors(total["skipped"])
+        self.status = whole_status(self._state(), self._job.items, total, [(worker.name, worker.status) for worker in self._at_work()],
+                                   [describe(worker) for worker in self._workers])
+        with contextlib.suppress(OSError):
+            shared_folder.write(self._run_dir.path, "status.json", (json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n").encode())
+        self._run_dir.previous.look()
+        self._display.show(self.status)
+
+    def _state(self):
+        if self._goes_on():
+            return "draining" if self._is_ending() else "running"
+        return "abandoned" if self.is_work_left() else "ended"
+
+    def _look_at(self, worker):
+        for line in worker.look():
+            if line not in self._told:      # a warning of each shard's producer is told once
+                self._told.add(line)
+                self._display.note(f"{worker.name}, shard {worker.index}: {line}")
+        if worker.status:
+            self.counts[worker.index] = counts_of_status(worker.status)
+
+    def _require_few_errors(self, skipped):
+        """Each shard has the limit of the whole run, which all of them together must keep."""
+        if skipped > self._error_limit:
+            self.fail(LaunchError(f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
+                                  "Mend them, or allow more (--max-errors 100% skips all that cannot be read); --resume goes on with what is done", ExitCode.BAD_INPUT))
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def fail(self, problem):
+        """Ends all, in order."""
+        if self.failure:
+            return
+        self.failure = problem
+        self._display.note(str(problem))
+        if not self._draining:
+            self._draining = True       # a signal from now on is the second word
+            self._ask_to_drain()
+        self._timers.after(ABANDON_SECONDS, self._ask_to_drain)
+        self._timers.after(KILL_SECONDS, self._kill_children)
+
+    def _ask_to_drain(self):
+        """For one that drains already this is the second word."""
+        self._signal_children(signal.SIGTERM)
+
+    def _ask_to_abandon(self, asked_before):
+        if asked_before:
+            self._ask_to_drain()
+            return
+        for worker in self._at_work():
+            try:
+                worker.ask({"do": "stop", "now": True})
+            except LaunchError:     # it has not begun, or ends
+                worker.child.signal(signal.SIGTERM)
+
+    def _kill_everyone(self):
+        left = self._at_work()
+        super()._kill_everyone()
+        for worker in left:
+            worker.ended()
+            self._todo.append(worker.index)
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    def _begin_reload(self):
+        one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
+        raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
+                          "Shards that begin later have what changed", ExitCode.USAGE)
+
+    def _scale(self, wanted):
+        """Of all workers together; one's own are scaled through its run directory."""
+        working = [worker for worker in self._workers if not worker.lost]
+        if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
+            raise LaunchError(f"scale {wanted} is out of bounds", f"From {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
+                              "./launch/offramp stop ends the run", ExitCode.USAGE)
+        if self._is_ending():
+            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+        before = self._consumers_wanted()
+        for number, worker in enumerate(working):
+            worker.shares["consumers"] = share(wanted, len(working), number)
+            worker.is_to_be_scaled = bool(worker.child)
+            worker.scale()
+        self._display.note(f"scale: {before} -> {wanted} consumers")
+        return {"before": before, "consumers": wanted, **self._describe()}
+
+    def _consumers_wanted(self):
+        return sum(worker.shares["consumers"] for worker in self._workers if not worker.lost)
+
+    def _describe(self):
+        return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
+                "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "status": self.status}
+
+
+def told_by_a_run(code):
+    """Of a program that was killed only that another try may mend it."""
+    return code if code in {int(each) for each in ExitCode} else TRY_AGAIN
+
+
+def fate_of_worker(status):
+    """A GPU that is lost is one that the next process does not find."""
+    if status < 0 or status in (TRY_AGAIN, ExitCode.DEVICE_UNSUPPORTED):
+        return AGAIN
+    return DONE if status == 0 else FINAL

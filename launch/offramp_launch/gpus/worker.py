@@ -1,0 +1,34 @@
+"""
+One shard of a run with --gpus, in a process of its own, which ends with the launcher that started it: the command `shard`, but that the flags
+of the run, which stand behind "--", and the folder that they are typed in take the place of the job's: these may be an earlier launcher's.
+"""
+
+import contextlib
+import os
+import pathlib
+
+from offramp_launch.supervision import lifeline
+from offramp_launch.arguments import take_values
+from offramp_launch.jobs.folder import Job
+from offramp_launch.jobs.shard_command import do, exit_of_attempt, tell_if_done
+
+COMMAND = "worker-of-a-run"
+
+
+def start(places, argv):
+    at = argv.index("--")
+    given, flags = take_values(argv[:at], ("--job", "--index", lifeline.FLAG, "--cores"))
+    lifeline.hold(given[lifeline.FLAG])
+    if "--cores" in given:
+        bind_to(map(int, given["--cores"].split(",")))
+    job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
+    job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
+    # There alone: `status` without --run-dir means the whole run.
+    run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
+    return exit_of_attempt(lambda: do(places.with_runs_in(run_dir.parent), job, index, flags, strict=False), lambda: tell_if_done(job, index))
+
+
+def bind_to(cores):
+    """Only faster for it: where it may not, or they are gone since, it is bound to none."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cores)

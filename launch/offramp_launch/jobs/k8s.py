@@ -1,0 +1,139 @@
+"""`job k8s`: a job as an Indexed Job of Kubernetes, in YAML. Each index is one shard; a pod that another try may mend is started again."""
+
+import json
+import os
+import pathlib
+import re
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.jobs.engine import DRAIN_SECONDS, at_least_one, gpus_of, refuse_done, require_one_line
+from offramp_launch.jobs.shard_exit import TRY_AGAIN, final_codes
+
+FLAGS = ("--image", "--claim", "--mount", "--name", "--gpus-per-shard", "--cpus", "--memory", "--shm", "--at-once", "--secret")
+TRIES_AGAIN = 5
+SHARED_MEMORY = "16Gi"
+# Of a name of which pods are named, with their index behind.
+LONGEST_NAME = 52
+NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+QUANTITY = r"\d+(\.\d+)?([kMGTP]|[KMGTP]i)?"
+
+
+def manifest(job, given, flags, is_mount=os.path.ismount):
+    """`given`: of FLAGS. `flags`: of a run, for each shard. Errors: LaunchError."""
+    records = job.records()
+    refuse_done(job, [index for index in range(job.shards) if index not in records])
+    name = name_of(job, given)
+    return (f"# {job.shards} shards of {job.id}, each a pod of an index of its own; those that are done end at once. kubectl apply -f FILE\n"
+            + as_yaml({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "offramp"}},
+                       "spec": spec_of(job, given, flags, is_mount)}))
+
+
+def spec_of(job, given, flags, is_mount):
+    return {"completionMode": "Indexed",
+            "completions": job.shards,
+            "parallelism": at_least_one(given, "--at-once", job.shards),
+            "backoffLimitPerIndex": TRIES_AGAIN,
+            # One attempt at a shard at a time, also where locks do not reach.
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {"action": "Count", "onExitCodes": {"containerName": "shard", "operator": "In", "values": [TRY_AGAIN]}},
+                {"action": "FailIndex", "onExitCodes": {"containerName": "shard", "operator": "In", "values": final_codes()}}]},
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": DRAIN_SECONDS,
+                "containers": [container_of(job, given, flags, mount_of(job, given, is_mount))],
+                "volumes": [{"name": "job", "persistentVolumeClaim": {"claimName": named("--claim", given)}},
+                            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": quantity("--shm", given.get("--shm", SHARED_MEMORY))}}]}}}
+
+
+def container_of(job, given, flags, mount):
+    """Its image's entry point is the command `offramp`; the index comes by JOB_COMPLETION_INDEX."""
+    gpus = gpus_of(job, given, flags)
+    memory = {"memory": quantity("--memory", given["--memory"])} if "--memory" in given else {}
+    limits = {**({"nvidia.com/gpu": gpus} if gpus else {}), **memory}
+    requests = {**({"cpu": at_least_one(given, "--cpus", 1)} if "--cpus" in given else {}), **memory}
+    resources = {key: value for key, value in (("limits", limits), ("requests", requests)) if value}
+    return {"name": "shard",
+            "image": require_one_line("--image", required("--image", given)),
+            "args": ["shard", "--job", require_one_line("the job's folder", str(job.folder)), *(require_one_line("a flag", flag) for flag in flags)],
+            **({"envFrom": [{"secretRef": {"name": named("--secret", given)}}]} if "--secret" in given else {}),
+            **({"resources": resources} if resources else {}),
+            "volumeMounts": [{"name": "job", "mountPath": str(mount)}, {"name": "shm", "mountPath": "/dev/shm"}]}
+
+
+def required(name, given):
+    if not given.get(name):
+        raise LaunchError(f"{name} is not given", "Give --image IMAGE, which has Offramp, and --claim NAME, of a volume that all pods see", ExitCode.USAGE)
+    return given[name]
+
+
+def named(flag, given):
+    if not re.fullmatch(NAME, required(flag, given)):
+        raise LaunchError(f"{flag} is '{given[flag]}', which is not a name of Kubernetes", "Give small letters, digits and '-'", ExitCode.USAGE)
+    return given[flag]
+
+
+def name_of(job, given):
+    name = given.get("--name", f"offramp-{job.id}")
+    if len(name) > LONGEST_NAME or not re.fullmatch(NAME, name) or "." in name:
+        raise LaunchError(f"--name is '{name}', of which pods cannot be named", f"Give at most {LONGEST_NAME} small letters, digits and '-'", ExitCode.USAGE)
+    return name
+
+
+def quantity(flag, text):
+    if not re.fullmatch(QUANTITY, text, re.ASCII):
+        raise LaunchError(f"{flag} is '{text}', which is not a quantity of Kubernetes", "Give one such as 16Gi", ExitCode.USAGE)
+    return text
+
+
+def mount_of(job, given, is_mount):
+    """Where pods see the claim: under the path that it has here. Errors: LaunchError (USAGE) where folders of the job lie elsewhere."""
+    mount = pathlib.Path(require_one_line("--mount", given["--mount"])) if "--mount" in given else mount_point(job.folder, is_mount)
+    if not mount.is_absolute() or mount == pathlib.Path("/"):
+        raise LaunchError(f"--mount is {mount}, under which a pod cannot have the claim" if "--mount" in given else f"{job.folder} lies on no file system of its own here",
+                          "Give --mount FOLDER: the folder that the claim is under here, and in pods", ExitCode.USAGE)
+    for what, folder in (("the job", job.folder), ("its output", job.output), ("the folder where job init was called", job.facts["folder"]),
+                         *((("--write-path", job.facts["write_path"]),) if job.facts.get("write_path") else ())):
+        if mount not in (pathlib.Path(folder), *pathlib.Path(folder).parents) and str(folder) != "/":
+            raise LaunchError(f"pods see {mount}, and {what}, {folder}, lies beyond it", "Begin the job with all its folders, and from a folder, under one that pods see",
+                              ExitCode.USAGE)
+    return mount
+
+
+def mount_point(folder, is_mount):
+    while not is_mount(folder) and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def as_yaml(value):
+    return "\n".join(lines_of(value)) + "\n"
+
+
+def lines_of(value):
+    """In blocks; lists of plain values in one line."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if is_plain(inner):
+                yield f"{key}: {plain(inner)}"
+            else:
+                yield f"{key}:"
+                yield from (f"  {line}" for line in lines_of(inner))
+    else:
+        for inner in value:
+            first, *rest = lines_of(inner)
+            yield f"- {first}"
+            yield from (f"  {line}" for line in rest)
+
+
+def is_plain(value):
+    return not isinstance(value, (dict, list)) or isinstance(value, list) and not any(isinstance(inner, (dict, list)) for inner in value)
+
+
+def plain(value):
+    """What JSON says YAML says, too; a word that is nothing else stands as it is."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(plain, value)) + "]"
+    is_word = isinstance(value, str) and re.fullmatch(r"[A-Za-z/][\w./-]*", value, re.ASCII) and value.lower() not in ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
+    return value if is_word else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,190 @@
+"""`job merge`: what all shards of a job left becomes one output, with one checkpoint and one summary, as of one run."""
+
+import contextlib
+import hashlib
+import shutil
+
+from offramp_launch.jobs import files as job_files
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.jobs.folder import SHARDS
+from offramp_launch.output_folder import CHECKPOINT, NEXT, OutputLock, run_noted
+from offramp_launch.jobs.shard_record import may_be_part
+
+COUNTS = ("done", "skipped", "set_aside", "dropped")
+# Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
+MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
+# SQLite's, beside a database that somebody reads; the last reader removes them.
+OF_A_READER = (".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
+
+
+def merge(places, job, partial, ask):
+    """`ask`: gets a program's answer. Killed at any step and called again, the end is the same. Returns the exit code."""
+    records = job.records()
+    missing = [index for index in range(job.shards) if index not in records]
+    if missing and not partial:
+        raise LaunchError(f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
+                          f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial for what is there", ExitCode.NO_INPUT)
+    if not records:
+        raise LaunchError("no shard of the job is done", f"Run them: ./launch/offramp shard --job {job.folder} --index I", ExitCode.NO_INPUT)
+    if not is_merged(job):
+        lock = OutputLock(str(job.output), job.id)
+        try:
+            if not is_merged(job):      # while the lock was waited for
+                # The programs hold the lock for as long as they write, whatever becomes of the launcher.
+                make_whole(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)))
+        finally:
+            lock.close()
+    if not missing:
+        remove_places(job)
+    summary = job_files.read(job.folder / "summary.json")
+    print("\n".join(told(job, summary)), flush=True)
+    require_a_result(summary["items"], summary["skipped"])
+    return int(ExitCode.OK)
+
+
+def make_whole(places, job, records, missing, ask):
+    """What one run would have left, and the job's summary behind it. Whoever calls it has the output's lock. `missing`: shards that are not in it."""
+    require_own(job)
+    for index, record in records.items():
+        require_put_together(job, index)
+        require_parts(job, index, record)
+    join(places, job, records, bool(missing), ask)
+    require_joined(job, records)
+    job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
+
+
+def is_merged(job):
+    summary = job_files.read(job.folder / "summary.json")
+    return summary is not None and summary.get("job") == job.id and not summary.get("partial")
+
+
+def require_own(job):
+    """What a run made there since would be taken back."""
+    if (run := run_noted(job.output)) not in (None, job.id):
+        raise LaunchError(f"{job.output} holds results of run {run}, which is not this job",
+                          "Where that run went on with what was merged, nothing is left to be merged here; to have the shards' results in the place of its own, "
+                          f"remove {job.output / CHECKPOINT} and merge again", ExitCode.USAGE)
+
+
+def require_put_together(job, index):
+    """Errors: LaunchError (BAD_INPUT) where what the shard's consumers appended to is not a whole file yet: a record does not tell of it."""
+    if path := not_put_together(job.place(index)):
+        raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Remove {job.record_path(index)}, and run the shard again, which does it",
+                          ExitCode.BAD_INPUT)
+
+
+def not_put_together(place):
+    """A segment in a shard's place, or what lies beside that; None where all is whole and in its place."""
+    return next((path for pattern in (".offramp-segments/*/*.tsv", f"{NEXT}*") for path in sorted(place.rglob(pattern))), None)
+
+
+def require_parts(job, index, record):
+    """Errors: LaunchError (BAD_INPUT) where a file that the shard finished is not there any more, or is another."""
+    for name, wanted in record["parts"].items():
+        path = job.place(index) / name
+        if not path.exists() or (wanted and digest(path) != wanted):
+            raise LaunchError(f"{path} is {'not what' if path.exists() else 'gone:'} shard {index} {'left' if path.exists() else 'left it there'}",
+                              f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again", ExitCode.BAD_INPUT)
+
+
+def parts_of(place, processors):
+    """What a shard's run finished, by name: a digest, or nothing where the same rows need not be the same bytes. `processors`: the run's."""
+    return {name: digest(place / name) if name.endswith(MERGED_BY_LINES) else None for name in names_of_parts(place, processors)}
+
+
+def names_of_parts(place, processors):
+    return [str(name) for name in (path.relative_to(place) for path in sorted(place.rglob("*")) if path.is_file())
+            if not any(part.startswith(".") for part in name.parts) and name.parts[0] != "attempts" and not name.name.endswith(OF_A_READER)
+            and may_be_part(name, processors)]
+
+
+def digest(path):
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def join(places, job, records, is_partial, ask):
+    """
+    Results first, then the checkpoint that says that they are there, then what only a whole output has. With that goes what the dead left: while
+    shards are missing, other hosts may be writing there.
+    """
+    flags = [*job.facts["flags"], "--output", str(job.output)]
+    lines = "".join("\t".join((str(index), *record["parts"])) + "\n" for index, record in records.items())
+    ask([str(places.consumer()), "--join-shards", str(job.items), str(job.shards), *flags], lines)
+    states = "".join(f"{index} whole\n" if record["done"] == record["items"] else f"{index}\n" for index, record in records.items())
+    ask([str(places.producer()), "--join-shards", str(job.output), job.id, str(job.shards)], states)
+    if not is_partial:
+        ask([str(places.consumer()), "--finish", "--run-id", job.id, *flags])
+
+
+def require_joined(job, records):
+    """Before anything of the shards goes. Errors: LaunchError (CONSERVATION) where a part has come to nothing."""
+    for index, record in records.items():
+        for name in record["parts"]:
+            if not (job.output / name).exists():
+                raise LaunchError(f"shard {index} left {job.place(index) / name}, and the merge has made no {job.output / name}",
+                                  f"If it is a file of your own, move it away, remove {job.record_path(index)} and run the shard again; else this is an error of "
+                                  "Offramp's. All that shards left is as it was", ExitCode.CONSERVATION)
+
+
+def sums(job, records):
+    counted = {name: sum(record[name] for record in records.values()) for name in COUNTS}
+    return {"items": job.items, **counted, "conserved": sum(record["items"] for record in records.values()) == sum(counted.values())}
+
+
+def summary_of(job, records, missing):
+    whole = sums(job, records)
+    return {"job": job.id, "output": str(job.output), "partial": bool(missing), "missing": missing, **whole,
+            "conserved": whole["conserved"] and not missing and job.items == sum(whole[name] for name in COUNTS),
+            "seconds": round(sum(record["seconds"] for record in records.values()), 3),
+            "shards": [{"index": index, **{name: record[name] for name in ("items", *COUNTS, "attempt", "host", "seconds")}} for index, record in records.items()]}
+
+
+def remove_places(job):
+    """All that shards kept apart is in the output by now. What another job has begun there since stays."""
+    folders = [folder / SHARDS for _, folder in job.claimed() if job.owner_of(folder) in (None, job.id)]
+    try:
+        for folder in folders:
+            while folder.is_dir():
+                with contextlib.suppress(FileNotFoundError):    # a late attempt removes it, too
+                    shutil.rmtree(folder)
+    except OSError as problem:
+        raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "The output is whole; remove the folder, or merge again",
+                          ExitCode.CANNOT_WRITE) from problem
+
+
+def require_a_result(items, skipped):
+    """A run of which no item comes to a result has failed, whatever --max-errors allows; of a job only the whole decides that. Errors: LaunchError (BAD_INPUT)."""
+    if skipped == items:
+        raise LaunchError(f"none of the {items} items has a result: all were skipped", "Look whether --input, the model, its weights and --precision are what was meant; a run "
+                          "with --resume tries them again", ExitCode.BAD_INPUT)
+
+
+def losses(whole):
+    told_so = {"skipped": "could not be read", "set_aside": "were set aside, as consumers died of them", "dropped": "found no free slab"}
+    return [f"  {name.replace('_', ' '):<10} {whole[name]} items {why}" for name, why in told_so.items() if whole[name]]
+
+
+def told(job, summary):
+    yield f"{job.id}: {summary['done']} of {job.items} items of {len(summary['shards'])} shards are in {summary['output']}"
+    yield from losses(summary)
+    if summary["partial"]:
+        yield f"  PARTIAL    shards {as_ranges(summary['missing'])} are not in it; merge again when they are done"
+        yield f"  or end it  once no shard is under way, remove {' and '.join(str(folder / SHARDS) for _, folder in job.claimed())}, and a run with --resume makes the rest"
+    elif summary["done"] < job.items:
+        yield f"  go on      a run with --resume, the job's flags and --output {summary['output']} tries those again"
+    yield f"  summary    {job.folder / 'summary.json'}"
+
+
+def as_ranges(indices):
+    """"0,3-5": as schedulers of arrays take them."""
+    found = []
+    for index in indices:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in found)

@@ -1,0 +1,76 @@
+"""The commands `job ray`, which goes on in the Python that has Ray, as ray_driver.py, and `run --on ray`: a job's three commands in one."""
+
+import os
+import subprocess
+import sys
+
+from offramp_launch import interrupts, sink
+from offramp_launch.jobs import command as job_command
+from offramp_launch.supervision import lifeline
+from offramp_launch.arguments import hide_query, take_all, take_values
+from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, code_of_command
+from offramp_launch.places import LAUNCHER
+from offramp_launch.jobs.ray_driver import START
+
+FLAG = "--ray-python"
+FLAGS = ("--address", "--num-gpus", "--num-cpus", "--resource", "--workers", "--attempts", "--pause", "--flags", "--offramp")
+ON = "--on"
+# A folder of this name is no Ray, as that of a job's logs where one stands.
+HAS_RAY = """
+import importlib.util, sys
+sys.path[:] = filter(None, sys.path)
+found = importlib.util.find_spec("ray")
+sys.exit(found is None or found.origin is None)
+"""
+
+
+def start(places, argv):
+    """Errors: LaunchError (CONFIG), where that Python has no Ray."""
+    given, argv = take_values(argv, (FLAG, lifeline.FLAG))
+    python = given.get(FLAG) or (str(places.venv_python) if places.venv_python.exists() else sys.executable)
+    try:
+        has_ray = subprocess.run([python, "-c", HAS_RAY], check=False).returncode == 0
+    except OSError as problem:
+        raise cannot_be_started(python, problem, f"Name a Python that has Ray: {FLAG} PYTHON") from problem
+    if not has_ray:
+        raise LaunchError(f"{python} has no Ray", f"Install it there ({python} -m pip install ray), or name a Python that has it: {FLAG} PYTHON", ExitCode.CONFIG)
+    named, rest = take_all(argv, FLAGS)     # a value may begin with a dash
+    words = [given.get(lifeline.FLAG, ""), *rest, *as_words(named)]
+    sys.stdout.flush()
+    with interrupts.blocked():
+        os.execvp(python, [python, "-c", START, str(places.package), str(LAUNCHER.parent), *words])
+
+
+def as_words(named):
+    return [f"{name}={value}" for name, value in named]
+
+
+def is_meant(argv):
+    return any(word.partition("=")[0] == ON for word in argv)
+
+
+def run(argv):
+    """Its init does nothing where the job is begun: the same command goes on with what was broken off. Errors: LaunchError (USAGE)."""
+    given, argv = take_values(argv, (ON,))
+    if given[ON] != "ray":
+        raise LaunchError(f"{ON} is '{given[ON]}', and a run goes on ray alone", "Give --on ray, or leave it out", ExitCode.USAGE)
+    of_ray, of_init = take_all(argv, (FLAG, *FLAGS))
+    of_init = hide_query(sink.hide_password(of_init, os.environ), os.environ)
+    folder = ["--job", str(job_command.job_of(take_values(of_init, ("--job",))[0]))]
+    for words in (["init", *of_init], ["ray", *folder, *as_words(of_ray)], ["merge", *folder]):
+        code = step(words)
+        if code != ExitCode.OK:
+            break
+    return code
+
+
+def step(words):
+    """Its end is that of the step, too, however it comes. The exit code. Errors: LaunchError."""
+    read, held = os.pipe()
+    ends = [f"{lifeline.FLAG}={read}"] if words[0] == "ray" else []     # the others are short
+    try:
+        command = [sys.executable, "-E", "-s", "-B", str(LAUNCHER), "job", *words, *ends]
+        return code_of_command(f"job {words[0]}", interrupts.run_python(command, pass_fds=(read,)))
+    finally:
+        os.close(held)
+        os.close(read)

@@ -1,0 +1,240 @@
+"""The command `shard`: does one shard of a job, or what is left of it, writes that it is done, and ends with 0, 75 or a final code."""
+
+import contextlib
+import fcntl
+import os
+import shlex
+import socket
+import sys
+import time
+
+from offramp_launch import interrupts, run_command
+from offramp_launch.jobs import files as job_files, merge as job_merge
+from offramp_launch.supervision import lifeline
+from offramp_launch.arguments import count, take_switch, take_values, without_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.jobs.command import build_of, enter, facts_of, job_of, refuse_of_a_shard, refuse_settings, require_locks, require_same_input
+from offramp_launch.jobs.folder import Job
+from offramp_launch.output_folder import LOCK, OutputLock
+from offramp_launch.run_dir import choose_run_dir, new_run_id
+from offramp_launch.jobs.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
+from offramp_launch.jobs.shard_record import account_of, processors_of, records_among, require_whole_files
+
+# Where the index stands, unless it is given: as engines number their tasks, from 0.
+VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
+
+
+def start(places, argv):
+    given, flags = take_values(argv, ("--job", "--index", lifeline.FLAG))
+    if lifeline.FLAG in given:
+        lifeline.hold(given[lifeline.FLAG])
+    strict, flags = take_switch(flags, "--strict")
+    refuse_of_a_shard(flags)
+    folder, index = job_of(given), index_of(given)
+
+    def found():
+        job = Job.found(folder)
+        job.require_for_hosts()
+        job.require_made_by(build_of(places))
+        job.require(index)
+        return job
+    return exit_of_attempt(lambda: do(places, found(), index, flags, strict), lambda: tell_if_done(found(), index))
+
+
+def exit_of_attempt(attempt, is_done=lambda: False):
+    """
+    What attempt() returns or raises, as an engine understands it; 0 where another attempt has done the shard meanwhile, and may have been in the
+    way of this one. A signal is another try's, too. Errors: LaunchError (a final code).
+    """
+    try:
+        interrupts.mind_all()
+        try:
+            code = attempt()
+            return int(ExitCode.OK) if code == ExitCode.OK or is_known(is_done) else exit_of(code)
+        except Exception as problem:
+            return int(ExitCode.OK) if is_known(is_done) else exit_of_problem(problem)
+    except KeyboardInterrupt:
+        print("offramp: interrupted; another try goes on from here", file=sys.stderr)
+        return TRY_AGAIN
+
+
+def is_known(is_done):
+    """Not where the folders that hosts share do not give it now: another try looks again."""
+    try:
+        return is_done()
+    except (OSError, LaunchError) as problem:
+        if isinstance(problem, LaunchError) and exit_of(problem.code) != TRY_AGAIN:
+            raise
+        return False
+
+
+def exit_of_problem(problem):
+    """Of an exception, which is told unless it is raised again: the command tells of those."""
+    if isinstance(problem, OSError):    # of the folders that hosts share, whatever it is
+        print(f"offramp: {problem}; another try goes on from here", file=sys.stderr)
+        return TRY_AGAIN
+    if not isinstance(problem, LaunchError) or exit_of(problem.code) != TRY_AGAIN:
+        raise problem
+    print(f"offramp: {problem}", file=sys.stderr)
+    return TRY_AGAIN
+
+
+def index_of(given, environment=os.environ):
+    for variable in VARIABLES:
+        if "--index" not in given and environment.get(variable):
+            return count(environment[variable], variable)
+    if "--index" not in given:
+        raise LaunchError("--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}", ExitCode.USAGE)
+    return count(given["--index"], "--index")
+
+
+def do(places, job, index, flags, strict):
+    """The steps of an attempt (folder.py). Returns its run's exit code."""
+    if tell_if_done(job, index):
+        return int(ExitCode.OK)
+    try:
+        return do_the_rest(places, job, index, flags, strict)
+    finally:
+        leave_nothing_in_a_merged_output(job)
+
+
+def leave_nothing_in_a_merged_output(job):
+    """Where all is merged meanwhile, and the output perhaps elsewhere by now, an attempt that was stopped for long has begun a place anew."""
+    with contextlib.suppress(LaunchError, OSError):
+        if job_merge.is_merged(job):
+            job_merge.remove_places(job)
+            os.rmdir(job.output)        # a merged one is not empty, and stays
+
+
+def do_the_rest(places, job, index, flags, strict):
+    enter(job)
+    flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
+    config = settings_of(places, flags)
+    flags = [*without_values(flags, ("--run-dir",)), *(["--run-dir", config["run-dir"]] if config.get("run-dir") else [])]    # from wherever it comes
+    require_under_way(job, index)
+    require_input(job, config)
+    require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
+    warn_of_others(job, index)
+    note = job.begin_attempt(index)
+    run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
+    with told_in(note), held(job, index, run_id) as lock:
+        # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
+        if tell_if_done(job, index):
+            return int(ExitCode.OK)
+        require_under_way(job, index)
+        return make(places, job, index, flags, strict, note, run_id, lock)
+
+
+def require_under_way(job, index):
+    """Of a shard that is not done. Errors: LaunchError where its files have no place: (USAGE) as the job is merged, else those of require_claimed()."""
+    if job_merge.is_merged(job):
+        raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
+                          ExitCode.USAGE)
+    job.require_claimed()
+
+
+def require_input(job, config):
+    """Of a folder that was listed by `init` nothing else is looked at before its pictures are read. Errors: LaunchError (NO_INPUT) where none can be there."""
+    folder = config.get("input", "")
+    if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
+        raise LaunchError(f"--input {folder} is empty, and held pictures when the job began", "Mount on this host what the job's first one had, under the same path",
+                          ExitCode.NO_INPUT)
+
+
+def is_empty(folder):
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
+
+
+@contextlib.contextmanager
+def told_in(note):
+    """An attempt that does not come to its run tells its end, too: it is not under way any more."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as problem:
+        with contextlib.suppress(LaunchError, OSError):
+            note_end(note, problem.code if isinstance(problem, LaunchError) else ExitCode.INTERRUPTED if isinstance(problem, KeyboardInterrupt) else ExitCode.SYSTEM)
+        raise
+
+
+def note_end(note, code, **more):
+    """Once, where the note is there: a merge removes it, once another attempt has done the shard."""
+    if (begun := job_files.read(note)) is not None and "exit" not in begun:
+        job_files.replace(note, {**begun, "exit": int(code), **more})
+
+
+def warn_of_others(job, index):
+    """A host that was lost leaves such a note, and so does one that is at work: only its lock tells them apart, where that reaches."""
+    here = socket.gethostname()
+    hosts = sorted({str(attempt["host"]) for attempt in job.attempts(index) if "exit" not in attempt and attempt.get("host") not in (None, here)})
+    if hosts:
+        print(f"[job] an attempt at shard {index} on {', '.join(hosts)} has not told its end: where the file system's locks do not reach that host, it must "
+              "not be running any more", flush=True)
+
+
+def settings_of(places, flags):
+    """What they mean on this host. Errors: LaunchError, for what a job has not."""
+    config = run_command.resolve_run(places, flags)[1]
+    refuse_settings(config)
+    return config
+
+
+@contextlib.contextmanager
+def held(job, index, run_id):
+    """The lock of a shard's place, from before its run until its record is there. Errors: LaunchError."""
+    require_locks(job.place(index))
+    lock = OutputLock(str(job.place(index)), run_id)
+    try:
+        fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)     # a run goes on where the server's locks are away; a shard does not
+        yield lock
+    finally:
+        lock.close()
+
+
+def make(places, job, index, flags, strict, note, run_id, lock):
+    """Within held()."""
+    began = time.monotonic()
+    code, run_dir = run(places, job, index, flags, run_id, lock)
+    seconds = round(time.monotonic() - began, 3)
+    processors = processors_of(run_dir)
+    note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
+    if fate_of(code) != DONE:
+        return code
+    if path := job_merge.not_put_together(job.place(index)):
+        raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Run the shard again, which does it; the run is {run_dir}",
+                          ExitCode.CANNOT_WRITE)
+    account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
+    require_whole_files(job, index, processors, account["done"], parts)
+    record = {**account, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
+    if strict and (lost := "\n".join(job_merge.losses(record))):
+        raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
+                          ExitCode.SET_ASIDE if record["set_aside"] else ExitCode.BAD_INPUT)
+    job.note_done(index, record)
+    tell_if_done(job, index)
+    return int(ExitCode.OK)
+
+
+def tell_if_done(job, index):
+    record = job.record(index)
+    if record is None:
+        return False
+    print(f"[job] shard {index} of {job.shards} is done: {record['done']} of {record['items']} items, by attempt {record['attempt']} on {record['host']}", flush=True)
+    return True
+
+
+def run(places, job, index, flags, run_id, lock):
+    """(the run's exit code, its directory)."""
+    place = job.place(index)
+    given = take_values(flags, ("--run-dir",))[0].get("--run-dir")
+    run_dir = choose_run_dir(places, given, run_id)
+    typed = ["shard", "--job", str(job.folder), "--index", str(index)]
+    listed = job.list_of_input()
+    argv = [*without_values(flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
+            "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else [])]
+    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock)
+    return code, run_dir
+
+
+def holds_work(place):
+    """Of an earlier attempt, beside notes and the lock."""
+    return any(name not in ("attempts", LOCK) for name in os.listdir(place))

@@ -1,0 +1,55 @@
+"""Configures with CMake and builds with Ninja, as parallel as the machine's memory allows."""
+
+import hashlib
+import os
+import pathlib
+
+from offramp_launch.setup.environment import ccache_environment, installed_requirements
+from offramp_launch.setup.steps import run_step
+
+PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet", "offramp_shared")
+PACKAGED = ("offramp-consumer", "offramp_worker", "offramp_shared")
+BENCHMARK = ("offramp-message-bench", "offramp_native_reader", "offramp_bench_processors", "offramp-bench-idle-tool")
+TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_with_threads",)}
+JOB_BYTES = 2 << 30
+
+
+def configure(places, preset, definitions):
+    """
+    Runs CMake unless this folder was configured the same way before, with the same packages at hand (tests that need one that is not there
+    are left out); Ninja sees to changed CMakeLists.txt itself.
+    """
+    folder = places.build_folder(preset)
+    command = ["cmake", "-S", str(places.root), "-B", str(folder), "--preset", preset, *definitions]
+    stamp = folder / ".configured"
+    inputs = hashlib.sha256("\0".join([*command, installed_requirements(places)]).encode()
+                            + (places.root / "CMakePresets.json").read_bytes()).hexdigest()
+    if (folder / "build.ninja").exists() and stamp.exists() and stamp.read_text() == inputs:
+        return
+    run_step(f"configure {preset}", command, places.logs / f"configure-{preset}.log")
+    stamp.write_text(inputs)
+
+
+def build(places, preset, targets):
+    command = ["ninja", "-C", str(places.build_folder(preset)), "-j", str(parallel_jobs()), *targets]
+    run_step(f"build {preset}", command, places.logs / f"build-{preset}.log", environment=ccache_environment(places),
+             quiet_when="ninja: no work to do")
+
+
+def parallel_jobs(cores=None, memory_bytes=None):
+    """One job a core, but no more than the memory holds: a file that includes LibTorch takes up to 2 GB to compile."""
+    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    memory_bytes = available_memory() if memory_bytes is None else memory_bytes
+    return max(1, min(cores, memory_bytes // JOB_BYTES))
+
+
+def available_memory():
+    """What the machine says is available, or the control group's limit where that is less."""
+    available = 2 * JOB_BYTES
+    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    limit = pathlib.Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        available = min(available, int(text))
+    return available

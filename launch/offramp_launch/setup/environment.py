@@ -1,0 +1,72 @@
+"""The project's virtual environment: made once, filled once, and again when its requirement files change."""
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+
+from offramp_launch.setup.steps import run_step
+
+
+def make_venv(places):
+    """Makes build/venv with this Python, or again when its own Python no longer starts."""
+    if _starts(places.venv_python):
+        return
+    run_step("Python environment", [sys.executable, "-m", "venv", "--clear", str(places.venv)], places.logs / "venv.log")
+
+
+def _starts(python):
+    try:
+        return subprocess.run([python, "-c", "import pip"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def install_requirements(places, names):
+    """Installs those requirement files that were not installed yet, or have changed since."""
+    outdated = [name for name in names if _stamp(places, name).exists() is False
+                or _stamp(places, name).read_text() != _hash(places.launch / name)]
+    if not outdated:
+        return
+    command = [str(places.venv_python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    if not _has_pip_cache():
+        command.append("--no-cache-dir")
+    for name in outdated:
+        command += ["-r", str(places.launch / name)]
+    title = "Python packages (" + ", ".join(name[len("requirements-"):-len(".txt")] for name in outdated) + ")"
+    run_step(title, command, places.logs / "pip.log")
+    for name in outdated:
+        _stamp(places, name).write_text(_hash(places.launch / name))
+
+
+def installed_requirements(places):
+    """What the environment holds, as a text that changes with it: CMake looks into it when it configures."""
+    return "\n".join(f"{stamp.name} {stamp.read_text()}" for stamp in sorted(places.venv.glob(".installed-*")))
+
+
+def _stamp(places, name):
+    return places.venv / f".installed-{name}"
+
+
+def _hash(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _has_pip_cache():
+    """A user who keeps a cache gets it used; on a machine without one, no gigabytes are left in the home folder."""
+    return "PIP_CACHE_DIR" in os.environ or (pathlib.Path.home() / ".cache" / "pip").is_dir()
+
+
+def ccache_environment(places):
+    """Compiler results go to the user's own cache when there is one, else under build/; a copy of the tree elsewhere finds them too."""
+    environment = dict(os.environ)
+    environment.setdefault("CCACHE_BASEDIR", str(places.root))
+    environment.setdefault("CCACHE_NOHASHDIR", "1")
+    environment.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")    # else what is compiled with the tests' precompiled header is not kept
+    home = pathlib.Path.home()
+    kept = [home / ".ccache", home / ".cache" / "ccache", home / ".config" / "ccache"]
+    if "CCACHE_DIR" not in environment and not any(folder.is_dir() for folder in kept):
+        environment["CCACHE_DIR"] = str(places.build / "ccache")
+    return environment
+

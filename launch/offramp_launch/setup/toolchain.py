@@ -1,0 +1,149 @@
+"""Which LibTorch and CUDA Toolkit to build with: the set-up's own, or the user's, remembered from one command to the next."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.setup.steps import require_own_build
+
+FLAGS = {"--python": "python", "--torch-dir": "torch_dir", "--cuda-dir": "cuda_dir"}
+OWN = "own"
+OLDEST_TORCH = (2, 7)
+
+DESCRIBE = """
+import json, os
+try:
+    import torch
+except ImportError as problem:
+    print(json.dumps({"error": str(problem)}))
+else:
+    print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "folder": os.path.dirname(torch.__file__)}))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Toolchain:
+    """What the user gave; empty: the set-up's own."""
+
+    python: str = ""
+    torch_dir: str = ""
+    cuda_dir: str = ""
+
+    def describe(self):
+        given = [f"{flag} {getattr(self, field)}" for flag, field in FLAGS.items() if getattr(self, field)]
+        return " ".join(given)
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildInputs:
+    """What follows from a toolchain: CMake's definitions, and which requirement files the venv must satisfy."""
+
+    definitions: tuple
+    requirements: tuple
+
+
+def choose(places, flags, environment=os.environ):
+    """Flag, else environment, else what was remembered. Returns the toolchain and remembers it."""
+    file = places.build / "toolchain.json"
+    try:
+        remembered = json.loads(file.read_text())
+    except (OSError, ValueError):
+        remembered = {}
+    chosen = {}
+    for flag, field in FLAGS.items():
+        value = flags.get(flag) or environment.get("OFFRAMP_" + field.upper()) or remembered.get(field, "")
+        # Kept as it was given but absolute: a venv's Python is known by its path, so links are not followed.
+        chosen[field] = "" if value == OWN else os.path.abspath(os.path.expanduser(value)) if value else ""
+        if chosen[field] and not os.path.exists(chosen[field]):
+            raise LaunchError(f"{flag}: '{chosen[field]}' does not exist",
+                              f"Give one that does, or {flag} {OWN} for the set-up's own", ExitCode.USAGE)
+    toolchain = Toolchain(**chosen)
+    if chosen != {field: remembered.get(field, "") for field in chosen}:
+        require_own_build(places)
+        places.build.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(chosen, indent=1) + "\n")
+    return toolchain
+
+
+def resolve(places, toolchain, describe=None):
+    """Errors: LaunchError for a PyTorch that is missing, too old, or built for a CUDA that no toolkit was given for."""
+    definitions = {"OFFRAMP_PYTHON": str(places.venv_python), "OFFRAMP_TORCH_DIR": toolchain.torch_dir,
+                   "OFFRAMP_CUDA_DIR": toolchain.cuda_dir}
+    requirements = ["requirements-launch.txt"]
+    if toolchain.python:
+        facts = (describe or describe_python)(places, toolchain.python)
+        check_torch(toolchain.python, facts)
+        definitions["OFFRAMP_PYTHON"] = toolchain.python
+        definitions["OFFRAMP_TORCH_DIR"] = toolchain.torch_dir or facts["folder"]
+        if not toolchain.cuda_dir:
+            cuda_dir = toolkit_beside(facts["folder"])
+            if cuda_dir is None:
+                require_cuda_13(toolchain.python, facts)
+                requirements.append("requirements-cuda.txt")
+                cuda_dir = own_toolkit(places)
+            definitions["OFFRAMP_CUDA_DIR"] = str(cuda_dir)
+    else:
+        if not toolchain.torch_dir:
+            requirements.append("requirements-torch.txt")
+        if not toolchain.cuda_dir:
+            requirements.append("requirements-cuda.txt")
+    return BuildInputs(tuple(f"-D{name}={value}" for name, value in definitions.items()), tuple(requirements))
+
+
+def describe_python(places, python):
+    """PyTorch of a Python, asked once: importing it takes seconds. The answer holds as long as its version file is unchanged."""
+    cache = places.build / "toolchain-python.json"
+    try:
+        known = json.loads(cache.read_text())
+        if known["python"] == python and known["stamp"] == _version_stamp(known["facts"]["folder"]):
+            return known["facts"]
+    except (OSError, ValueError, KeyError):
+        pass
+    try:
+        answer = subprocess.run([python, "-c", DESCRIBE], capture_output=True, text=True, check=False)
+        facts = json.loads(answer.stdout.splitlines()[-1])
+    except (OSError, ValueError, IndexError) as problem:
+        raise LaunchError(f"--python: '{python}' is no Python that runs ({problem})",
+                          "Give the path of a Python that has PyTorch", ExitCode.USAGE) from problem
+    if "error" not in facts:
+        with contextlib.suppress(OSError):      # of another user's build
+            cache.write_text(json.dumps({"python": python, "stamp": _version_stamp(facts["folder"]), "facts": facts}))
+    return facts
+
+
+def _version_stamp(folder):
+    return os.stat(os.path.join(folder, "version.py")).st_mtime_ns
+
+
+def check_torch(python, facts):
+    if "error" in facts:
+        raise LaunchError(f"--python: '{python}' has no PyTorch ({facts['error']})",
+                          f"Install torch there, or --python {OWN} for the set-up's own", ExitCode.DEVICE_UNSUPPORTED)
+    version = tuple(int(part) for part in facts["version"].split("+")[0].split(".")[:2])
+    if version < OLDEST_TORCH:
+        wanted = ".".join(map(str, OLDEST_TORCH))
+        raise LaunchError(f"--python: '{python}' has PyTorch {facts['version']}; {wanted} or later is needed",
+                          f"Update it, or --python {OWN} for the set-up's own", ExitCode.DEVICE_UNSUPPORTED)
+
+
+def require_cuda_13(python, facts):
+    if facts["cuda"] is not None and not facts["cuda"].startswith("13."):
+        raise LaunchError(f"PyTorch {facts['version']} of '{python}' was built for CUDA {facts['cuda']}, and its wheels bring no nvcc",
+                          f"Give that toolkit with --cuda-dir, such as --cuda-dir /usr/local/cuda-{facts['cuda']}",
+                          ExitCode.DEVICE_UNSUPPORTED)
+
+
+def toolkit_beside(torch_folder):
+    """The toolkit of NVIDIA's wheels next to a PyTorch, when the compiler is among them."""
+    folder = pathlib.Path(torch_folder).parent / "nvidia" / "cu13"
+    return folder if (folder / "bin" / "nvcc").exists() and (folder / "include" / "cuda_runtime_api.h").exists() else None
+
+
+def own_toolkit(places):
+    """Where the wheels of requirements-cuda.txt unpack to in the set-up's environment."""
+    folders = sorted(places.venv.glob("lib/python3*/site-packages"))
+    return (folders[-1] if folders else places.venv) / "nvidia" / "cu13"

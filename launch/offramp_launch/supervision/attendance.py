@@ -1,0 +1,110 @@
+"""Watches the consumers of a run that a program of one's own began: starts, restarts and scales them until that run is over."""
+
+import os
+import selectors
+
+from offramp_launch.endpoint import read_endpoint
+from offramp_launch.exit_code import ExitCode
+from offramp_launch.progress import ENDS
+from offramp_launch.supervision.watch import CONSUMERS_END_SECONDS, Watch
+
+LAST_WORD_SECONDS = 5       # for the run's status.json, once its program is gone or has forgotten the run
+
+
+class Attendance(Watch):
+    """
+    The run is its program's: nothing that happens here ends it. Owns: a pidfd of the program, and what Watch owns.
+    Thread, Blocks: as Watch; run() until the run is over, or somebody ends the watch, and every consumer has ended.
+    """
+
+    def __init__(self, plan, display, endpoint, program):
+        """`endpoint`: where the run was met; `program`: a pidfd of the process that it names, owned from here on."""
+        super().__init__(plan, display)
+        self._endpoint = endpoint
+        self._program = program
+        self._over = False
+        self.died = False       # the program, in the middle of the run
+
+    def close(self):
+        super().close()
+        os.close(self._program)
+
+    run_is_over = property(lambda self: self._over)
+    nonce = property(lambda self: self._endpoint["nonce"])
+    end = property(lambda self: self._status.get("state") if self._status.get("state") in ENDS else None,
+                   doc="How the run ended, in its own word; None where it goes on, or its program died.")
+
+    def _begin(self):
+        self._selector.register(self._program, selectors.EVENT_READ, self._on_program_end)
+        self._begin_consumers()
+
+    def _consumer_command(self):
+        """
+        For this run alone: between a look at the endpoint here and the consumer's own, the program's next run may take the directory. Not so in a run
+        of the launcher's own: its consumers start before it has a nonce, and a producer that follows one that died too early for a recovery draws a new one.
+        """
+        program, *flags = self._plan.consumer
+        return [program, "--only-run", self._endpoint["nonce"], *flags]
+
+    def _goes_on(self):
+        return bool(self._alive()) or self._takes_consumers() and not (self._draining or self.failure)
+
+    def _takes_consumers(self):
+        return not self._over
+
+    def wants_consumers(self):
+        return super().wants_consumers() and not self._draining and self._nonce_there() == self._endpoint["nonce"]
+
+    def _nonce_there(self):
+        """Of the run that consumers would find now: perhaps the next one of the same program, in the same directory. None: they would find none."""
+        return read_endpoint(self._plan.run_dir.path).get("nonce")
+
+    def _code(self):
+        if self.died or self.end == "failed":
+            return int(ExitCode.PRODUCER_GONE)
+        if self.end == "ended":
+            return int(ExitCode.SET_ASIDE if self._status.get("quarantined_samples") else ExitCode.OK)
+        return int(ExitCode.INTERRUPTED)    # it was abandoned, or goes on without us
+
+    def _look(self):
+        before = self._status
+        super()._look()
+        if self._status.get("nonce") != self._endpoint["nonce"]:
+            self._status = before       # another run's, in the same directory
+        if self.end:
+            self._end_consumers()
+        elif not self._over and (nonce := self._nonce_there()) != self._endpoint["nonce"]:
+            # It tells how it ended in a moment, unless the next run has its place already.
+            self._timers.after(0 if nonce else LAST_WORD_SECONDS, self._end_consumers)
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def _on_program_end(self):
+        self._selector.unregister(self._program)
+        self._look()
+        if not self._over:
+            self.died = True
+            self._display.note(f"the run's program (pid {self._endpoint['producer_pid']}) ended without an end of the run")
+            self._end_consumers()
+
+    def _end_consumers(self):
+        if not self._over:
+            self._over = True
+            self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
+
+    def _ask_to_drain(self):
+        self._seats.send_away(self._seats.staying())
+
+    def _ask_to_abandon(self, asked_before):
+        if not asked_before:
+            self._ask_to_drain()
+
+    def fail(self, problem):
+        """Consumers end, and the run waits for others."""
+        if not self.failure:
+            self.failure = problem
+            self._display.note(str(problem))
+            self._terminate_children()
+
+    def _facts(self):
+        return {"producer_pid": int(self._endpoint["producer_pid"]), "producer_restarts": 0}

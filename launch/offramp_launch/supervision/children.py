@@ -1,0 +1,96 @@
+"""Starts a program of a run, and knows when and how it ended."""
+
+import os
+import signal
+import subprocess
+import time
+
+from offramp_launch.supervision import memory_kills
+from offramp_launch.exit_code import NO_ROOM, cannot_be_started, signal_name
+from offramp_launch.supervision.log_follower import last_error, size_of
+
+LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
+
+
+class Child:
+    """
+    A started program, in its own process group and session, so that a terminal's Ctrl-C reaches the launcher only.
+    Owns: its pidfd, which is readable once it has ended and can never mean another process.
+    """
+
+    def __init__(self, name, argv, log_path, inherited, stdin=subprocess.DEVNULL, **identity):
+        """`identity`: the user and groups that it runs as, as subprocess wants them; the launcher's without."""
+        self.name = name
+        self.started = time.monotonic()
+        self.status = None
+        self.cpu_seconds = 0.0
+        self.log_path = log_path
+        self.log_begin = size_of(log_path)
+        self._memory_kills = memory_kills.count()
+        self._ended_for_memory = ""
+        with open_log(log_path) as log:
+            try:
+                self._process = subprocess.Popen(
+                    argv, stdin=stdin, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
+                    start_new_session=True, **identity)
+            except OSError as problem:
+                raise cannot_be_started(argv[0], problem) from problem
+        self.pid = self._process.pid
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def reap(self):
+        """Call once, when the pidfd is readable."""
+        _, status, usage = os.wait4(self.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu_seconds = usage.ru_utime + usage.ru_stime
+        os.close(self.pidfd)
+        self.ended_with(self._process.returncode)
+
+    def ended_with(self, status):
+        """Call it once more where the status is in truth another program's, which this one has waited for."""
+        self.status = status
+        if status == -signal.SIGKILL:
+            self._ended_for_memory = memory_kills.told_since(self._memory_kills)
+
+    def signal(self, number):
+        if self.status is None:
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def lived_seconds(self):
+        return time.monotonic() - self.started
+
+    def last_words(self, lines=12):
+        """The end of what it wrote in this life."""
+        return "\n".join("    " + line for line in self._written().splitlines()[-lines:]) or "    (it wrote nothing)"
+
+    def reason(self):
+        """Why it ended, in the words of its last error; where it told none, in the last line that it wrote; nothing where it wrote nothing."""
+        text = self._written()
+        return last_error(text) or next((line.strip() for line in reversed(text.splitlines()) if line.strip()), None)
+
+    def told_an_error(self):
+        return last_error(self._written()) is not None
+
+    def _written(self):
+        try:
+            with open(self.log_path, "rb") as log:
+                log.seek(max(self.log_begin, size_of(self.log_path) - LOG_END_BYTES))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def ending(self):
+        """How it ended, in words."""
+        if self.status >= 0:
+            return f"ended with exit code {self.status}"
+        return f"was killed by {signal_name(-self.status)}" + (f" ({self._ended_for_memory})" if self._ended_for_memory else "")
+
+
+def open_log(path):
+    """Where the disk is full a program runs without one: its results may lie on another."""
+    try:
+        return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab")
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+        return open(os.devnull, "ab")

@@ -1,0 +1,126 @@
+"""What whoever looks after a run's processes has: a loop, the lifeline, the control socket, and the ways to an end."""
+
+import os
+import selectors
+import signal
+
+from offramp_launch.arguments import count
+from offramp_launch.supervision.control import ControlServer
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.run_dir import CONTROL_SOCKET
+from offramp_launch.supervision.signal_inbox import SignalInbox
+from offramp_launch.supervision.timers import Timers
+
+TICK_SECONDS = 0.5
+
+
+class Overseer:
+    """
+    Owns: its children, the lifeline, the control socket. Borrows: the run directory, the display.
+    Thread: the main thread, for it handles signals. Blocks: run() until every child has ended.
+    Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
+    lifeline, and the children read that as the order to end.
+    Who oversees says what: _begin(), _goes_on(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(),
+    _describe(), and where there is more of it _between_looks() and _let_go().
+    """
+
+    def __init__(self, run_dir, display):
+        self._display = display
+        self._selector = selectors.DefaultSelector()
+        self._timers = Timers()
+        self._lifeline_read, self._lifeline_write = os.pipe()
+        self._control = ControlServer(run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
+        self._draining = False
+        self._abandoned = False
+        self.failure = None     # LaunchError: why the launcher itself ended it
+
+    # -- the life of a run ------------------------------------------------------------------------------------------
+
+    def run(self):
+        """Returns the exit code."""
+        with SignalInbox(self._selector, self._on_signal):
+            try:
+                self._begin()
+                while self._goes_on():
+                    for key, _ in self._selector.select(self._timers.next_in()):
+                        key.data()
+                    self._timers.run_due()
+            finally:
+                self._kill_everyone()
+                self._look()
+                self._let_go()
+        return int(self.failure.code) if self.failure else self._code()
+
+    def close(self):
+        """The last thing: whoever waits on the control socket now learns that it is over."""
+        self._control.close()
+        self._selector.close()
+        os.close(self._lifeline_write)
+        os.close(self._lifeline_read)
+
+    def _tick(self):
+        self._look()
+        self._between_looks()
+        if self._goes_on():
+            self._timers.after(TICK_SECONDS, self._tick)
+
+    def _between_looks(self):
+        """What is tried again and again."""
+
+    def _let_go(self):
+        """Of whatever was held for the time of run()."""
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def _signal_children(self, number):
+        for child in self._alive():
+            child.signal(number)
+
+    def _kill_children(self):
+        self._signal_children(signal.SIGKILL)
+
+    def _kill_everyone(self):
+        """For the way out by an exception: on any other way nobody is left."""
+        for child in self._alive():
+            child.signal(signal.SIGKILL)
+            child.reap()
+
+    def _on_signal(self, number):
+        if number == signal.SIGHUP or not self._draining:
+            self._drain("the terminal is gone" if number == signal.SIGHUP else "once more abandons what is in flight")
+        else:
+            self._abandon()
+
+    def _drain(self, remark):
+        if not self._draining:
+            self._draining = True
+            self._display.note(f"draining: what is in flight is finished ({remark})")
+            self._ask_to_drain()
+
+    def _abandon(self):
+        """What is in flight is given up; whoever asks once more gets a kill."""
+        if self._abandoned:
+            self._kill_children()
+            return
+        asked_before = self._draining
+        self._draining = self._abandoned = True
+        self._display.note("abandoning what is in flight (once more kills)")
+        self._ask_to_abandon(asked_before)
+
+    # -- control ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, request):
+        what = request.get("do")
+        if what == "status":
+            return self._describe()
+        if what == "scale":
+            return self._scale(count(str(request.get("consumers")), "scale"))
+        if what == "reload":
+            return self._begin_reload()
+        if what == "stop":
+            if request.get("now"):
+                self._abandon()
+            else:
+                self._drain("asked by stop")
+            return self._describe()
+        raise LaunchError(f"the run knows no '{what}'", "Known: reload, scale, status, stop", ExitCode.USAGE)

@@ -1,0 +1,176 @@
+"""Watches a run whose producer is a program of one's own, which opens an Egress, and its consumers."""
+
+import contextlib
+import os
+import pathlib
+import signal
+
+from offramp_launch.supervision.children import Child
+from offramp_launch.exit_code import ExitCode, status_behind_a_shell
+from offramp_launch.progress import ENDS
+from offramp_launch.supervision.supervisor import Supervisor
+
+GONE = ("X", "Z")     # states of a process that has ended
+ADDED = ("released_samples", "released_batches", "submitted_samples", "quarantined_samples", "dropped_samples", "redelivered")
+
+
+class ProgramSupervisor(Supervisor):
+    """
+    Nobody takes over what such a program held. The next one after its death begins a run anew, in the same directory, and goes on with the work:
+    what consumers were done with stands in the checkpoint that an Egress keeps. Consumers of the dead one's run leave, and others come.
+    Owns, Thread, Blocks: as Supervisor.
+    """
+
+    FOLLOWS, WITH_CONSUMERS = "the program is started again", "it goes on with what is left"
+
+    def __init__(self, plan, display, environment):
+        """`environment`: of the program."""
+        self._environment = environment
+        self._earlier = dict.fromkeys(ADDED, 0)      # of programs that died
+        self._before = set()    # processes whose runs were there before the last program
+        self._died_behind_another = self._cut_short = False      # the last program's loop; any loop
+        self._away = 0      # consumers that the next program's run is to have
+        super().__init__(plan, display)
+
+    def _make_producer(self, _):
+        self._away, others = 0, self._away
+        for _ in range(others):
+            self._seats.add()
+        self._died_behind_another = False
+        if self._status:
+            self._before.add(self._status.get("pid"))
+        lifeline = f"{self._lifeline_read}:{os.fstat(self._lifeline_read).st_ino}"
+        return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
+                     env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
+
+    def _seek_hold(self):
+        """What a dead program's run had in memory is of no use to the next."""
+
+    # -- how it ended -----------------------------------------------------------------------------------------------
+
+    died = property(lambda self: self._producer.status is not None and (self._producer.status < 0 or self._producer.status == ExitCode.DEVICE_BROKEN
+                                                                        or self._died_behind_another),
+                    doc="The last program, whatever became of its run.")
+    end = property(lambda self: self._own_status().get("state") if self._own_status().get("state") in ENDS else None,
+                   doc="How the last program's run ended, in its own word; None where it opened none, or died in it.")
+
+    def _understand_its_end(self):
+        """What is between has waited for the run's process, and tells its death in a code of its own: a shell in 128 and the signal, torchrun in 1."""
+        if self._is_the_child():
+            return
+        self._producer.ended_with(status_behind_a_shell(self._producer.status))
+        self._died_behind_another = self.has_opened_a_run() and self.end is None and self._producer.status > 0 and not lives(self._own_status().get("pid"))
+
+    def _is_the_child(self):
+        """The last program is the run's process itself."""
+        return self._own_status().get("pid") == self._producer.pid
+
+    def _own_status(self):
+        """Of the last program's run, and not of one before it: it may be a script, a torchrun or a uv that starts the loop."""
+        if not self._producer:
+            return {}
+        pid = self._status.get("pid")
+        of_its_own = self._status.get("run_id") == self._plan.run_id and pid not in self._before
+        return self._status if pid == self._producer.pid or of_its_own else {}
+
+    def _answer(self, request):
+        """A loop that ends because it was asked to says so, behind whatever."""
+        if request.get("do") != "cut-short":
+            return super()._answer(request)
+        self._cut_short = self._cut_short or request.get("run_id") == self._plan.run_id
+        return {}
+
+    def _look(self):
+        """A loop that what started it starts again is another run, too."""
+        before = self._own_status()
+        super()._look()
+        if before and before.get("pid") != self._own_status().get("pid"):
+            self._count_as_earlier(before)
+
+    def _count_as_earlier(self, status):
+        for name in ADDED:
+            self._earlier[name] += status.get(name) or 0
+
+    def _signal_producer(self):
+        """The process that has the run: a shell between it and this launcher would end, and leave it."""
+        pid = self._own_status().get("pid")
+        with contextlib.suppress(OSError, TypeError):
+            process = os.pidfd_open(pid)
+            try:
+                if not self.end and (os.getsid(pid) == self._producer.pid or descends_from(pid, self._producer.pid)):
+                    signal.pidfd_send_signal(process, signal.SIGTERM)
+                    return
+            finally:
+                os.close(process)
+        super()._signal_producer()
+
+    def has_opened_a_run(self):
+        return bool(self._own_status())
+
+    def completed(self):
+        return self.counts()["released_samples"]
+
+    def counts(self):
+        """Of all its programs together."""
+        return {name: self._earlier[name] + (self._own_status().get(name) or 0) for name in ADDED}
+
+    def _code(self):
+        code = super()._code()
+        if self._cut_short and (code == ExitCode.OK or code == ExitCode.INTERNAL and self.end == "ended" and not self._is_the_child()):
+            return int(ExitCode.INTERRUPTED)    # its loop did as it was asked; a script may keep that to itself, and torchrun calls it a failure
+        if code != ExitCode.OK:
+            return code
+        if not self.has_opened_a_run():
+            return int(ExitCode.USAGE)
+        if self.end != "ended":
+            return int(ExitCode.PRODUCER_GONE if self.end is None else ExitCode.INTERRUPTED)
+        return int(ExitCode.SET_ASIDE if self._status.get("quarantined_samples") else ExitCode.OK)
+
+    def why_the_producer_ended(self):
+        child = self._producer
+        if child.status == ExitCode.OK and not self.has_opened_a_run():
+            return ("the program ended without having opened a run: it made no offramp.Egress(), or submitted nothing to it\n"
+                    "Make one in it, without arguments, and submit each batch to it")
+        if child.status == ExitCode.OK and self.end is None:
+            return "the program ended in the middle of its run\nLet it leave `with offramp.Egress()`, or call drain() and close()"
+        if child.status is not None and child.status > 0:
+            return f"the program {child.ending()}: {child.reason() or 'it wrote nothing'}"
+        return super().why_the_producer_ended()
+
+    # -- after its death ----------------------------------------------------------------------------------------------
+
+    def _producer_follows(self):
+        if not self.died:
+            return False
+        if self.end == "ended":
+            self._told = int(ExitCode.OK)
+            self._display.note("the run was over by then, and all of it is done")
+            return False
+        if not self._another_follows():
+            return False
+        self._count_as_earlier(self._own_status())
+        staying = self._seats.staying()
+        self._away = len(staying)
+        self._seats.send_away(staying)
+        return True
+
+
+def descends_from(pid, ancestor):
+    """Also in a session of its own, as torchrun's programs are."""
+    while pid > 1 and pid != ancestor:
+        _, pid = state_and_parent_of(pid)
+    return pid == ancestor
+
+
+def lives(pid):
+    state, _ = state_and_parent_of(pid)
+    return state not in GONE
+
+
+def state_and_parent_of(pid):
+    """As /proc has them; GONE's first and 0 where there is no such process any more."""
+    try:
+        state, parent, *_ = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return state, int(parent)
+    except (OSError, ValueError):
+        return GONE[0], 0

@@ -1,0 +1,194 @@
+"""Watches a run: one producer and its consumers. Starts, restarts, scales, drains and abandons them."""
+
+import selectors
+import signal
+
+from offramp_launch import summary
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.supervision.log_follower import LogRelay
+from offramp_launch.supervision.recovery import Recovery, RunHold
+from offramp_launch.supervision.watch import CONSUMERS_END_SECONDS, Watch
+
+SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
+FAILED_END_SECONDS = 10         # for a producer that was asked to abandon
+SECOND_WORD_SECONDS = 0.5       # between two signals to the producer: two at once would be one
+ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when a drain may have no end
+EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.SET_ASIDE, ExitCode.INTERRUPTED)
+
+
+class Supervisor(Watch):
+    """
+    Watches a run of the launcher's own, its producer too. Owns: the producer, and what Watch owns. Thread, Blocks: as Watch.
+    """
+
+    FOLLOWS, WITH_CONSUMERS = "another producer takes over", "consumers stay"
+
+    def __init__(self, plan, display):
+        self._producer = None
+        self._producer_pids = []
+        self._producer_over = False    # it ended, and no other follows
+        self._successor_is_due = False
+        self._recovery = Recovery(plan.producer_restarts)
+        self._hold = RunHold(plan.run_dir.file("endpoint"))
+        self._spent_cpu_seconds = 0.0  # by producers before this one
+        self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), display)
+        self._told = None       # by a producer that died after its account: what it was about to end with
+        super().__init__(plan, display)
+
+    # -- the life of a run ------------------------------------------------------------------------------------------
+
+    def _goes_on(self):
+        return bool(self._alive() or self._successor_is_due)
+
+    def _code(self):
+        if self._abandoned or self._was_stopped_at_its_start():
+            return int(ExitCode.INTERRUPTED)
+        return shell_code(self._producer.status) if self._told is None else self._told
+
+    def _let_go(self):
+        self._hold.release()
+
+    def why_the_producer_ended(self):
+        """In words; nothing where it ended well."""
+        child = self._producer
+        if child is None or child.status in (None, ExitCode.OK):
+            return None
+        if child.status < 0:
+            return f"the producer (pid {child.pid}) {child.ending()}"
+        return child.reason() or f"the producer (pid {child.pid}) {child.ending()} and wrote nothing"
+
+    def _was_stopped_at_its_start(self):
+        """The signal that asks a producer to drain ends one that does not listen yet."""
+        return self._draining and self._producer.status == -signal.SIGTERM
+
+    producer_status = property(lambda self: self._producer.status if self._producer else None)
+    producer_cpu_seconds = property(lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0))
+    producer_restarts = property(lambda self: self._recovery.restarts)
+
+    def _begin(self):
+        self._start_producer([])
+        self._begin_consumers()
+        self._seek_hold()
+
+    def _start_producer(self, more):
+        self._producer = self._make_producer(more)
+        self._producer_pids.append(self._producer.pid)
+        self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
+
+    def _make_producer(self, more):
+        identity = self._plan.account.of_the_producer() if self._plan.account else {}
+        return self._spawn("producer", [*self._plan.producer, *more], identity)
+
+    def _others(self):
+        return [self._producer]
+
+    def _seek_hold(self):
+        """Soon after the run can be met: until then a producer that dies leaves it to the next sweep."""
+        self._hold.take()
+        if not self._hold.held and self._goes_on():
+            self._timers.after(SEEK_SECONDS, self._seek_hold)
+
+    def _look(self):
+        self._producer_log.relay()
+        super()._look()
+
+    def _takes_consumers(self):
+        return not self._producer_over
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def _on_producer_end(self):
+        self._selector.unregister(self._producer.pidfd)
+        self._producer.reap()
+        self._look()
+        self._understand_its_end()
+        explained = self._producer.status in EXPLAINED_BY_THE_SUMMARY or self._was_stopped_at_its_start()
+        if not explained and not self._abandoned and not self.failure:
+            # What it told as an error is repeated as the run's last words.
+            self._display.note(f"producer {self._producer.ending()}"
+                               + ("" if self._producer.told_an_error() else f"; the end of its log:\n{self._producer.last_words()}"))
+        if not self._producer_follows():
+            self._end_without_producer()
+
+    def _understand_its_end(self):
+        """Where its status may be the word of a program in between."""
+
+    def _end_without_producer(self):
+        self._producer_over = True
+        self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
+
+    # -- after a producer's death -------------------------------------------------------------------------------------
+
+    def _producer_follows(self):
+        """True when another one will take over; it is due by then. The dead one has been reaped: nothing of it writes any more."""
+        self._hold.take()
+        if not self._recovery.is_death(self._producer.status, self._hold.keeps_memory_of(self._producer_pids)):
+            return False
+        self._told = summary.producer_exit(self._plan.run_dir)
+        if self._told is not None:
+            self._display.note("the run was over by then, and its account is whole")
+            return False
+        return self._another_follows()
+
+    def _another_follows(self):
+        if self._draining or self._abandoned or self.failure:
+            return False
+        if self._plan.not_taken_over:
+            self._display.note(self._plan.not_taken_over)
+            return False
+        if self._recovery.used_up():
+            if self._recovery.limit > 0:
+                self._display.note(f"the producer died {self._recovery.restarts + 1} times: the {self._recovery.limit} of "
+                                   "--producer-restarts are used up, and the run ends")
+            return False
+        delay = self._recovery.next_delay(self._producer.lived_seconds())
+        self._display.note(f"{self.FOLLOWS} in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); {self.WITH_CONSUMERS}")
+        self._successor_is_due = True
+        self._timers.after(delay, self._start_successor)
+        return True
+
+    def _start_successor(self):
+        self._successor_is_due = False
+        if self._draining or self.failure:
+            self._end_without_producer()
+            return
+        # One that had not come so far that consumers could join has published nothing: there is nothing to take over. Nor is there
+        # when it removed its memory itself, or when nobody of the run was left to hold it, not even for a moment: then no consumer
+        # had joined, and another's sweep may have removed it.
+        more = ["--adopt"] if self._hold.keeps_memory_of(self._producer_pids) else []
+        spent = self._spent_cpu_seconds + self._producer.cpu_seconds
+        try:
+            self._start_producer(more)
+            self._spent_cpu_seconds = spent
+        except LaunchError as problem:
+            self.fail(problem)
+            self._end_without_producer()
+
+    def _signal_producer(self):
+        self._producer.signal(signal.SIGTERM)
+
+    def _ask_to_drain(self):
+        self._signal_producer()
+
+    def _ask_to_abandon(self, asked_before):
+        """The producer writes its account."""
+        self._signal_producer()
+        if not asked_before:
+            self._timers.after(SECOND_WORD_SECONDS, self._signal_producer)
+
+    def fail(self, problem):
+        """
+        Ends the run for a reason that the producer does not know. Without able consumers a drain would not end: it is asked
+        to drain, then to abandon, and then killed.
+        """
+        if self.failure:
+            return
+        self.failure = problem
+        self._display.note(str(problem))
+        self._draining = True
+        self._signal_producer()
+        self._timers.after(ABANDON_SECONDS, self._signal_producer)
+        self._timers.after(FAILED_END_SECONDS, self._terminate_children)
+
+    def _facts(self):
+        return {"producer_pid": self._producer.pid, "producer_restarts": self._recovery.restarts}

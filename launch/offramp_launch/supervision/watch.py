@@ -1,0 +1,174 @@
+"""What every watch over a run's consumers has: their seats, their failures, and how they are scaled and replaced."""
+
+import dataclasses
+import os
+import signal
+
+from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
+from offramp_launch.supervision.children import Child
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.supervision.overseer import Overseer
+from offramp_launch.quarantine import IncidentReporter
+from offramp_launch.supervision.reload import Reload
+from offramp_launch.supervision.seats import Seats, is_work_left
+
+CONSUMERS_END_SECONDS = 1.5     # after the run, which waited for the Disconnects of all that it had let in
+TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
+ABANDONED_END_SECONDS = 5       # for programs that were asked to abandon, before they are killed
+MOST_CONSUMERS = 64             # a run's table of consumers holds so many
+
+
+@dataclasses.dataclass
+class RunPlan:
+    """What to start. The lifeline's descriptor is added to the command lines."""
+
+    run_id: str
+    run_dir: object
+    producer: list              # empty: a program of one's own is the producer, and is there already
+    consumer: list
+    consumers: int
+    account: object = None
+    producer_restarts: int = 0
+    not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
+    kept_open: tuple = ()       # descriptors that every program inherits
+    log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
+
+
+class Watch(Overseer):
+    """
+    Owns: the consumers.
+    Who watches says what is to be watched beside consumers: _begin(), _goes_on(), _code(), _takes_consumers(), _ask_to_drain(),
+    _ask_to_abandon(), fail(), and where there is more of it _others(), _look(), _facts() and _consumer_command().
+    """
+
+    def __init__(self, plan, display):
+        super().__init__(plan.run_dir, display)
+        self._plan = plan
+        self._status = {}
+        self._stories = IncidentReporter(plan.run_dir.path)
+        self._failures = FailureBudget()
+        identity = plan.account.of_consumers() if plan.account else {}
+        self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
+                            self._timers, display, self._stories)
+        self._reload = None     # the latest
+
+    # -- the life of a watch ----------------------------------------------------------------------------------------
+
+    run_dir = property(lambda self: self._plan.run_dir)
+    status = property(lambda self: self._status)
+    records = property(lambda self: self._seats.records)
+
+    def _begin_consumers(self):
+        for _ in range(self._plan.consumers):
+            self._seats.add()
+        self._tick()
+
+    def _consumer_command(self):
+        return self._plan.consumer
+
+    def _spawn(self, name, argv, identity):
+        return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),
+                     (self._lifeline_read, *self._plan.kept_open), **identity)
+
+    def _others(self):
+        """Children that are not consumers."""
+        return []
+
+    def _alive(self):
+        return [child for child in (*self._others(), *self._seats.children()) if child and child.status is None]
+
+    def _between_looks(self):
+        if self._reload:
+            self._go_on_with_reload()
+
+    def _look(self):
+        """Reads what the programs say, and shows it."""
+        self._status = self._plan.run_dir.told("status.json") or self._status
+        self._seats.relay_logs()
+        self._stories.complete()
+        self._display.show(self._status)
+        self._end_where_every_slab_fails()
+
+    def _end_where_every_slab_fails(self):
+        if not self.failure and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0):
+            why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
+            self.fail(LaunchError(f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
+                                  f"The whole of it stands in the consumers' logs: {self._plan.run_dir.logs.folder}", ExitCode.SET_ASIDE))
+
+    # -- what the seats ask of a run --------------------------------------------------------------------------------
+
+    def wants_consumers(self):
+        return self._takes_consumers() and not (self._abandoned or self.failure)
+
+    def has_work_for_consumers(self):
+        return is_work_left(self._status, self._draining)
+
+    def is_draining(self):
+        return self._draining
+
+    def completed(self):
+        """By consumers: what was set aside or skipped is not progress of theirs."""
+        return self._status.get("released_samples") or 0
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def _terminate_children(self):
+        self._signal_children(signal.SIGTERM)
+        self._timers.after(TERMINATE_SECONDS, self._kill_children)
+
+    def _abandon(self):
+        if not self._abandoned:
+            self._timers.after(ABANDONED_END_SECONDS, self._kill_children)
+        super()._abandon()
+
+    # -- control ----------------------------------------------------------------------------------------------------
+
+    def _scale(self, wanted):
+        if not 1 <= wanted <= MOST_CONSUMERS:
+            raise LaunchError(f"scale {wanted} is out of bounds",
+                              f"From 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
+        self._require_that_it_takes_consumers()
+        before = self._seats.staying()
+        for _ in range(wanted - len(before)):
+            self._seats.add()
+        self._seats.send_away(reversed(before[wanted:]))
+        self._display.note(f"scale: {len(before)} -> {wanted} consumers")
+        return {"before": len(before), "consumers": wanted, **self._describe()}
+
+    def _require_that_it_takes_consumers(self):
+        if self._draining or not self._takes_consumers():
+            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+
+    def _begin_reload(self):
+        """One that is under way ends with it: its newcomers may have begun before the latest change."""
+        self._require_that_it_takes_consumers()
+        if not self._seats.staying():
+            raise LaunchError("the run has no consumers that could be replaced", "Only its producer works", ExitCode.USAGE)
+        if len(self._seats.children()) >= MOST_CONSUMERS:
+            raise LaunchError(f"the run has {MOST_CONSUMERS} consumers, as many as it can hold, and a reload starts a new one before an old one ends",
+                              f"./launch/offramp scale {MOST_CONSUMERS - 1}, then reload", ExitCode.USAGE)
+        number = 1
+        if self._reload:
+            self._reload.give_up("another reload has taken its place", ExitCode.INTERRUPTED)
+            number = self._reload.number + 1
+        self._reload = Reload(number, self._seats, self._timers, self._display.note)
+        self._go_on_with_reload()
+        return self._describe()
+
+    def _go_on_with_reload(self):
+        if self._draining or not self.wants_consumers():
+            self._reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
+        self._reload.look(self._consumers_that_are("ready"), self._consumers_that_are("overdue"))
+
+    def _consumers_that_are(self, what):
+        """Their processes, by what the run said last."""
+        return {consumer.get("pid") for consumer in self._status.get("consumers") or [] if consumer.get(what)}
+
+    def _describe(self):
+        return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
+                "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(), **self._facts(),
+                "ending": self._draining, "reload": self._reload.describe() if self._reload else None, "status": self._status}
+
+    def _facts(self):
+        """What else it tells of the run."""
+        return {}
