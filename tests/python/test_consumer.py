@@ -266,8 +266,10 @@ class Consumers(World):
                 self.finish(other, 1)
 
     def told(self, name):
-        file = self.run_dir / name
-        return file.read_text() if file.exists() else ""
+        try:
+            return (self.run_dir / name).read_text()
+        except FileNotFoundError:       # not there yet, or between two runs
+            return ""
 
     def test_stop_ends_the_loop_when_the_slab_at_hand_is_done(self):
         producer = self.produce(3)
