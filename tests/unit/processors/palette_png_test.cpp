@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include <cstring>
 #include <numeric>
 
 #include "tests/unit/processors/decoded_png.hpp"
@@ -11,6 +12,7 @@ namespace offramp {
 namespace {
 
 using test::decode_png;
+using test::decode_rgba_png;
 using test::DecodedPng;
 
 const Progress kNoProgress = [] {};
@@ -24,6 +26,21 @@ TEST(VocPalette, IsThatOfPascalVoc) {
     EXPECT_EQ(palette[15], (Colour{192, 128, 128}));   // person
     EXPECT_EQ(palette[20], (Colour{0, 64, 128}));      // tv monitor
     EXPECT_EQ(palette[255], (Colour{224, 224, 192}));  // void
+}
+
+// With alpha, at every level, so wide that several pieces of some rows are compressed.
+RC_GTEST_PROP(PngEncoder, OfFourChannelsIsReadBackAsItWas, ()) {
+    const auto width = *rc::gen::element<std::uint32_t>(1, 2, 77, 9000);
+    const auto height = *rc::gen::inRange<std::uint32_t>(1, 12);
+    auto pixels = *rc::gen::container<std::vector<std::uint8_t>>(64, rc::gen::arbitrary<std::uint8_t>());
+    pixels.resize(std::size_t{width} * height * 4);
+    for (std::size_t at = 64; at < pixels.size(); ++at) pixels[at] = static_cast<std::uint8_t>(pixels[at - 61] + 3);
+    PngEncoder encoder(*rc::gen::inRange(0, 10));
+    const auto read = decode_rgba_png(
+        encoder.encode({.pixels = pixels, .width = width, .height = height, .kind = PngPixels::Rgba}, kNoProgress));
+    RC_ASSERT(read.width == width);
+    RC_ASSERT(read.height == height);
+    RC_ASSERT(std::memcmp(read.pixels.data(), pixels.data(), pixels.size()) == 0);
 }
 
 RC_GTEST_PROP(PalettePng, IsReadBackAsItWas, ()) {
