@@ -16,6 +16,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/program/end_signals.hpp"
+#include "common/program/freed_memory.hpp"
 #include "common/program/trace_file.hpp"
 #include "common/settings/declared_setting.hpp"
 #include "common/settings/exit_code.hpp"
@@ -145,6 +146,7 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::opti
     if (!making.stands_for.empty()) as_told.processor = making.stands_for;
     if (has_settings) require_same_work(as_told, kept_settings(told.run_dir));
 
+    if (making.python == nullptr) keep_freed_memory();  // an interpreter's memory is its user's
     if (!config.trace_dir.empty())
         start_recording(config.trace_dir, "consumer", ChosenEgress::in(config.catalogue).name);
     std::unique_ptr<Processor> processor;

@@ -14,6 +14,7 @@
 #include "common/program/data_folder.hpp"
 #include "common/program/descriptor_limit.hpp"
 #include "common/program/end_signals.hpp"
+#include "common/program/freed_memory.hpp"
 #include "common/program/trace_file.hpp"
 #include "common/settings/declared_setting.hpp"
 #include "common/settings/exit_code.hpp"
@@ -105,6 +106,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     if (parsed->sweep) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", strategy->traits().name);
     raise_descriptor_limit();  // each consumer takes three
+    keep_freed_memory();       // a model on the CPU allocates its outputs anew for each batch
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());
     require_weights(config);

@@ -1,0 +1,37 @@
+#include "common/program/freed_memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kBytes = std::size_t{96} << 20U;  // more than glibc's threshold may ever be
+
+long faults_of_filling() {
+    rusage before{};
+    rusage after{};
+    ::getrusage(RUSAGE_SELF, &before);
+    void* const memory = std::malloc(kBytes);
+    std::memset(memory, 1, kBytes);
+    std::free(memory);
+    ::getrusage(RUSAGE_SELF, &after);
+    return after.ru_minflt - before.ru_minflt;
+}
+
+TEST(FreedMemory, IsFilledAgainWithoutPageFaults) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer allocates by itself";
+#endif
+    const long given_back = faults_of_filling() + faults_of_filling();
+    keep_freed_memory();
+    const long first = faults_of_filling();
+    EXPECT_LT(faults_of_filling() + faults_of_filling(), 16);
+    EXPECT_GT(given_back, first + 16) << "without it, each time takes them";
+}
+
+}  // namespace
+}  // namespace offramp
