@@ -16,6 +16,7 @@ from offramp_launch.progress import make_display
 from offramp_launch.run_command import (announce, default_consumers, finish, keep_settings, require_apart, resolve, settle_output, sweep, version_of,
                                         written_to)
 from offramp_launch.supervision.watch import MOST_CONSUMERS, RunPlan
+from offramp_launch.watching import address
 
 WAIT_SECONDS = 300      # for the run: a program may load its model first
 # Words of an `offramp.Egress` that starts this command: its process, without which nobody waits for the run, and how its work is called.
@@ -38,6 +39,7 @@ NEED_PICTURES = ("cut-out", "overlay")
 
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
+    http, argv = address.take(argv)
     flags, rest = take_values(argv, ("--run-dir", "--wait", *WORDS_OF_AN_EGRESS))
     if not flags.get("--run-dir"):
         raise LaunchError("consume wants the directory of a run", "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS", ExitCode.USAGE)
@@ -59,7 +61,7 @@ def start(places, argv, typed):
     settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
     keep_settings(run_dir, settled, config)
     served = [*rest, "--run-dir", str(folder), "--output", output]
-    plan = RunPlan(run_id, run_dir, [], [consumer, *served], consumers, log_format=config.get("log-format", "text"))
+    plan = RunPlan(run_id, run_dir, [], [consumer, *served], consumers, log_format=config.get("log-format", "text"), http=http)
     about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)
 
     def note(text, **_):

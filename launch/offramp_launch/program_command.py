@@ -16,6 +16,7 @@ from offramp_launch.run_command import (SETTLED, announce, finish, goes_on_with,
                                         written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import RunPlan
+from offramp_launch.watching import address
 
 PRODUCER = "--producer"
 KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts")
@@ -27,6 +28,7 @@ def is_meant(argv):
 
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
+    http, argv = address.take(argv)
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
     rest, config, consumers = understood(places, rest, "run --producer", KNOWN_ALL_THE_SAME)
@@ -45,7 +47,7 @@ def start(places, argv, typed):
     keep_settings(run_dir, settled, config)
     served = [*without_values(rest, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     plan = RunPlan(run_id, run_dir, program, [consumer, *served], consumers, producer_restarts=config.get("producer-restarts", 0),
-                   log_format=config.get("log-format", "text"))
+                   log_format=config.get("log-format", "text"), http=http)
     work = config.get("resume") and own_work.work_of(output) or f"{run_id}-{secrets.token_hex(4)}"
     environment = environment_of(places, run_dir, run_id, output, config, work)
     about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)

@@ -24,6 +24,7 @@ from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import MOST_CONSUMERS, RunPlan
+from offramp_launch.watching import address
 
 # Flags that make the producer answer instead of run.
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")
@@ -49,6 +50,7 @@ def start(places, argv, typed, go_on=None, held=None):
             code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
         return code
 
+    http, argv = address.take(argv)
     argv, typed = sink.hide_password(argv, os.environ), sink.hide_password(typed, os.environ)
     argv = hide_query(argv, os.environ)
     producer, config = resolve_run(places, argv)
@@ -90,7 +92,7 @@ def start(places, argv, typed, go_on=None, held=None):
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), rungs.not_taken_over(config))
-    plan.log_format = config.get("log-format", "text")
+    plan.log_format, plan.http = config.get("log-format", "text"), http
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
 

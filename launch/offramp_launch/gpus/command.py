@@ -25,6 +25,7 @@ from offramp_launch.gpus.status import counted
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.progress import make_display
+from offramp_launch.watching import address
 from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
 
 FLAG = "--gpus"
@@ -55,6 +56,7 @@ def start(places, argv, typed):
         raise LaunchError(f"--shards {given['--shards']} without --gpus", "Give --gpus, or see ./launch/offramp job --help for shards on many hosts", ExitCode.USAGE)
     if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
         return run_command.start(places, flags, ["run", *flags])
+    http, flags = address.take(flags)
     refuse(flag.partition("=")[0] for flag in flags)
     shards = count(given["--shards"], "--shards") if "--shards" in given else None
     if shards == 0:
@@ -80,8 +82,8 @@ def start(places, argv, typed):
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
         run_command.announce(config, f"what is left in {output} is one producer's: {devices[0].name} does it")
-        return run_command.start(places, [*flags, "--resume"], typed)
-    return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume)
+        return run_command.start(places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed)
+    return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http)
 
 
 def of_the_first_that_answers(devices, ask):
@@ -137,7 +139,7 @@ def held(output, run_id, note=print):
         lock.close()
 
 
-def work(places, flags, typed, config, run_path, devices, shards, resume):
+def work(places, flags, typed, config, run_path, devices, shards, resume, http):
     output, given = place_of(config, run_path), flags
     job_command.refuse_what_a_job_has_not(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
@@ -163,7 +165,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume):
         # What is done with its dead letters later finds the results by the job's name.
         run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""})
         code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
-                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note)
+                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http)
         ended.well = code == 0
     run_command.announce(settled, told, "")
     return code
@@ -179,14 +181,14 @@ def require_nothing_in(output):
                           "--resume goes on with what a run left; else give a folder that is empty, or not there yet", ExitCode.USAGE)
 
 
-def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note):
+def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http):
     """(the exit code, what is told at the end)."""
     producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
     run_command.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
     display.note(f"run {run_id}: {counted(len(workers), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
-    supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,))
+    supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http)
     began = time.monotonic()
     with Finishing(note) as finishing:
         try:

@@ -13,8 +13,11 @@ from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.status import told_by
 from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record
+from offramp_launch.supervision.logbook import FILE as LAUNCHERS_OWN, KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
 from offramp_launch.run_dir import SUMMARY, read_object
+from offramp_launch.watching.counters import BusySeconds, added, grown
+from offramp_launch.watching.moments import seconds_of
 
 SHOWN_LINES = 20                # of each shard's
 ANSWERS_SECONDS = 2
@@ -31,6 +34,11 @@ class Worker:
     index: int = None           # of the shard at hand, or the last
     run_dir: pathlib.Path = None
     status: dict = dataclasses.field(default_factory=dict)
+    launcher: dict = dataclasses.field(default_factory=dict)        # what its launcher keeps of the run: supervision/logbook.py
+    busy: BusySeconds = dataclasses.field(default_factory=BusySeconds)
+    _earlier: dict = dataclasses.field(default_factory=dict)        # counted by its runs before this one
+    _earlier_launchers: dict = dataclasses.field(default_factory=dict)
+    _earlier_deaths: list = dataclasses.field(default_factory=list)
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
     is_waiting: bool = False    # to begin again
     is_to_be_scaled: bool = False
@@ -45,18 +53,36 @@ class Worker:
 
     def begin(self, index, run_dir, log, command, lifeline, kept_open):
         """`command`: what makes a worker of Python; `log`: the path. Errors: LaunchError."""
-        self.index, self.run_dir, self.status = index, run_dir, {}
+        self.index, self.run_dir, self.status, self.launcher = index, run_dir, {}, {}
         self.log_path, self._log, self._shown = log, LogFollower(log), 0
         self.child = Child(self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment})
 
     def ended(self):
         """Returns its process, which is reaped."""
-        child, self.child, self.status = self.child, None, {}
+        self._earlier, self._earlier_launchers = grown(self._earlier, self.status), added(self._earlier_launchers, self._counts())
+        self._earlier_deaths = self.deaths()[-KEPT_DEATHS:]
+        child, self.child, self.status, self.launcher = self.child, None, {}, {}
         return child
+
+    def told(self):
+        """For who watches: all its runs as one. `taking_over`: a producer of the last died behind what its status says."""
+        begun = seconds_of(self.status.get("time")) or 0
+        return {"run_dir": str(self.run_dir) if self.child else None, "status": self.status, "earlier": self._earlier, "consumer_busy_seconds": round(self.busy.seconds, 3),
+                "taking_over": any(death["who"] == "producer" and (seconds_of(death["time"]) or 0) >= begun for death in self.launcher.get("deaths") or []),
+                **added(self._earlier_launchers, self._counts())}
+
+    def deaths(self):
+        """In its last run, and in those before."""
+        return [*self._earlier_deaths, *(self.launcher.get("deaths") or [])]
+
+    def _counts(self):
+        return {name: self.launcher.get(name) or 0 for name in ("restarts", "takeovers")}
 
     def look(self):
         """Reads what its run tells. Returns the lines that are worth telling."""
         self.status = told_by(self.run_dir) or self.status
+        self.launcher = read_object(self.run_dir / LAUNCHERS_OWN) or self.launcher
+        self.busy.look(self.status.get("consumers"))
         told = list(filter(None, map(worth_telling, self._log.new_lines())))
         shown, self._shown = told[:max(0, SHOWN_LINES - self._shown)], self._shown + len(told)
         return shown

@@ -16,6 +16,7 @@ from offramp_launch.gpus.shares import share
 from offramp_launch.gpus.status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.jobs.files import told
 from offramp_launch.output_folder import items_done_in
+from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.overseer import Overseer
 from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
 from offramp_launch.supervision.watch import MOST_CONSUMERS
@@ -31,9 +32,9 @@ class GpusSupervisor(Overseer):
     Owns: the workers. If the launcher itself is killed, they read its end from the lifeline, and end, and so do their programs.
     """
 
-    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open):
+    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None):
         """`workers`: [(device, shares)]; `flags`: of the run."""
-        super().__init__(run_dir, display)
+        super().__init__(run_dir, display, http)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
         self._workers = [Worker(device, shares) for device, shares in workers]
         self._error_limit, self._kept_open = error_limit, kept_open
@@ -129,6 +130,7 @@ class GpusSupervisor(Overseer):
         """Its shard is among those to be done again."""
         if self.failure or (self._draining and fate == AGAIN):
             return
+        self._logbook.note_death(worker.name, f"shard {worker.index} ended with exit code {code}: {why}"[:LONGEST_LINE])
         log = f"Its log: {worker.log_path}"
         if fate != AGAIN:
             self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}", log, code))
@@ -283,7 +285,18 @@ class GpusSupervisor(Overseer):
 
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
-                "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "status": self.status}
+                "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None,
+                **self._logbook.told(), **self._told_by_workers(), "status": self.status}
+
+    def _told_by_workers(self):
+        """Of the whole, and of each by its name."""
+        workers = {worker.name: worker.told() for worker in self._workers}
+        return {"workers": workers, "deaths": self._all_deaths(), "done_before": self.done_before,
+                **{name: sum(each[name] for each in workers.values()) for name in ("restarts", "takeovers", "consumer_busy_seconds")}}
+
+    def _all_deaths(self):
+        return sorted([*self._logbook.told()["deaths"], *({**death, "who": f"{worker.name}: {death['who']}"} for worker in self._workers for death in worker.deaths())],
+                      key=lambda death: death["time"])[-KEPT_DEATHS:]
 
 
 def told_by_a_run(code):

@@ -107,4 +107,4 @@ class Attendance(Watch):
             self._terminate_children()
 
     def _facts(self):
-        return {"producer_pid": int(self._endpoint["producer_pid"]), "producer_restarts": 0}
+        return {"producer_pid": int(self._endpoint["producer_pid"]), "producer_restarts": 0, "taking_over": False}

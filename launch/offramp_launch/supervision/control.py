@@ -26,13 +26,14 @@ ANSWER_SECONDS = 5
 class ControlServer:
     """
     Serves requests on the supervisor's selector.
-    Thread: the supervisor's. Blocks: never; a client that does not read its answers is dropped.
+    Thread: the supervisor's. Blocks: never; a client that does not read its answers is asked for no more requests.
     """
 
     def __init__(self, path, selector, answer):
         self._selector = selector
         self._answer = answer
-        self._clients = {}
+        self._clients = {}      # what each has sent of a request
+        self._unsent = {}       # of answers, for clients that have not taken all of them yet
         self._path = path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         before = os.umask(0o177)
@@ -90,16 +91,31 @@ class ControlServer:
             return refusal(str(problem), problem.code)
 
     def _send(self, client, reply):
-        data = json.dumps(reply).encode() + b"\n"
+        """False where the client was dropped."""
+        self._unsent[client] = self._unsent.get(client, b"") + json.dumps(reply).encode() + b"\n"
+        return self._send_more(client)
+
+    def _send_more(self, client):
+        unsent = self._unsent.pop(client)
         try:
-            sent = client.send(data)
+            unsent = unsent[client.send(unsent):]
+        except BlockingIOError:
+            pass
         except OSError:
-            sent = 0
-        if sent != len(data):
             self._drop(client)
-        return sent == len(data)
+            return False
+        if len(unsent) > LONGEST_ANSWER:
+            self._drop(client)
+            return False
+        if unsent:
+            self._unsent[client] = unsent
+            self._selector.modify(client, selectors.EVENT_WRITE, lambda: self._send_more(client))
+        else:
+            self._selector.modify(client, selectors.EVENT_READ, lambda: self._read(client))
+        return True
 
     def _drop(self, client):
+        self._unsent.pop(client, None)
         if self._clients.pop(client, None) is not None:
             self._selector.unregister(client)
             client.close()

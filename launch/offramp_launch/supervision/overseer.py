@@ -8,15 +8,17 @@ from offramp_launch.arguments import count
 from offramp_launch.supervision.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import CONTROL_SOCKET
+from offramp_launch.supervision.logbook import Logbook
 from offramp_launch.supervision.signal_inbox import SignalInbox
 from offramp_launch.supervision.timers import Timers
+from offramp_launch.watching.lookout import Lookout
 
 TICK_SECONDS = 0.5
 
 
 class Overseer:
     """
-    Owns: its children, the lifeline, the control socket. Borrows: the run directory, the display.
+    Owns: its children, the lifeline, the control socket, what the run is watched by. Borrows: the run directory, the display.
     Thread: the main thread, for it handles signals. Blocks: run() until every child has ended.
     Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
     lifeline, and the children read that as the order to end.
@@ -24,12 +26,15 @@ class Overseer:
     _describe(), and where there is more of it _between_looks() and _let_go().
     """
 
-    def __init__(self, run_dir, display):
-        self._display = display
+    def __init__(self, run_dir, display, http=None):
+        """`http`: (host, port) where it is to be watched; None: nowhere."""
+        self._at = run_dir
+        self._display = self._logbook = Logbook(run_dir, display)
         self._selector = selectors.DefaultSelector()
         self._timers = Timers()
         self._lifeline_read, self._lifeline_write = os.pipe()
         self._control = ControlServer(run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
+        self._lookout = Lookout(run_dir, http, self._selector, self._timers, self._display, self._describe)
         self._draining = False
         self._abandoned = False
         self.failure = None     # LaunchError: why the launcher itself ended it
@@ -40,6 +45,7 @@ class Overseer:
         """Returns the exit code."""
         with SignalInbox(self._selector, self._on_signal):
             try:
+                self._lookout.begin()
                 self._begin()
                 while self._goes_on():
                     for key, _ in self._selector.select(self._timers.next_in()):
@@ -49,10 +55,12 @@ class Overseer:
                 self._kill_everyone()
                 self._look()
                 self._let_go()
+                self._lookout.end()
         return int(self.failure.code) if self.failure else self._code()
 
     def close(self):
         """The last thing: whoever waits on the control socket now learns that it is over."""
+        self._lookout.close(self._last_words())
         self._control.close()
         self._selector.close()
         os.close(self._lifeline_write)
@@ -63,6 +71,13 @@ class Overseer:
         self._between_looks()
         if self._goes_on():
             self._timers.after(TICK_SECONDS, self._tick)
+
+    def _last_words(self):
+        """The status document with how the run ended, which is told last of all."""
+        document, told = self._describe(), self._at.told("status.json") or {}
+        if told.get("nonce") == document["status"].get("nonce"):        # else it is the next run's of a program of one's own
+            document["status"] = {**document["status"], **told}
+        return {**document, "finishing": True}
 
     def _between_looks(self):
         """What is tried again and again."""

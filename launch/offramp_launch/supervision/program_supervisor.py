@@ -9,6 +9,7 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, status_behind_a_shell
 from offramp_launch.progress import ENDS
 from offramp_launch.supervision.supervisor import Supervisor
+from offramp_launch.watching.counters import grown
 
 GONE = ("X", "Z")     # states of a process that has ended
 ADDED = ("released_samples", "released_batches", "submitted_samples", "quarantined_samples", "dropped_samples", "redelivered")
@@ -27,6 +28,8 @@ class ProgramSupervisor(Supervisor):
         """`environment`: of the program."""
         self._environment = environment
         self._earlier = dict.fromkeys(ADDED, 0)      # of programs that died
+        self._counted = self._counted_before = {}       # by them, for who watches; without the last of them
+        self._last_counted = None       # its process
         self._before = set()    # processes whose runs were there before the last program
         self._died_behind_another = self._cut_short = False      # the last program's loop; any loop
         self._away = 0      # consumers that the next program's run is to have
@@ -42,6 +45,10 @@ class ProgramSupervisor(Supervisor):
         lifeline = f"{self._lifeline_read}:{os.fstat(self._lifeline_read).st_ino}"
         return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
                      env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
+
+    def _facts(self):
+        """A dead program's status stands until the next one tells its own, and counts once."""
+        return {**super()._facts(), "earlier": self._counted_before if self._status.get("pid") == self._last_counted else self._counted}
 
     def _seek_hold(self):
         """What a dead program's run had in memory is of no use to the next."""
@@ -90,6 +97,7 @@ class ProgramSupervisor(Supervisor):
     def _count_as_earlier(self, status):
         for name in ADDED:
             self._earlier[name] += status.get(name) or 0
+        self._counted_before, self._counted, self._last_counted = self._counted, grown(self._counted, status), status.get("pid")
 
     def _signal_producer(self):
         """The process that has the run: a shell between it and this launcher would end, and leave it."""

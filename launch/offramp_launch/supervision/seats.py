@@ -35,9 +35,9 @@ class Seats:
     Thread: the supervisor's. Blocks: never.
     """
 
-    def __init__(self, run, start, log_of, selector, timers, display, stories):
+    def __init__(self, run, start, log_of, selector, timers, display, stories, logbook):
         self._run, self._start, self._log_of = run, start, log_of
-        self._selector, self._timers, self._display, self._stories = selector, timers, display, stories
+        self._selector, self._timers, self._display, self._stories, self._logbook = selector, timers, display, stories, logbook
         self._seats = []
         self._next_number = 1
         self._budget = DeathBudget()
@@ -99,7 +99,11 @@ class Seats:
 
     def _fill_again(self, seat):
         if not seat.leaving and self._run.wants_consumers():
-            self._fill(seat)
+            self._fill_as_follower(seat)
+
+    def _fill_as_follower(self, seat):
+        self._logbook.note_restart()
+        self._fill(seat)
 
     def _fill_if_work_is_left(self, seat, child):
         """Of a consumer that ended by itself, and well: asked again until the run is over, since what is computed comes later."""
@@ -111,7 +115,7 @@ class Seats:
             self._fail_for_want_of_progress(seat, child)
         else:
             self._display.note(f"{seat.name} (pid {child.pid}) {child.ending()} before the run was over; starting it again")
-            self._fill(seat)
+            self._fill_as_follower(seat)
 
     def _fail_for_want_of_progress(self, seat, child):
         self._run.fail(LaunchError(
@@ -134,6 +138,8 @@ class Seats:
         self.records.append({"pid": child.pid, "number": seat.number, "exit": child.status,
                              "cpu_seconds": round(child.cpu_seconds, 3)})
         seat.leaving = seat.leaving or seat.on_trial
+        if child.status < 0 or child.status != ExitCode.OK and not seat.leaving and self._run.wants_consumers():
+            self._logbook.note_death(seat.name, child.ending())
         if seat.leaving or not self._run.wants_consumers():
             return
         if child.status == ExitCode.OK:

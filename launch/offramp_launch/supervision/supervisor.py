@@ -31,9 +31,10 @@ class Supervisor(Watch):
         self._recovery = Recovery(plan.producer_restarts)
         self._hold = RunHold(plan.run_dir.file("endpoint"))
         self._spent_cpu_seconds = 0.0  # by producers before this one
-        self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), display)
+        self._told_by_the_dead = None      # the process that the status was of when a producer ended
         self._told = None       # by a producer that died after its account: what it was about to end with
         super().__init__(plan, display)
+        self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), self._display)
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
@@ -74,6 +75,8 @@ class Supervisor(Watch):
         self._producer = self._make_producer(more)
         self._producer_pids.append(self._producer.pid)
         self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
+        if len(self._producer_pids) > 1:
+            self._logbook.note_takeover()
 
     def _make_producer(self, more):
         identity = self._plan.account.of_the_producer() if self._plan.account else {}
@@ -107,6 +110,9 @@ class Supervisor(Watch):
             # What it told as an error is repeated as the run's last words.
             self._display.note(f"producer {self._producer.ending()}"
                                + ("" if self._producer.told_an_error() else f"; the end of its log:\n{self._producer.last_words()}"))
+        if not explained:
+            self._logbook.note_death("producer", self._producer.ending())
+        self._told_by_the_dead = self._status.get("pid")
         if not self._producer_follows():
             self._end_without_producer()
 
@@ -191,4 +197,9 @@ class Supervisor(Watch):
         self._timers.after(FAILED_END_SECONDS, self._terminate_children)
 
     def _facts(self):
-        return {"producer_pid": self._producer.pid, "producer_restarts": self._recovery.restarts}
+        return {"producer_pid": self._producer.pid if self._producer else None, "producer_restarts": self._recovery.restarts,
+                "taking_over": self._is_taken_over()}
+
+    def _is_taken_over(self):
+        """A producer died, and its successor has told nothing yet."""
+        return not self._producer_over and self._recovery.restarts > 0 and self._status.get("pid") == self._told_by_the_dead

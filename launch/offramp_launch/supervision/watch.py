@@ -32,6 +32,7 @@ class RunPlan:
     not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
     kept_open: tuple = ()       # descriptors that every program inherits
     log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
+    http: tuple = None          # (host, port) where it is to be watched
 
 
 class Watch(Overseer):
@@ -42,14 +43,14 @@ class Watch(Overseer):
     """
 
     def __init__(self, plan, display):
-        super().__init__(plan.run_dir, display)
+        super().__init__(plan.run_dir, display, plan.http)
         self._plan = plan
         self._status = {}
         self._stories = IncidentReporter(plan.run_dir.path)
         self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
         self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
-                            self._timers, display, self._stories)
+                            self._timers, self._display, self._stories, self._logbook)
         self._reload = None     # the latest
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ class Watch(Overseer):
 
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
-                "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(), **self._facts(),
+                "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(), **self._facts(), **self._logbook.told(),
                 "ending": self._draining, "reload": self._reload.describe() if self._reload else None, "status": self._status}
 
     def _facts(self):

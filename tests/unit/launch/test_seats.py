@@ -44,7 +44,7 @@ class SeatsTest(unittest.TestCase):
         self.run.completed.return_value = 0
         self.command = ["true"]
         self.started = 0
-        self.seats = Seats(self.run, self.start, lambda name: self.folder / f"{name}.log", self.selector, self.timers, mock.Mock(), mock.Mock())
+        self.seats = Seats(self.run, self.start, lambda name: self.folder / f"{name}.log", self.selector, self.timers, mock.Mock(), mock.Mock(), mock.Mock())
 
     def start(self, name):
         self.started += 1

@@ -1,0 +1,59 @@
+"""What a launcher keeps of a run beside what the run tells of itself: who died and was followed, and the last that was said."""
+
+import collections
+import json
+
+from offramp_launch import shared_folder
+from offramp_launch.summary import wall_clock
+from offramp_launch.watching.counters import BusySeconds
+
+FILE = "launcher.json"      # of a worker's launcher, for that of the whole run
+KEPT_DEATHS, KEPT_LINES = 20, 40
+LONGEST_LINE = 400          # characters
+
+
+class Logbook:
+    """
+    A display that remembers what is told on it. Borrows: the display, the run directory. Thread: the overseer's. Blocks: on the disk.
+    """
+
+    def __init__(self, run_dir, display):
+        self._run_dir, self._display = run_dir, display
+        self._busy = BusySeconds()
+        self._lines = collections.deque(maxlen=KEPT_LINES)
+        self._deaths = collections.deque(maxlen=KEPT_DEATHS)
+        self._restarts = self._takeovers = 0
+
+    def note(self, text):
+        time = wall_clock()[11:19]
+        self._lines += [f"{time} {line[:LONGEST_LINE]}" for line in text.splitlines()]
+        self._display.note(text)
+
+    def show(self, status):
+        self._busy.look(status.get("consumers"))
+        self._display.show(status)
+
+    def note_death(self, who, how):
+        self._deaths.append({"time": wall_clock(), "who": who, "how": how})
+        self._keep()
+
+    def note_restart(self):
+        """Of a consumer."""
+        self._restarts += 1
+        self._keep()
+
+    def note_takeover(self):
+        self._takeovers += 1
+        self._keep()
+
+    def told(self):
+        return {**self._counts(), "deaths": list(self._deaths), "consumer_busy_seconds": round(self._busy.seconds, 3), "log": list(self._lines)}
+
+    def _counts(self):
+        return {"restarts": self._restarts, "takeovers": self._takeovers}
+
+    def _keep(self):
+        try:
+            shared_folder.write(self._run_dir.path, FILE, (json.dumps({**self._counts(), "deaths": list(self._deaths)}, indent=2) + "\n").encode())
+        except OSError:     # a full disk; what is asked for is told all the same
+            pass

@@ -1,0 +1,70 @@
+"""Where a run is to be watched by HTTP: the flag --http, and the socket that listens there."""
+
+import ipaddress
+import os
+import socket
+
+from offramp_launch.arguments import take_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+FLAG, VARIABLE = "--http", "OFFRAMP_HTTP"
+WAITING_CLIENTS = 128
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+def take(argv):
+    """
+    Splits argv into ((host, port), or None where nobody is to watch; the rest). The variable is taken out of the environment, as it means this
+    command and none that it starts. Errors: LaunchError (USAGE).
+    """
+    given, rest = take_values(argv, (FLAG,))
+    text = given.get(FLAG, os.environ.pop(VARIABLE, ""))
+    return (parsed(text) if text or FLAG in given else None), rest
+
+
+def parsed(text):
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536) or (":" in host and f"[{host}]" not in text):
+        raise LaunchError(f"{FLAG} is '{text}', which is not HOST:PORT", "Give one such as 127.0.0.1:9464, [::1]:9464, or 127.0.0.1:0 for any free port", ExitCode.USAGE)
+    return host, int(port)
+
+
+def listen(address):
+    """The socket. Errors: OSError where the address is taken, or not this machine's."""
+    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, where = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(WAITING_CLIENTS)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def is_loopback(listener):
+    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
+
+
+def is_any(listener):
+    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_unspecified
+
+
+def spelled(host, port):
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def names_this_machine(host_header, bound_to):
+    """
+    Whether a browser that sends this Host was led here by a name of this machine's own, and not by one of somebody's that his name server
+    answers with a loopback address. `bound_to`: the address that is listened at.
+    """
+    host = host_header.strip().lower()
+    name, colon, port = host.rpartition(":")
+    if not (colon and port.isdigit()):
+        name = host
+    name = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+    return name in (*LOOPBACK_NAMES, bound_to)

@@ -1,0 +1,77 @@
+"""The text in which Prometheus reads metrics: its format 0.0.4, and OpenMetrics 1.0.0 for who asks for that."""
+
+import dataclasses
+import math
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+TOTAL, INFO = "_total", "_info"
+
+
+@dataclasses.dataclass
+class Family:
+    """All series of one name. `name`: as they are written, so with `_total` or `_info` at its end where they have that."""
+
+    name: str
+    kind: str                   # counter, gauge, histogram, info
+    help: str
+    samples: list = dataclasses.field(default_factory=list)     # (what stands behind the name, labels, value)
+
+    def add(self, value, labels):
+        if (value := number(value)) is not None:
+            self.samples.append(("", labels, value))
+
+    def add_histogram(self, bounds, counts, total, labels):
+        """`counts`: of each bucket alone, one more than `bounds`, which ascend; `total`: the sum of what was counted."""
+        bounds, counts, total = list(map(number, bounds)), list(map(number, counts)), number(total)
+        if None in (*bounds, *counts, total) or len(counts) != len(bounds) + 1:
+            return
+        so_far = 0
+        for bound, count in zip([*map(float, bounds), math.inf], counts):
+            so_far += count
+            self.samples.append(("_bucket", {**labels, "le": shown(bound)}, so_far))
+        self.samples += [("_sum", labels, total), ("_count", labels, so_far)]
+
+
+def text_of(families, open_metrics=False):
+    """Of those that have samples."""
+    lines = []
+    for family in families:
+        if family.samples:
+            name, kind = named(family, open_metrics)
+            lines += [f"# HELP {name} {escaped_help(family.help)}", f"# TYPE {name} {kind}"]
+            lines += [f"{family.name}{suffix}{in_braces(labels)} {shown(value)}" for suffix, labels, value in family.samples]
+    return "\n".join([*lines, *(["# EOF"] if open_metrics else [])]) + "\n"
+
+
+def named(family, open_metrics):
+    """(the family's name, its type), in which both formats differ."""
+    if not open_metrics:
+        return family.name, "gauge" if family.kind == "info" else family.kind
+    ending = {"counter": TOTAL, "info": INFO}.get(family.kind, "")
+    return family.name[:len(family.name) - len(ending)], family.kind
+
+
+def in_braces(labels):
+    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items()) + "}" if labels else ""
+
+
+def escaped(value):
+    """A label's. What is no UTF-8 is replaced, as one such value would make the whole unreadable."""
+    text = str(value).encode(errors="replace").decode()
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def escaped_help(text):
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def shown(value):
+    if isinstance(value, float) and math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)
+
+
+def number(value):
+    """None for whatever is none: what a program of another version tells, or tells not yet."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value else None

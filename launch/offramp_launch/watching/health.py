@@ -1,0 +1,43 @@
+"""Whether a run lives, and whether it takes work off the device: what /livez and /readyz say."""
+
+from offramp_launch.progress import ENDS
+from offramp_launch.watching.moments import seconds_of
+
+OLD_SECONDS = 5         # of a status that is written twice a second
+
+
+def alive(document, now):
+    """(whether, why) of the status document. `now`: seconds since 1970."""
+    if document.get("finishing"):
+        return True, "the programs have ended; results are put together"
+    told = [(f"{name}: ", each) for name, each in (document.get("workers") or {}).items() if each.get("run_dir")] or [("", document)]
+    found = [(well, f"{whose}{why}") for whose, each in told for well, why in [alive_alone(each, now)]]
+    return next((each for each in found if not each[0]), found[0])
+
+
+def alive_alone(told, now):
+    """Of one producer's run."""
+    status = told.get("status") or {}
+    if told.get("taking_over"):
+        return True, "another producer takes over"
+    if not status:
+        return True, "the producer begins"
+    if status.get("state") in ENDS:
+        return True, f"the run has {status['state']}" if status["state"] != "abandoned" else "the run was abandoned"
+    if (written := seconds_of(status.get("time"))) is None:
+        return True, "the run is watched"
+    age = now - written
+    return (True, "the producer tells of itself") if age < OLD_SECONDS else (False, f"the producer has told nothing for {age:.0f} s (status.json is of {status['time']})")
+
+
+def ready(document, now):
+    """(whether, why): it runs, and a consumer is there that takes slabs."""
+    well, why = alive(document, now)
+    status = document.get("status") or {}
+    if not well:
+        return False, why
+    if document.get("finishing") or status.get("state") != "running":
+        return False, f"the run is {status.get('state') or 'starting'}"
+    if not any(consumer.get("ready") and not consumer.get("overdue") and not consumer.get("end") for consumer in status.get("consumers") or []):
+        return False, "no consumer takes slabs"
+    return True, "the run takes work, and so do its consumers"

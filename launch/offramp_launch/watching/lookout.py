@@ -1,0 +1,166 @@
+"""What a run can be watched by from outside: a file of metrics, and where that is wanted a server."""
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import selectors
+import signal
+import socket
+import sys
+import time
+
+from offramp_launch import shared_folder
+from offramp_launch.exit_code import LaunchError
+from offramp_launch.supervision.backoff import FIRST_SECONDS, Backoff
+from offramp_launch.supervision.children import Child
+from offramp_launch.watching.address import is_any, is_loopback, listen, spelled
+from offramp_launch.watching.exposition import text_of
+from offramp_launch.watching.metrics import families_of
+
+METRICS, TARGETS, WHERE = "metrics.prom", "targets.json", "http.json"
+METRICS_SECONDS = 15
+LAST_WORD_SECONDS = 1       # for the server to take it
+SERVER_END_SECONDS = 2      # then, for it to end
+TOLD_ENDS = 3               # of a server that ends again and again
+# What a Python may need to start; the server is told nothing else of this process's.
+ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
+
+
+class Lookout:
+    """
+    Owns: the listening socket, the server's process. Nothing that happens to them ends the run. `describe()`: the status document.
+    Thread: the overseer's. Blocks: close(), for SERVER_END_SECONDS at most.
+    """
+
+    def __init__(self, run_dir, address, selector, timers, display, describe):
+        """`address`: (host, port), or None for no server."""
+        self._run_dir, self._address, self._describe = run_dir, address, describe
+        self._selector, self._timers, self._display = selector, timers, display
+        self._listener = self._server = self._words = None
+        self._backoff, self._ends = Backoff(), 0
+        self._is_closing = False
+
+    def begin(self):
+        self._remove(TARGETS, WHERE)        # an earlier launcher's, that was killed
+        self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
+        if self._address:
+            self._begin_server()
+
+    def end(self):
+        """The overseer's loop is over: from here on the server knows what it is told here."""
+        self._is_closing = True
+        document = {**self._describe(), "finishing": True}
+        self._write_metrics(document)
+        self._say(document)
+
+    def close(self, document):
+        """`document`: the last."""
+        self._is_closing = True
+        self._write_metrics(document)
+        self._say(document)
+        self._end_server()
+        if self._listener:
+            self._listener.close()
+            self._remove(TARGETS, WHERE)
+
+    # -- files ------------------------------------------------------------------------------------------------------
+
+    def _tell_now_and_then(self):
+        self._write_metrics(self._describe())
+        self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
+
+    def _write_metrics(self, document):
+        self._write(METRICS, text_of(families_of(document)))
+
+    def _write(self, name, text):
+        with contextlib.suppress(OSError):      # a disk that is full
+            shared_folder.write(self._run_dir.path, name, text.encode())
+
+    def _remove(self, *names):
+        for name in names:
+            with contextlib.suppress(OSError):
+                self._run_dir.file(name).unlink()
+
+    # -- the server -------------------------------------------------------------------------------------------------
+
+    def _begin_server(self):
+        at = spelled(*self._address)
+        try:
+            self._listener = listen(self._address)
+        except OSError as problem:
+            self._display.note(f"--http {at}: nobody can watch by HTTP, and the run goes on without: {problem.strerror}")
+            return
+        host, port = self._listener.getsockname()[:2]
+        at = spelled(socket.gethostname() if is_any(self._listener) else host, port)
+        self._display.note(f"http://{at}/ shows the run; /metrics is for Prometheus")
+        if not is_loopback(self._listener):
+            self._display.note(f"--http {spelled(*self._address)} is not of this machine alone: anybody who reaches it may read how the run is doing")
+        self._write(WHERE, json.dumps({"url": f"http://{at}/", "host": host, "port": port}, indent=2) + "\n")
+        self._write(TARGETS, json.dumps([{"targets": [at]}], indent=2) + "\n")
+        self._start_server()
+
+    def _start_server(self):
+        if self._is_closing:
+            return
+        read, write = os.pipe()
+        try:
+            self._server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment())
+        except LaunchError as problem:
+            os.close(write)
+            self._display.note(str(problem))
+            self._timers.after(self._backoff.after_life_of(0), self._start_server)
+            return
+        finally:
+            os.close(read)
+        os.set_blocking(write, False)
+        self._words = write
+        self._selector.register(self._server.pidfd, selectors.EVENT_READ, self._on_server_end)
+
+    def _command(self):
+        options = ["-E", "-s", *(["-B"] if sys.dont_write_bytecode else []), *(["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else [])]
+        return [sys.executable, *options, str(pathlib.Path(__file__).resolve().parent), str(self._listener.fileno()), str(self._run_dir.path)]
+
+    def _on_server_end(self):
+        server = self._forget_server()
+        server.reap()
+        delay = self._backoff.after_life_of(server.lived_seconds())
+        self._ends = 1 if delay == FIRST_SECONDS else self._ends + 1
+        if self._ends <= TOLD_ENDS:
+            self._display.note(f"the server of --http (pid {server.pid}) {server.ending()}; starting it again in {delay:.1f} s")
+        self._timers.after(delay, self._start_server)
+
+    def _forget_server(self):
+        server, self._server = self._server, None
+        self._selector.unregister(server.pidfd)
+        os.close(self._words)
+        return server
+
+    def _say(self, document):
+        """To the server, unless it does not listen."""
+        if self._server:
+            with contextlib.suppress(OSError):
+                write_within(self._words, json.dumps(document).encode() + b"\n", LAST_WORD_SECONDS)
+
+    def _end_server(self):
+        if not self._server:
+            return
+        server = self._forget_server()
+        if not select.select([server.pidfd], [], [], SERVER_END_SECONDS)[0]:
+            server.signal(signal.SIGKILL)
+        server.reap()
+
+
+def environment():
+    """Few arenas, as each thread would have one of its own."""
+    return {**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "MALLOC_ARENA_MAX": "2"}
+
+
+def write_within(descriptor, data, seconds):
+    """To a pipe that does not block. Errors: OSError; TimeoutError where so long nobody read it all."""
+    deadline = time.monotonic() + seconds
+    while data:
+        if not select.select([], [descriptor], [], max(0, deadline - time.monotonic()))[1]:
+            raise TimeoutError
+        data = data[os.write(descriptor, data):]

@@ -1,0 +1,96 @@
+"""The metrics of a run, made of its status document: what the control socket answers to {"do": "status"}. Their names are frozen by a test."""
+
+from offramp_launch.watching.counters import added, counters_of
+from offramp_launch.watching.exposition import Family, number
+from offramp_launch.watching.moments import seconds_of
+
+STATES = ("starting", "running", "draining", "ended", "abandoned", "failed")
+WAITS = ("input", "slab", "output")
+UNITS = ("samples", "batches", "bytes")
+
+
+class Metrics:
+    """The families, in the order in which they are written, without a value yet."""
+
+    def __init__(self):
+        self.run = Family("offramp_run_info", "info", "1; which run this is, what runs, and on what. `uuid` is the device's, as DCGM has it.")
+        self.state = Family("offramp_run_state", "gauge", "1 for the state that the run is in, 0 for the others.")
+        self.amounts = {unit: Family(f"offramp_{unit}_total", "counter", f"{unit.capitalize()} by what became of them; one may be counted under several states.")
+                        for unit in UNITS}
+        self.expected = Family("offramp_samples_expected", "gauge", "Samples that this run is to do: all of its input but what earlier runs did. Absent where not known.")
+        self.slabs = Family("offramp_slabs", "gauge", "Slabs by the state that they are in.")
+        self.consumers = Family("offramp_consumers", "gauge", "Consumers that the run has now.")
+        self.restarts = Family("offramp_consumer_restarts_total", "counter", "Consumers that were started because another one had ended early.")
+        self.busy = Family("offramp_consumer_busy_seconds_total", "counter", "Seconds that consumers were at work on slabs, over all consumers.")
+        self.waits = Family("offramp_wait_seconds_total", "counter",
+                            "Seconds waited: the model for input (input), the copy for a free slab (slab), the model for the copy (output).")
+        self.stages = Family("offramp_stage_seconds", "histogram", "Seconds in a stage: compute and d2h (copy to host) a batch on the device; queue and process a slab, "
+                             "until a consumer has it and until it is released.")
+        self.charges = Family("offramp_slab_charges_total", "counter", "Times that a slab was charged with the death of the consumer that held it, or its failure.")
+        self.leases = Family("offramp_leases_expired_total", "counter", "Slabs that a consumer held for longer than a lease lasts.")
+        self.refused = Family("offramp_releases_refused_total", "counter", "Releases and other messages of consumers that were not taken, by the reason.")
+        self.pinned = Family("offramp_pinned_bytes_per_second", "gauge", "Rate of a copy into the page-locked slabs, measured at the start.")
+        self.memory = Family("offramp_shm_bytes", "gauge", "Shared memory that the run takes.")
+        self.last = Family("offramp_last_completion_timestamp_seconds", "gauge", "When a slab was last released as done, in seconds since 1970. Absent before the first.")
+        self.takeovers = Family("offramp_producer_takeovers_total", "counter", "Producers that followed one that died.")
+
+    def all(self):
+        return [self.run, self.state, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.charges,
+                self.leases, self.refused, self.pinned, self.memory, self.last, self.takeovers]
+
+    def add_run(self, document):
+        """What is the whole's, however many workers it has."""
+        status = document.get("status") or {}
+        state = status.get("state") or "starting"
+        for each in (*STATES, *([] if state in STATES else [state])):
+            self.state.add(int(each == state), {"state": each})
+        if number(items := status.get("total_samples")):
+            self.expected.add(items - (number(document.get("done_before", status.get("done_before"))) or 0), {})
+
+    def add_producer(self, told, labels):
+        """`told`: what stands beside and in the `status` of one producer's run. `labels`: of each series."""
+        status = told.get("status") or {}
+        counters = added(told.get("earlier") or {}, counters_of(status))
+        if status:
+            self.run.add(1, {**labels, "run_id": told.get("run_id") or "", "version": status.get("version") or "", "model": status.get("model") or status.get("name") or "",
+                             "device": status.get("device") or "", "uuid": status.get("device_uuid") or ""})
+        for state, amounts in (counters.get("totals") or {}).items():
+            for unit, family in self.amounts.items():
+                family.add(amounts.get(unit), {**labels, "state": state})
+        self.amounts["samples"].add(counters.get("skipped"), {**labels, "state": "skipped"})
+        for state, slabs in (status.get("slabs") or {}).items():
+            self.slabs.add(slabs, {**labels, "state": state})
+        self.consumers.add(len([each for each in status.get("consumers") or [] if not each.get("end")]), labels)
+        self.restarts.add(told.get("restarts") or 0, labels)
+        self.busy.add(told.get("consumer_busy_seconds") or 0, labels)
+        for stage in WAITS:
+            self.waits.add(counters.get(f"{stage}_wait_seconds"), {**labels, "stage": stage})
+        for stage, seconds in (counters.get("stage_seconds") or {}).items():
+            self.stages.add_histogram(status.get("stage_bounds_seconds") or counters.get("stage_bounds_seconds") or [], seconds.get("counts") or [], seconds.get("sum"),
+                                      {**labels, "stage": stage})
+        self.charges.add(counters.get("slab_charges"), labels)
+        self.leases.add(counters.get("leases_expired"), labels)
+        for reason, times in (counters.get("refused") or {}).items():
+            self.refused.add(times, {**labels, "reason": reason})
+        self.pinned.add(status.get("pinned_bytes_per_second"), labels)
+        self.memory.add(status.get("shm_bytes"), labels)
+        self.last.add(last_completion(status), labels)
+        self.takeovers.add(told.get("takeovers") or 0, labels)
+
+
+def families_of(document):
+    """One series of each kind for a run; for one with --gpus one for each of its workers, by `gpu`, so that sum() is the whole."""
+    metrics = Metrics()
+    metrics.add_run(document)
+    workers = (document.get("status") or {}).get("workers")
+    if workers is None:
+        metrics.add_producer(document, {})
+    for worker in workers or []:
+        metrics.add_producer({"run_id": document.get("run_id"), **(document.get("workers") or {}).get(worker["name"], {})}, {"gpu": worker["name"]})
+    return metrics.all()
+
+
+def last_completion(status):
+    """In seconds since 1970; None before the first."""
+    written, now, last = seconds_of(status.get("time")), number(status.get("now_ns")), number(status.get("last_release_ns"))
+    return round(written - (now - last) / 1e9, 3) if written and now and last else None

@@ -1,0 +1,11 @@
+"""Moments as a status tells them."""
+
+import datetime
+
+
+def seconds_of(time):
+    """Since 1970, of a moment in UTC as `2026-01-31T12:00:00.000Z`; None where it is none."""
+    try:
+        return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+    except (AttributeError, TypeError, ValueError):
+        return None

@@ -1,0 +1,252 @@
+"""
+The server that a run is watched by: HTTP, of which it knows GET and HEAD. It is a process of its own, so that nothing which a client does
+touches the run: what it knows it asks the launcher for, as `offramp status` does.
+"""
+
+import base64
+import hashlib
+import http.client
+import http.server
+import json
+import re
+import socket
+import threading
+import time
+
+from offramp_launch.watching import health
+from offramp_launch.watching.address import names_this_machine
+from offramp_launch.watching.connections import Connections
+from offramp_launch.watching.exposition import OPEN_METRICS, PROMETHEUS, text_of
+from offramp_launch.watching.metrics import families_of
+from offramp_launch.watching.source import NoAnswer, as_line
+
+IDLE_SECONDS = 60           # for a request to come
+SEND_SECONDS = 5            # for a client to take what it is sent
+NEWS_SECONDS = 0.5          # between two looks of /events
+QUIET_SECONDS = 15          # of /events without a word
+LONGEST_HEAD = 16384        # bytes of a request
+REQUESTS_OF_ONE = 10000     # by one connection
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """
+    Owns: the listening socket, and a thread for each connection. Borrows: the source. Blocks: serve_forever(). `page`: HTML, whose scripts stand
+    in it. Errors: none that a client could cause.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, listener, source, page, is_loopback):
+        super().__init__(listener.getsockname(), Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.source, self.page, self.is_loopback = source, page, is_loopback
+        self.bound_to = listener.getsockname()[0]
+        self.policy = policy_of(page)
+        self.connections = Connections()
+
+    def process_request(self, request, client_address):
+        if self.connections.admit(request):
+            try:
+                super().process_request(request, client_address)
+            except RuntimeError:        # no thread can be started
+                self.connections.leave(request)
+                raise
+            return
+        request.setblocking(False)
+        try:
+            request.send(FULL)
+        finally:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request, client_address):
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.leave(request)
+
+    def handle_error(self, request, client_address):
+        """Of a client that is gone there is nothing to be told, and what it sent is none of the log's."""
+
+
+class Head:
+    """The stream that a request is read from, which ends where the request's head is too long. Borrows: the stream."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self.begin()
+
+    def begin(self):
+        self._left = LONGEST_HEAD
+
+    def readline(self, size=-1):
+        line = self._stream.readline(self._left + 1 if size < 0 else min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise http.client.LineTooLong("head")
+        return line
+
+    def close(self):
+        self._stream.close()
+
+    closed = property(lambda self: self._stream.closed)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+    disable_nagle_algorithm = True
+
+    def setup(self):
+        super().setup()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+        self.rfile = Head(self.rfile)
+        self._requests = 0
+
+    def version_string(self):
+        return "offramp"
+
+    def log_message(self, *_):
+        """What clients ask for is not written down."""
+
+    def handle_one_request(self):
+        self.rfile.begin()
+        self.connection.settimeout(IDLE_SECONDS)
+        try:
+            super().handle_one_request()
+        except http.client.LineTooLong:
+            self.close_connection = True
+            self.requestline, self.request_version, self.command = "", "HTTP/1.1", "GET"
+            self.send_error(414)
+        except OSError:     # it is gone, or reads too slowly
+            self.close_connection = True
+        self.server.connections.end_answer(self.connection)
+
+    def parse_request(self):
+        if not super().parse_request():
+            return False
+        self.server.connections.begin_answer(self.connection)
+        self.connection.settimeout(SEND_SECONDS)
+        self._requests += 1
+        if self._requests >= REQUESTS_OF_ONE or "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            self.close_connection = True        # what follows is not a request
+        host = self.headers.get("Host")
+        if host is None and self.request_version == "HTTP/1.1":
+            self._answer(400, "the request has no Host\n", closes=True)
+            return False
+        if host is not None and self.server.is_loopback and not names_this_machine(host, self.server.bound_to):
+            self._answer(403, "this server is for clients of its own machine, by the names localhost, 127.0.0.1 and [::1]\n", closes=True)
+            return False
+        return True
+
+    def send_error(self, code, message=None, explain=None):
+        """As http.server finds a request bad: without a word of it."""
+        self.close_connection = True
+        self._answer(code, f"{http.client.responses.get(code, 'refused')}\n", closes=True)
+
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        answers = {"/": self._page, "/metrics": self._metrics, "/livez": lambda: self._health(health.alive), "/readyz": lambda: self._health(health.ready),
+                   "/status.json": self._status, "/events": self._events}
+        if path not in answers:
+            self._answer(404, f"there is {', '.join(answers)}\n")
+            return
+        try:
+            answers[path]()
+        except NoAnswer as problem:
+            self._answer(503, f"{problem}\n")
+
+    do_HEAD = do_GET
+
+    def _refuse_method(self):
+        self._answer(405, "a run is watched by GET and HEAD\n", closes=True, Allow="GET, HEAD")
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _refuse_method
+
+    def _page(self):
+        self._answer(200, self.server.page, HTML)
+
+    def _metrics(self):
+        open_metrics = "application/openmetrics-text" in self.headers.get("Accept", "")
+        self._answer(200, text_of(families_of(self.server.source.document()), open_metrics), OPEN_METRICS if open_metrics else PROMETHEUS)
+
+    def _health(self, judge):
+        try:
+            well, why = judge(self.server.source.document(), time.time())
+        except NoAnswer as problem:
+            well, why = False, str(problem)
+        self._answer(200 if well else 503, f"{why}\n")
+
+    def _status(self):
+        self._answer(200, as_line(self.server.source.document()) + b"\n", JSON)
+
+    def _events(self):
+        if self.command == "HEAD":
+            self._answer(200, "", "text/event-stream")
+            return
+        if not self.server.connections.begin_stream(self.connection):
+            self._answer(503, "there are too many listeners\n", closes=True, **{"Retry-After": "5"})
+            return
+        self.close_connection = True
+        self._head(200, "text/event-stream")
+        self.end_headers()
+        said, quiet_since = None, time.monotonic()
+        while True:
+            is_last = self.server.source.is_over
+            try:
+                event, news = b"", as_line(self.server.source.document())
+            except NoAnswer as problem:
+                event, news = b"event: away\n", as_line({"error": str(problem)})
+            if news != said:
+                self.wfile.write(event + b"data: " + news + b"\n\n")
+                said, quiet_since = news, time.monotonic()
+            elif time.monotonic() - quiet_since >= QUIET_SECONDS:
+                self.wfile.write(b": it goes on\n\n")
+                quiet_since = time.monotonic()
+            if is_last:
+                return
+            self.server.source.wait_for_news(NEWS_SECONDS)
+
+    def _answer(self, code, body, kind=TEXT, closes=False, **headers):
+        body = body.encode(errors="replace") if isinstance(body, str) else body
+        self.close_connection = self.close_connection or closes
+        self._head(code, kind)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _head(self, code, kind):
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Security-Policy", self.server.policy)
+        self.send_header("Cache-Control", "no-store")
+        for name, value in (("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"), ("Referrer-Policy", "no-referrer"),
+                            ("Cross-Origin-Resource-Policy", "same-origin")):
+            self.send_header(name, value)
+
+
+def policy_of(page):
+    """Of the page's own scripts, and those alone; whatever a status tells stays text."""
+    scripts = [f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in re.findall(r"<script[^>]*>(.*?)</script>", page, re.S)]
+    return (f"default-src 'none'; script-src {' '.join(scripts) or repr('none')}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'")
+
+
+def serve(server, commands):
+    """
+    Until `commands`, whose lines are what the launcher says by itself, end with it: open streams then have a moment to be told the last of them.
+    """
+    threading.Thread(target=server.serve_forever, args=(3600,), name="accept", daemon=True).start()
+    for line in commands:
+        server.source.hear(json.loads(line))
+    server.source.end()
+    deadline = time.monotonic() + 1
+    while server.connections.has_streams() and time.monotonic() < deadline:
+        time.sleep(0.02)
