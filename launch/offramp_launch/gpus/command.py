@@ -181,7 +181,7 @@ def require_nothing_in(output):
                           "--resume goes on with what a run left; else give a folder that is empty, or not there yet", ExitCode.USAGE)
 
 
-def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http):
+def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None):
     """(the exit code, what is told at the end)."""
     producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
     run_command.sweep(producer)

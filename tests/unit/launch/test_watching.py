@@ -1,0 +1,391 @@
+"""How a run is watched: metrics and their names, health, who is let in, and the server of a run with puppets."""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import unittest
+
+from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
+from watched_runs import of_a_run, of_gpus, status_of
+
+from offramp_launch.exit_code import LaunchError
+from offramp_launch.watching import address, health
+from offramp_launch.watching.connections import Connections
+from offramp_launch.watching.counters import BusySeconds, added, counters_of, grown
+from offramp_launch.watching.exposition import text_of
+from offramp_launch.watching.metrics import families_of
+from offramp_launch.watching.moments import seconds_of
+
+HERE = pathlib.Path(__file__).resolve().parent
+LAUNCH = HERE.parents[2] / "launch"
+
+
+class MetricsTest(unittest.TestCase):
+    """Names, types, labels and units are frozen: dashboards and alerts of others go by them. The golden files change where a metric is added, and else never."""
+
+    maxDiff = None
+
+    def golden(self, name, document, open_metrics=False):
+        path = HERE / "golden" / name
+        text = text_of(families_of(document), open_metrics)
+        if os.environ.get("OFFRAMP_WRITE_GOLDEN"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        self.assertEqual(path.read_text(), text)
+
+    def test_of_a_run(self):
+        self.golden("metrics.txt", of_a_run())
+
+    def test_of_a_run_for_who_asks_for_open_metrics(self):
+        self.golden("openmetrics.txt", of_a_run(), open_metrics=True)
+
+    def test_of_a_run_with_gpus_each_worker_has_its_own_and_the_sum_is_the_whole(self):
+        self.golden("metrics-gpus.txt", of_gpus())
+        text = text_of(families_of(of_gpus()))
+        completed = [int(value) for value in re.findall(r'^offramp_samples_total\{gpu="[^"]+",state="completed"\} (\d+)$', text, re.M)]
+        self.assertEqual([1000 + 7 * 4, 1000 + 7 * 5], completed, "a worker's shards before are counted, and nothing counts twice")
+        self.assertNotIn('offramp_samples_total{state=', text)
+        self.assertEqual(1, text.count("\nofframp_samples_expected "))
+
+    def test_every_line_is_what_prometheus_reads(self):
+        for open_metrics in (False, True):
+            text = text_of(families_of(of_a_run()), open_metrics)
+            self.assertEqual(open_metrics, text.endswith("# EOF\n"))
+            for line in text.splitlines():
+                self.assertRegex(line, r'^(# (HELP|TYPE) offramp_[a-z0-9_]+ .+|# EOF|offramp_[a-z0-9_]+(\{([a-z_]+="([^"\\\n]|\\\\|\\"|\\n)*",?)+\})? [-+0-9.e]+)$')
+            self.assertNotRegex(text, r'[{,]pid="')
+
+    def test_its_own_library_reads_the_same(self):
+        try:
+            from prometheus_client import parser
+            from prometheus_client.openmetrics import parser as open_parser
+        except ImportError:
+            self.skipTest("no prometheus_client")
+        for document in (of_a_run(), of_gpus(), {"status": {}}):
+            with self.subTest(document):
+                families = families_of(document)
+                text, open_text = text_of(families), text_of(families, open_metrics=True)
+                ours = {(f"{family.name}{suffix}", *sorted((name, str(value).encode(errors="replace").decode()) for name, value in labels.items() if name != "le"),
+                         *((("le", float(labels["le"])),) if "le" in labels else ())): value for family in families for suffix, labels, value in family.samples}
+                for read, told in ((parser, text), (open_parser, open_text)):
+                    theirs = {(sample.name, *sorted((name, value) for name, value in sample.labels.items() if name != "le"),
+                               *((("le", float(sample.labels["le"])),) if "le" in sample.labels else ())): sample.value
+                              for family in read.text_string_to_metric_families(told) for sample in family.samples}
+                    self.assertEqual({key: float(value) for key, value in ours.items()}, theirs)
+
+    def test_what_a_program_of_another_version_tells_or_not_harms_nothing(self):
+        for status in ({}, {"state": "waiting"}, {"totals": {"completed": {}}, "slabs": {"free": None}, "stage_seconds": {"compute": {"counts": [1], "sum": None}}},
+                       {"stage_seconds": {"compute": {"counts": [1, 2], "sum": float("nan")}}, "stage_bounds_seconds": [1], "shm_bytes": True, "time": 7, "now_ns": 1}):
+            text = text_of(families_of({"status": status}))
+            self.assertIn("offramp_consumers 0\n", text)
+            self.assertNotIn("stage_seconds", text)
+            self.assertNotIn("shm_bytes", text)
+
+    def test_a_library_without_totals_is_read_by_its_older_fields(self):
+        text = text_of(families_of({"status": {"released_samples": 8, "released_batches": 2, "released_bytes": 99, "dropped_samples": 1}}))
+        for line in ('offramp_samples_total{state="completed"} 8', 'offramp_batches_total{state="completed"} 2', 'offramp_bytes_total{state="completed"} 99',
+                     'offramp_samples_total{state="dropped"} 1'):
+            self.assertIn(line + "\n", text)
+
+    def test_the_dashboard_and_the_alerts_name_what_is_exported(self):
+        exported = {name for document in (of_a_run(), of_gpus()) for line in text_of(families_of(document)).splitlines() if not line.startswith("#")
+                    for name in [re.match(r"\w+", line)[0]]}
+        for name, least in (("offramp-dashboard.json", 10), ("offramp-alerts.yml", 6)):
+            text = (LAUNCH / "watching" / name).read_text()
+            named = set(re.findall(r"\bofframp_[a-z0-9_]+", text))
+            self.assertGreaterEqual(len(named), least)
+            self.assertEqual(set(), named - exported, name)
+        dashboard = json.loads((LAUNCH / "watching" / "offramp-dashboard.json").read_text())
+        self.assertEqual(8, len(dashboard["panels"]))
+        self.assertTrue(all(panel["targets"] and all(target["expr"] for target in panel["targets"]) for panel in dashboard["panels"]))
+        self.assertEqual(6, len(re.findall(r"^ +- alert: ", (LAUNCH / "watching" / "offramp-alerts.yml").read_text(), re.M)))
+
+
+class CountersTest(unittest.TestCase):
+    def test_sums_are_of_all_that_counts_and_of_nothing_else(self):
+        once, status = grown({}, status_of(1, 4)), status_of(2, 4)
+        twice = added(once, counters_of(status))
+        self.assertEqual(2 * status["totals"]["completed"]["samples"], twice["totals"]["completed"]["samples"])
+        self.assertEqual([2, 4, 6, 8], twice["stage_seconds"]["compute"]["counts"])
+        self.assertEqual({"foreign": 2, "stale": 4, "malformed": 0, "refused: another run": 8}, twice["refused"])
+        self.assertEqual(status["stage_bounds_seconds"], twice["stage_bounds_seconds"])
+        self.assertNotIn("output_wait_seconds", twice)
+
+    def test_busy_seconds_only_grow_whoever_dies_or_begins_again(self):
+        busy, told = BusySeconds(), []
+        for consumers in ([(1, 1, 2.0)], [(1, 1, 3.0), (2, 2, 1.0)], [(2, 2, 1.5)], None, [(2, 2, 0.5)], [(2, 2, 0.25)]):
+            busy.look([{"pid": pid, "session": session, "busy_seconds": seconds} for pid, session, seconds in consumers] if consumers else None)
+            told.append(busy.seconds)
+        self.assertEqual([2.0, 4.0, 4.5, 4.5, 5.0, 5.25], told)
+
+
+class HealthTest(unittest.TestCase):
+    NOW = seconds_of("2026-01-31T12:00:11.000Z")
+
+    def test_what_lives_and_what_is_ready(self):
+        old, consumer = "2026-01-31T12:00:01.000Z", status_of(1, 1)["consumers"][0]
+        for document, lives, ready in (
+                (of_a_run(), True, True),
+                (of_a_run(status={}), True, False),
+                (of_a_run(status=status_of(1, 1, time=old)), False, False),
+                (of_a_run(status=status_of(1, 1, time=old), taking_over=True), True, True),
+                (of_a_run(status=status_of(1, 1, time=old, state="ended")), True, False),
+                (of_a_run(status=status_of(1, 1, time=old), finishing=True), True, False),
+                (of_a_run(status=status_of(1, 1, state="draining")), True, False),
+                (of_a_run(status=status_of(1, 1, consumers=[])), True, False),
+                (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "overdue": True}])), True, False),
+                (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "ready": False}])), True, False),
+                (of_gpus(), True, False)):
+            self.assertEqual((lives, ready), (health.alive(document, self.NOW)[0], health.ready(document, self.NOW)[0]), document)
+
+    def test_of_workers_one_that_is_silent_is_named(self):
+        document = of_gpus()
+        document["workers"]["cuda:1"]["status"]["time"] = "2026-01-31T12:00:01.000Z"
+        well, why = health.alive(document, self.NOW)
+        self.assertFalse(well)
+        self.assertTrue(why.startswith("cuda:1: the producer has told nothing for 10 s"), why)
+
+
+class AddressTest(unittest.TestCase):
+    def test_what_is_one(self):
+        self.assertEqual((("127.0.0.1", 9464), ["--batch", "4"]), address.take(["--http", "127.0.0.1:9464", "--batch", "4"]))
+        self.assertEqual((("::1", 0), []), address.take(["--http=[::1]:0"]))
+        self.assertEqual((None, ["--http-url", "x"]), address.take(["--http-url", "x"]))
+        for text in ("", "9464", ":9464", "localhost:", "localhost:x", "localhost:65536", "::1:80", "localhost:-1", "localhost:٣"):
+            with self.subTest(text):
+                self.assertRaisesRegex(LaunchError, "not HOST:PORT", address.take, ["--http", text])
+
+    def test_of_the_environment_it_is_this_commands_alone(self):
+        os.environ["OFFRAMP_HTTP"] = "localhost:1"
+        self.assertEqual((("localhost", 1), []), address.take([]))
+        self.assertNotIn("OFFRAMP_HTTP", os.environ)
+
+    def test_names_of_this_machine(self):
+        for host, is_one in (("localhost", True), ("LocalHost:80", True), ("127.0.0.1:9464", True), ("[::1]:9464", True), ("[::1]", True), ("127.9.9.9:1", True),
+                             ("evil.example", False), ("localhost.evil.example:9464", False), ("127.0.0.1.evil.example", False), ("", False), ("[::2]:80", False)):
+            self.assertEqual(is_one, address.names_this_machine(host, "127.9.9.9"), host)
+
+
+class ConnectionsTest(unittest.TestCase):
+    def setUp(self):
+        self.now = 0.0
+        self.connections = Connections(most=3, most_streams=1, clock=lambda: self.now)
+        self.others = []
+
+    def one(self):
+        ours, theirs = socket.socketpair()
+        self.addCleanup(ours.close)
+        self.addCleanup(theirs.close)
+        theirs.settimeout(WATCHDOG_SECONDS)
+        self.others.append(theirs)
+        return ours
+
+    def test_a_newcomer_takes_the_place_of_who_has_waited_longest(self):
+        for _ in range(5):
+            self.assertTrue(self.connections.admit(self.one()))
+        self.assertEqual([b"", b""], [other.recv(1) for other in self.others[:2]])
+        self.others[2].setblocking(False)
+        self.assertRaises(BlockingIOError, self.others[2].recv, 1)
+
+    def test_who_is_answered_stays_unless_it_is_slow(self):
+        three = [self.one() for _ in range(3)]
+        for each in three:
+            self.connections.admit(each)
+            self.connections.begin_answer(each)
+        self.assertFalse(self.connections.admit(self.one()))
+        self.now = 1.5
+        self.assertTrue(self.connections.admit(self.one()))
+        self.assertEqual(b"", self.others[0].recv(1))
+
+    def test_streams_stay_and_are_only_so_many(self):
+        first, second = self.one(), self.one()
+        for each in (first, second):
+            self.connections.admit(each)
+            self.connections.begin_answer(each)
+        self.assertEqual([True, False], [self.connections.begin_stream(each) for each in (first, second)])
+        self.connections.leave(second)
+        self.now = 100.0
+        for _ in range(5):
+            self.assertTrue(self.connections.admit(self.one()))
+        self.others[0].setblocking(False)
+        self.assertRaises(BlockingIOError, self.others[0].recv, 1)
+        self.connections.leave(first)
+        self.assertFalse(self.connections.has_streams())
+
+
+class Watched(unittest.TestCase):
+    """A run with puppets and its server."""
+
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def start(self, *flags, http="127.0.0.1:0", consumers=1):
+        run = self.stage.start_run(consumers, "--http", http, *flags)
+        self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
+        return run
+
+    def where(self):
+        found = json.loads((self.run_dir / "http.json").read_text())
+        return found["host"], found["port"]
+
+    def get(self, path, method="GET", **headers):
+        """(code, headers, text)"""
+        connection = http.client.HTTPConnection(*self.where(), timeout=WATCHDOG_SECONDS)
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
+
+    def status(self):
+        return json.loads(self.get("/status.json")[2])
+
+    def metric(self, line):
+        return f"\n{line}\n" in self.get("/metrics")[2]
+
+    def test_what_it_serves(self):
+        launcher, producer, consumers = self.start()
+        producer.order(status=status_of(1, 4, time="2999-01-01T00:00:00.000Z", total_samples=8, done_before=0))
+        until(lambda: self.metric('offramp_samples_total{state="completed"} 28'))
+        self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/readyz")])
+        code, headers, text = self.get("/")
+        self.assertEqual((200, "text/html; charset=utf-8"), (code, headers["Content-Type"]))
+        self.assertEqual((LAUNCH / "offramp_launch" / "watching" / "page.html").read_text(), text)
+        self.assertEqual("nosniff", headers["X-Content-Type-Options"])
+        self.assertIn("default-src 'none'; script-src 'sha256-", headers["Content-Security-Policy"])
+        self.assertIsNone(headers["Access-Control-Allow-Origin"])
+        self.assertEqual(("text/plain; version=0.0.4; charset=utf-8", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+                         tuple(self.get("/metrics", Accept=accepts)[1]["Content-Type"] for accepts in ("*/*", "application/openmetrics-text;version=1.0.0,*/*;q=0.1")))
+        self.assertEqual(28, self.status()["status"]["totals"]["completed"]["samples"])
+        self.assertEqual((200, ""), (self.get("/metrics", "HEAD")[0], self.get("/metrics", "HEAD")[2]))
+        self.assertEqual([404, 404, 405, 405, 501],
+                         [self.get(*what)[0] for what in (("/page.html",), ("/../../../etc/passwd",), ("/", "POST"), ("/", "DELETE"), ("/", "BREW"))])
+        self.assertEqual([403, 200], [self.get("/", Host=host)[0] for host in ("evil.example:80", "localhost:80")], "a name that leads here")
+        targets = json.loads((self.run_dir / "targets.json").read_text())
+        self.assertEqual([{"targets": ["{}:{}".format(*self.where())]}], targets)
+        producer.order(status=status_of(1, 4, state="ended"))
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertIn("shows the run; /metrics is for Prometheus", said)
+        self.assertEqual([], [name for name in ("http.json", "targets.json") if (self.run_dir / name).exists()])
+        self.assertIn('\nofframp_run_state{state="ended"} 1\n', (self.run_dir / "metrics.prom").read_text(), "also for node_exporter")
+
+    def test_events_tell_what_changes_and_the_end(self):
+        launcher, producer, consumers = self.start()
+        connection = http.client.HTTPConnection(*self.where(), timeout=WATCHDOG_SECONDS)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/events")
+        stream = connection.getresponse()
+        self.assertEqual("text/event-stream", stream.headers["Content-Type"])
+        producer.order(status={"state": "running", "done_samples": 3, "total_samples": 8})
+
+        def next_told():
+            while not (line := stream.readline()).startswith(b"data: "):
+                self.assertIn(line.strip()[:1], (b"", b":"))
+                self.assertNotEqual(b"", line, "the end of the stream")
+            return json.loads(line[6:])
+        while next_told()["status"].get("done_samples") != 3:
+            pass
+        self.stage.end(launcher, producer, consumers)
+        while (told := next_told())["status"].get("exit") is None:
+            pass
+        self.assertEqual((True, "ended", 0), (told["finishing"], told["status"]["state"], told["status"]["exit"]))
+        self.assertEqual(b"", stream.read().strip())
+
+    def test_deaths_restarts_and_takeovers_are_counted_and_told(self):
+        launcher, producer, consumers = self.start("--producer-restarts", "1")
+        producer.order(meet=True, status={"state": "running", "pid": producer.pid, "time": "2020-01-01T00:00:00.000Z"})
+        until(lambda: self.get("/livez")[0] == 503)
+        self.assertIn("told nothing for", self.get("/livez")[2])
+        kill(consumers[0])
+        follower = self.stage.enter()
+        kill(producer)
+        until(lambda: self.get("/livez") [0] == 200)
+        self.assertIn("another producer takes over", self.get("/livez")[2])
+        successor = self.stage.enter()
+        successor.order(status={"state": "running", "pid": successor.pid, "time": "2999-01-01T00:00:00.000Z"})
+        until(lambda: self.metric("offramp_producer_takeovers_total 1"))
+        self.assertTrue(self.metric("offramp_consumer_restarts_total 1"))
+        until(lambda: not self.status()["taking_over"])
+        told = self.status()
+        self.assertEqual([("consumer-1", "was killed by SIGKILL"), ("producer", "was killed by SIGKILL")], [(death["who"], death["how"]) for death in told["deaths"]])
+        self.assertTrue(any("another producer takes over" in line for line in told["log"]), told["log"])
+        kept = json.loads((self.run_dir / "launcher.json").read_text())
+        self.assertEqual((1, 1, told["deaths"]), (kept["restarts"], kept["takeovers"], kept["deaths"]))
+        said = self.stage.end(launcher, successor, [follower])
+        self.assertEqual(0, launcher.returncode, said)
+
+    def test_a_server_that_dies_is_followed_by_another_and_the_run_does_not_notice(self):
+        launcher, producer, consumers = self.start()
+        for _ in range(2):
+            until(lambda: self.get("/livez")[0] == 200)
+            server = self.server_of(launcher)
+            os.kill(server, signal.SIGKILL)
+            wait_until_gone(server)
+        self.assertEqual(200, self.get("/livez")[0], "who connects meanwhile waits for it")
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertEqual(2, said.count("the server of --http (pid"))
+
+    def server_of(self, launcher):
+        def found():
+            children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+            return next((int(pid) for pid in children if b"offramp_launch/watching" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()), None)
+        until(found)
+        return found()
+
+    def test_one_that_is_stopped_keeps_no_run_from_its_end(self):
+        launcher, producer, consumers = self.start()
+        until(lambda: self.get("/livez")[0] == 200)
+        server = self.server_of(launcher)
+        os.kill(server, signal.SIGSTOP)
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertTrue(wait_until_gone(server))
+
+    def test_a_launcher_that_is_killed_takes_its_server_with_it(self):
+        launcher, _, _ = self.start()
+        until(lambda: self.get("/livez")[0] == 200)
+        server = self.server_of(launcher)
+        launcher.kill()
+        self.assertTrue(wait_until_gone(server))
+
+    def test_a_launcher_that_is_stopped_is_told_to_be_away(self):
+        launcher, producer, consumers = self.start()
+        until(lambda: self.get("/livez")[0] == 200)
+        launcher.send_signal(signal.SIGSTOP)
+        until(lambda: self.get("/livez")[0] == 503)
+        self.assertEqual([503, 503, 503], [self.get(path)[0] for path in ("/readyz", "/metrics", "/status.json")])
+        self.assertIn("gives no answer", self.get("/status.json")[2])
+        launcher.send_signal(signal.SIGCONT)
+        until(lambda: self.get("/livez")[0] == 200)
+        self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
+
+    def test_a_port_that_is_taken_is_told_and_harms_nothing(self):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            launcher, producer, consumers = self.start(http=f"127.0.0.1:{other.getsockname()[1]}")
+            self.assertFalse((self.run_dir / "http.json").exists())
+            said = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertIn("nobody can watch by HTTP, and the run goes on without: Address already in use", said)
+
+    def test_what_is_no_address_is_refused_before_anything_begins(self):
+        code, said = self.stage.call("run", "--http", "9464")
+        self.assertEqual((64, True), (code, "--http is '9464', which is not HOST:PORT" in said), said)
+
+    def test_an_address_that_others_reach_is_told(self):
+        launcher, producer, consumers = self.start(http="0.0.0.0:0")
+        until(lambda: (self.run_dir / "http.json").exists())
+        self.assertEqual(200, self.get("/livez", Host="any.example")[0])
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertIn("anybody who reaches it may read", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
