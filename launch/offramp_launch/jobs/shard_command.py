@@ -19,6 +19,7 @@ from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
 from offramp_launch.jobs.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
 from offramp_launch.jobs.shard_record import account_of, processors_of, records_among, require_whole_files
+from offramp_launch.watching import address
 
 # Where the index stands, unless it is given: as engines number their tasks, from 0.
 VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
@@ -29,6 +30,7 @@ def start(places, argv):
     if lifeline.FLAG in given:
         lifeline.hold(given[lifeline.FLAG])
     strict, flags = take_switch(flags, "--strict")
+    http, flags = address.take(flags)
     refuse_of_a_shard(flags)
     folder, index = job_of(given), index_of(given)
 
@@ -38,7 +40,7 @@ def start(places, argv):
         job.require_made_by(build_of(places))
         job.require(index)
         return job
-    return exit_of_attempt(lambda: do(places, found(), index, flags, strict), lambda: tell_if_done(found(), index))
+    return exit_of_attempt(lambda: do(places, found(), index, flags, strict, http), lambda: tell_if_done(found(), index))
 
 
 def exit_of_attempt(attempt, is_done=lambda: False):
@@ -88,12 +90,12 @@ def index_of(given, environment=os.environ):
     return count(given["--index"], "--index")
 
 
-def do(places, job, index, flags, strict):
-    """The steps of an attempt (folder.py). Returns its run's exit code."""
+def do(places, job, index, flags, strict, http=None):
+    """The steps of an attempt (folder.py). `http`: where its run is to be watched. Returns its run's exit code."""
     if tell_if_done(job, index):
         return int(ExitCode.OK)
     try:
-        return do_the_rest(places, job, index, flags, strict)
+        return do_the_rest(places, job, index, flags, strict, http)
     finally:
         leave_nothing_in_a_merged_output(job)
 
@@ -106,7 +108,7 @@ def leave_nothing_in_a_merged_output(job):
             os.rmdir(job.output)        # a merged one is not empty, and stays
 
 
-def do_the_rest(places, job, index, flags, strict):
+def do_the_rest(places, job, index, flags, strict, http):
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)
@@ -122,7 +124,7 @@ def do_the_rest(places, job, index, flags, strict):
         if tell_if_done(job, index):
             return int(ExitCode.OK)
         require_under_way(job, index)
-        return make(places, job, index, flags, strict, note, run_id, lock)
+        return make(places, job, index, flags, strict, note, run_id, lock, http)
 
 
 def require_under_way(job, index):
@@ -191,10 +193,10 @@ def held(job, index, run_id):
         lock.close()
 
 
-def make(places, job, index, flags, strict, note, run_id, lock):
+def make(places, job, index, flags, strict, note, run_id, lock, http):
     """Within held()."""
     began = time.monotonic()
-    code, run_dir = run(places, job, index, flags, run_id, lock)
+    code, run_dir = run(places, job, index, flags, run_id, lock, http)
     seconds = round(time.monotonic() - began, 3)
     processors = processors_of(run_dir)
     note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
@@ -222,7 +224,7 @@ def tell_if_done(job, index):
     return True
 
 
-def run(places, job, index, flags, run_id, lock):
+def run(places, job, index, flags, run_id, lock, http):
     """(the run's exit code, its directory)."""
     place = job.place(index)
     given = take_values(flags, ("--run-dir",))[0].get("--run-dir")
@@ -230,7 +232,8 @@ def run(places, job, index, flags, run_id, lock):
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
     listed = job.list_of_input()
     argv = [*without_values(flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
-            "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else [])]
+            "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else []),
+            *([address.FLAG, address.spelled(*http)] if http else [])]
     code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock)
     return code, run_dir
 

@@ -105,6 +105,7 @@ class KubernetesTest(OfAJob):
     def jobs(self):
         """(what is asked for, its manifest): all that one can have, and the least."""
         yield "least", self.manifest(self.job(flags=["--device=cpu"]))
+        yield "watched", self.manifest(self.job("watched"), ["--http", "0.0.0.0:9464"])
         yield "most", self.manifest(self.job(AWKWARD), ["--tag", AWKWARD, "--note", "no"], cpus="8", memory="64Gi", shm="32Gi", at_once="2", secret="passwords", name="mine")
 
     @unittest.skipUnless(yaml, "without PyYAML")
@@ -141,6 +142,15 @@ class KubernetesTest(OfAJob):
             wrong["spec"]["podFailurePolicy"]["rules"][2]["onExitCodes"]["value"] = [1]
             with self.assertRaises(kubernetes_validate.ValidationError):
                 kubernetes_validate.validate(wrong, version, strict=True)
+
+    @unittest.skipUnless(yaml, "without PyYAML")
+    def test_a_shard_that_is_watched_has_probes(self):
+        container = yaml.safe_load(self.manifest(self.job(), ["--http", "0.0.0.0:9464"]))["spec"]["template"]["spec"]["containers"][0]
+        self.assertEqual([("/livez", 9464), ("/livez", 9464), ("/readyz", 9464)],
+                         [(probe["path"], probe["port"]) for probe in (container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness"))])
+        self.assertEqual(["--http", "0.0.0.0:9464"], container["args"][-2:])
+        for text in ("127.0.0.1:9464", "0.0.0.0:0", "9464"):
+            self.refused(ExitCode.USAGE, self.manifest, self.job(text), ["--http", text])
 
     def test_folders_that_pods_would_not_see_are_refused(self):
         elsewhere = {"output": "/elsewhere/output", "folder": "/home/somebody", "write_path": "/elsewhere/written"}
