@@ -1,37 +1,39 @@
-"""Who is connected to the server: so many and no more, and a newcomer takes the place of who only waits."""
+"""Who is connected to the server: so many and no more, and a newcomer takes the place of who only waits, or does not read."""
 
 import contextlib
 import socket
 import threading
-import time
 
 MOST = 64
 MOST_STREAMS = 32
-SLOW_SECONDS = 1        # for whoever takes longer than this to read an answer
 
 
 class Connections:
-    """Borrows: the sockets, each until leave(). Thread: any. Blocks: never."""
+    """
+    Borrows: the sockets, each until leave(). Thread: any. Blocks: never. An answer is in the kernel's hands at once, so that whoever is still being
+    sent one when there is no place left does not read.
+    """
 
-    def __init__(self, most=MOST, most_streams=MOST_STREAMS, clock=time.monotonic):
-        self._most, self._most_streams, self._clock = most, most_streams, clock
+    def __init__(self, most=MOST, most_streams=MOST_STREAMS):
+        self._most, self._most_streams = most, most_streams
         self._lock = threading.Lock()
-        self._idle = {}         # since when each has waited: for a request, or for the rest of one
-        self._busy = {}         # since when each has been answered
-        self._streams = set()
+        # Each in the order in which they came to it.
+        self._idle, self._asking, self._taking = {}, {}, {}     # waits for a request; for an answer to be made; is sent it
+        self._streams = {}
 
     def admit(self, connection):
         """False where there is no place for it."""
         with self._lock:
-            if len(self._idle) + len(self._busy) + len(self._streams) >= self._most and not self._make_room():
+            if sum(map(len, self._all())) >= self._most and not self._make_room():
                 return False
-            self._idle[connection] = self._clock()
+            self._idle[connection] = True
             return True
 
+    def _all(self):
+        return self._idle, self._asking, self._taking, self._streams
+
     def _make_room(self):
-        victim = next(iter(self._idle), None)
-        if victim is None:
-            victim = next((one for one, since in self._busy.items() if self._clock() - since > SLOW_SECONDS), None)
+        victim = next(iter(self._idle or self._taking), None)
         if victim is None:
             return False
         self._forget(victim)
@@ -40,27 +42,31 @@ class Connections:
         return True
 
     def _forget(self, connection):
-        self._idle.pop(connection, None)
-        self._busy.pop(connection, None)
-        self._streams.discard(connection)
+        for each in self._all():
+            each.pop(connection, None)
 
     def begin_answer(self, connection):
+        self._move(connection, self._idle, self._asking)
+
+    def begin_sending(self, connection):
+        self._move(connection, self._asking, self._taking)
+
+    def end_answer(self, connection):
+        self._move(connection, self._taking, self._idle)
+
+    def _move(self, connection, before, after):
+        """Unless another has taken its place."""
         with self._lock:
-            if self._idle.pop(connection, None) is not None:
-                self._busy[connection] = self._clock()
+            if before.pop(connection, False):
+                after[connection] = True
 
     def begin_stream(self, connection):
         """False where there are too many."""
         with self._lock:
-            if self._busy.pop(connection, None) is None or len(self._streams) >= self._most_streams:
+            if len(self._streams) >= self._most_streams or not self._asking.pop(connection, False):
                 return False
-            self._streams.add(connection)
+            self._streams[connection] = True
             return True
-
-    def end_answer(self, connection):
-        with self._lock:
-            if self._busy.pop(connection, None) is not None:
-                self._idle[connection] = self._clock()
 
     def leave(self, connection):
         with self._lock:

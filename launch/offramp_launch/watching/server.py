@@ -210,6 +210,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.source.wait_for_news(NEWS_SECONDS)
 
     def _answer(self, code, body, kind=TEXT, closes=False, **headers):
+        self.server.connections.begin_sending(self.connection)
         body = body.encode(errors="replace") if isinstance(body, str) else body
         self.close_connection = self.close_connection or closes
         self._head(code, kind)

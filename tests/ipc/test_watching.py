@@ -1,0 +1,200 @@
+"""
+Real runs that are watched by HTTP: a real Prometheus that scrapes one through the death of its producer to its end, clients that mean harm, and
+what several producers of one run count.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+import urllib.parse
+
+from tests.support.launched_gpus import GpusWorld
+from tests.support.launched_run import LaunchedRun
+from tests.support.waiting import put_away, wait_for
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--slabs", "4", "--status-seconds", "0.05", "--processor", "checksum")
+WATCHED = ("--http", "127.0.0.1:0")
+MIB = 1 << 20
+SECONDS = 60            # for an answer
+MOST_MEMORY = 160 * MIB     # of the server, whoever its clients are
+RULES = pathlib.Path(__file__).resolve().parents[2] / "launch" / "watching" / "offramp-alerts.yml"
+
+
+def where(run_dir):
+    """Host and port; nothing where none is told."""
+    try:
+        told = json.loads((run_dir / "http.json").read_text())
+        return told["host"], told["port"]
+    except (OSError, ValueError):
+        return None
+
+
+def get(at, path):
+    """(code, text)"""
+    connection = http.client.HTTPConnection(*at, timeout=SECONDS)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+class Prometheus:
+    """The real one, which scrapes a run once a second by its targets.json. Owns: the process and its folder."""
+
+    def __init__(self, run_dir):
+        self._folder = tempfile.mkdtemp(prefix="offramp-prometheus-")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._at = free.getsockname()
+        pathlib.Path(self._folder, "prometheus.yml").write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [str(RULES)],
+            "scrape_configs": [{"job_name": "offramp", "file_sd_configs": [{"files": [str(run_dir / "targets.json")], "refresh_interval": "1s"}]}]}))
+        self._log = open(pathlib.Path(self._folder, "log"), "wb")
+        self._process = subprocess.Popen(
+            ["prometheus", f"--config.file={self._folder}/prometheus.yml", f"--storage.tsdb.path={self._folder}/data", "--web.listen-address={}:{}".format(*self._at)],
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+
+    def close(self):
+        put_away(self._process)
+        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def asked(self, path, **parameters):
+        """`data` of the answer; nothing before it serves."""
+        with contextlib.suppress(OSError, ValueError):
+            code, text = get(self._at, f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+            return json.loads(text).get("data") if code == 200 else None
+
+    def values(self, query, **parameters):
+        return [float(each["value"][1]) for each in (self.asked("query", query=query, **parameters) or {}).get("result", [])]
+
+    def moments(self, selector):
+        """[(time, value)] of the one series, as far back as there are."""
+        found = (self.asked("query", query=f"{selector}[1h]") or {}).get("result") or [{"values": []}]
+        return [(float(time), float(value)) for time, value in found[0]["values"]]
+
+
+@unittest.skipUnless(shutil.which("prometheus"), "no prometheus (apt install prometheus, or its archive's folder in PATH)")
+class ByPrometheus(unittest.TestCase):
+    BYTES = 'offramp_bytes_total{state="completed"}'
+
+    def test_a_run_a_take_over_and_the_end(self):
+        batches = 400
+        with LaunchedRun(*COPY, *WATCHED, "--batches", str(batches), "--consumers", "2", "--producer-restarts", "1") as run, run.gate() as gate:
+            run.start()
+            gate.entered_by(2)
+            prometheus = Prometheus(run.run_dir)
+            self.addCleanup(prometheus.close)
+            run.until(lambda: prometheus.values(self.BYTES) == [0.0], "the first scrape")
+            self.let_to(100, 0, run, gate, prometheus)
+            first = run.status()["pid"]
+            os.kill(first, signal.SIGKILL)
+            run.until(lambda: prometheus.values("offramp_producer_takeovers_total") == [1.0], "the take-over")
+            run.until(lambda: prometheus.values('ALERTS{alertname="OfframpProducerTakenOver",alertstate="firing"}'), "the alert")
+            run.until(lambda: run.status().get("pid") not in (first, None), "the next one at work")
+            for so_far, slabs in zip((100, 160, 220, 280, 340), (160, 220, 280, 340, 396)):
+                self.let_to(slabs, so_far, run, gate, prometheus)
+            gate.open()
+            self.assertEqual(run.wait(), 0, run.said())
+            wait_for(lambda: not prometheus.asked("targets")["activeTargets"], "the target gone with the run")
+            whole = run.summary()["slabs"]["released"]["bytes"]
+            moments = prometheus.moments(self.BYTES)
+            (increase,) = prometheus.values(f"increase({self.BYTES}[1h])", time=moments[-1][0])
+            print(f"\nincrease() {increase:.0f} bytes in {len(moments)} scrapes, summary.json {whole}: {increase / whole:.4f}")
+            self.assertEqual(whole, batches * MIB)
+            self.assertAlmostEqual(increase / whole, 1, delta=0.02)
+            self.assertEqual([value for _, value in moments], sorted(value for _, value in moments), "the next producer goes on from where the first one was")
+            self.assertEqual([1.0], prometheus.values("max_over_time(offramp_producer_takeovers_total[1h])"))
+            self.assertEqual([1.0], prometheus.values('min_over_time(up{job="offramp"}[1h])', time=moments[-1][0]), "every scrape was answered")
+            rules = [rule for group in prometheus.asked("rules")["groups"] for rule in group["rules"]]
+            self.assertEqual((6, {"ok"}), (len(rules), {rule["health"] for rule in rules}))
+            self.check_lint((run.run_dir / "metrics.prom").read_text())
+
+    def let_to(self, slabs, so_far, run, gate, prometheus):
+        """Until a scrape shows them, but those that two consumers hold."""
+        gate.let(slabs - so_far)
+        run.until(lambda: prometheus.values(self.BYTES)[0] >= (slabs - 2) * MIB, f"{slabs} slabs in a scrape")
+
+    def check_lint(self, text):
+        for arguments, given in ((("check", "metrics"), text), (("check", "rules", str(RULES)), "")):
+            done = subprocess.run(["promtool", *arguments], input=given, capture_output=True, text=True, timeout=SECONDS, check=False)
+            self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+
+
+class HostileClients(unittest.TestCase):
+    """The run goes on, and so does the server for others."""
+
+    def setUp(self):
+        self.clients = []
+        self.addCleanup(lambda: [client.close() for client in self.clients])
+
+    def client(self, words=b""):
+        client = socket.create_connection(self.at, timeout=SECONDS)
+        self.clients.append(client)
+        with contextlib.suppress(OSError):
+            client.sendall(words)
+        return client
+
+    def server_of(self, launcher):
+        children = [pid for path in pathlib.Path(f"/proc/{launcher}/task").glob("*/children") for pid in path.read_text().split()]
+        return next(int(pid) for pid in children if b"offramp_launch/watching" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
+
+    def test_the_run_and_others_do_not_notice(self):
+        with LaunchedRun(*COPY, *WATCHED, "--batches", "1000000", "--consumers", "2") as run:
+            run.start()
+            self.at = run.until(lambda: where(run.run_dir), "the server's place")
+            run.until(lambda: get(self.at, "/readyz")[0] == 200, "at work")
+            server = self.server_of(json.loads(get(self.at, "/status.json")[1])["launcher_pid"])
+            launcher_has = len(os.listdir(f"/proc/{run.launcher.pid}/fd"))
+            for what, attack in (("who says nothing", lambda: [self.client() for _ in range(300)]),
+                                 ("a thousand", lambda: [self.client(b"GET /st") for _ in range(700)]),
+                                 ("garbage", lambda: [self.client(bytes(range(256)) * 8 + b"\r\n\r\n") for _ in range(50)]),
+                                 ("a long line", lambda: [self.client(b"GET /" + b"x" * MIB + b" HTTP/1.1\r\n\r\n") for _ in range(5)]),
+                                 ("a long head", lambda: [self.client(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200_000) for _ in range(5)]),
+                                 ("who never reads", lambda: [self.client(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(100)]),
+                                 ("nor of many answers", lambda: [self.client(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500) for _ in range(50)])):
+                with self.subTest(what):
+                    attack()
+                    done = run.status()["done_samples"]
+                    self.assertEqual(200, get(self.at, "/livez")[0])
+                    self.assertIn('offramp_samples_total{state="completed"}', get(self.at, "/metrics")[1])
+                    run.until(lambda: run.status()["done_samples"] > done, "the run goes on")
+                    self.assertLess(int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{server}/status").read_text())[1]) * 1024, MOST_MEMORY)
+            self.assertLess(len(os.listdir(f"/proc/{run.launcher.pid}/fd")), launcher_has + 4, "none of them is the launcher's")
+            self.assertIsNone(run.launcher.poll())
+            self.assertEqual(server, self.server_of(json.loads(get(self.at, "/status.json")[1])["launcher_pid"]), "it is the same one")
+            run.launcher.send_signal(signal.SIGINT)
+            self.assertEqual(run.wait(), 130, run.said())
+
+
+class Gpus(unittest.TestCase):
+    def test_the_sum_over_workers_is_the_whole_through_all_shards(self):
+        with GpusWorld(*COPY, "--consumers", "2", "--batches", "60", *WATCHED, workers=2, shards=5) as world, \
+                world.gate() as gate:
+            world.start()
+            at = world.until(lambda: where(world.run_dir), "the server's place")
+            world.until(lambda: get(at, "/readyz")[0] == 200, "at work")
+            self.assertIn('offramp_consumers{gpu="', get(at, "/metrics")[1])
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+            text = (world.run_dir / "metrics.prom").read_text()
+            released = world.summary()["samples"]["released"]
+            self.assertEqual(released, 240)
+            values = re.findall(r'^offramp_samples_total\{gpu="([^"]+)",state="completed"\} (\d+)$', text, re.M)
+            self.assertEqual((2, released), (len({gpu for gpu, _ in values}), sum(int(value) for _, value in values)), text)
+            self.assertIn("\nofframp_samples_expected 240\n", text)
+            self.assertIn('\nofframp_run_state{state="ended"} 1\n', text)
+
+
+if __name__ == "__main__":
+    unittest.main()
