@@ -325,6 +325,9 @@ class ProgramRuns(Loops):
         self.assertEqual(self.undisturbed(), self.work.results())
         summary = self.told("summary.json")
         self.assertEqual((1, 0), (summary["producer_restarts"], summary["exit"]))
+        metrics = (self.work.run_dir / "metrics.prom").read_text()
+        self.assertIn("\nofframp_samples_total{state=\"completed\"} %d\n" % summary["samples"]["released"], metrics, "both loops count")
+        self.assertIn("\nofframp_producer_takeovers_total 1\n", metrics)
         return said
 
     def loop_at_work(self, besides=None):

@@ -138,9 +138,11 @@ class Seats:
         self.records.append({"pid": child.pid, "number": seat.number, "exit": child.status,
                              "cpu_seconds": round(child.cpu_seconds, 3)})
         seat.leaving = seat.leaving or seat.on_trial
-        if child.status < 0 or child.status != ExitCode.OK and not seat.leaving and self._run.wants_consumers():
+        if not self._run.wants_consumers():
+            return
+        if child.status < 0 or child.status not in (ExitCode.OK, ExitCode.NO_SUCH_RUN) and not seat.leaving:
             self._logbook.note_death(seat.name, child.ending())
-        if seat.leaving or not self._run.wants_consumers():
+        if seat.leaving:
             return
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(seat, child))

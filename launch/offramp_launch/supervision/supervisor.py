@@ -107,11 +107,10 @@ class Supervisor(Watch):
         self._understand_its_end()
         explained = self._producer.status in EXPLAINED_BY_THE_SUMMARY or self._was_stopped_at_its_start()
         if not explained and not self._abandoned and not self.failure:
+            self._logbook.note_death("producer", self._producer.ending())
             # What it told as an error is repeated as the run's last words.
             self._display.note(f"producer {self._producer.ending()}"
                                + ("" if self._producer.told_an_error() else f"; the end of its log:\n{self._producer.last_words()}"))
-        if not explained:
-            self._logbook.note_death("producer", self._producer.ending())
         self._told_by_the_dead = self._status.get("pid")
         if not self._producer_follows():
             self._end_without_producer()

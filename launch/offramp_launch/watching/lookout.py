@@ -41,6 +41,7 @@ class Lookout:
         self._listener = self._server = self._words = None
         self._backoff, self._ends = Backoff(), 0
         self._is_closing = False
+        self._cannot_count = False
 
     def begin(self):
         self._remove(TARGETS, WHERE)        # an earlier launcher's, that was killed
@@ -72,7 +73,14 @@ class Lookout:
         self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
 
     def _write_metrics(self, document):
-        self._write(METRICS, text_of(families_of(document)))
+        try:
+            text = text_of(families_of(document))
+        except Exception as problem:        # a status that no program of ours tells: what is only watched with ends no run
+            if not self._cannot_count:
+                self._display.note(f"{METRICS} is not written: {problem!r} in what status.json tells")
+            self._cannot_count = True
+            return
+        self._write(METRICS, text)
 
     def _write(self, name, text):
         with contextlib.suppress(OSError):      # a disk that is full
@@ -109,8 +117,7 @@ class Lookout:
             self._server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment())
         except LaunchError as problem:
             os.close(write)
-            self._display.note(str(problem))
-            self._timers.after(self._backoff.after_life_of(0), self._start_server)
+            self._start_again(0, str(problem))
             return
         finally:
             os.close(read)
@@ -125,10 +132,13 @@ class Lookout:
     def _on_server_end(self):
         server = self._forget_server()
         server.reap()
-        delay = self._backoff.after_life_of(server.lived_seconds())
+        self._start_again(server.lived_seconds(), f"the server of --http (pid {server.pid}) {server.ending()}")
+
+    def _start_again(self, lived_seconds, why):
+        delay = self._backoff.after_life_of(lived_seconds)
         self._ends = 1 if delay == FIRST_SECONDS else self._ends + 1
         if self._ends <= TOLD_ENDS:
-            self._display.note(f"the server of --http (pid {server.pid}) {server.ending()}; starting it again in {delay:.1f} s")
+            self._display.note(f"{why}; starting it again in {delay:.1f} s")
         self._timers.after(delay, self._start_server)
 
     def _forget_server(self):
