@@ -166,7 +166,7 @@ class HostileClients(unittest.TestCase):
                 with self.subTest(what):
                     attack()
                     done = run.status()["done_samples"]
-                    self.assertEqual(200, get(self.at, "/livez")[0])
+                    self.assertEqual((200, "the producer tells of itself\n"), get(self.at, "/livez"))
                     self.assertIn('offramp_samples_total{state="completed"}', get(self.at, "/metrics")[1])
                     run.until(lambda: run.status()["done_samples"] > done, "the run goes on")
                     self.assertLess(int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{server}/status").read_text())[1]) * 1024, MOST_MEMORY)

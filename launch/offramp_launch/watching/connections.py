@@ -15,6 +15,7 @@ class Connections:
     """
 
     def __init__(self, most=MOST, most_streams=MOST_STREAMS):
+        """There must be places that are no streams."""
         self._most, self._most_streams = most, most_streams
         self._lock = threading.Lock()
         # Each in the order in which they came to it.
@@ -22,24 +23,20 @@ class Connections:
         self._streams = {}
 
     def admit(self, connection):
-        """False where there is no place for it."""
         with self._lock:
-            if sum(map(len, self._all())) >= self._most and not self._make_room():
-                return False
+            if sum(map(len, self._all())) >= self._most:
+                self._make_room()
             self._idle[connection] = True
-            return True
 
     def _all(self):
-        return self._idle, self._asking, self._taking, self._streams
+        return self._idle, self._taking, self._asking, self._streams
 
     def _make_room(self):
-        victim = next(iter(self._idle or self._taking), None)
-        if victim is None:
-            return False
+        """At the cost of who has been there for longest: a client that asks, and reads, is gone by then."""
+        victim = next(iter(self._idle or self._taking or self._asking))
         self._forget(victim)
         with contextlib.suppress(OSError):      # its thread wakes, and closes it
             victim.shutdown(socket.SHUT_RDWR)
-        return True
 
     def _forget(self, connection):
         for each in self._all():

@@ -26,7 +26,6 @@ NEWS_SECONDS = 0.5          # between two looks of /events
 QUIET_SECONDS = 15          # of /events without a word
 LONGEST_HEAD = 16384        # bytes of a request
 REQUESTS_OF_ONE = 10000     # by one connection
-FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
 
 
@@ -48,18 +47,12 @@ class Server(http.server.ThreadingHTTPServer):
         self.connections = Connections()
 
     def process_request(self, request, client_address):
-        if self.connections.admit(request):
-            try:
-                super().process_request(request, client_address)
-            except RuntimeError:        # no thread can be started
-                self.connections.leave(request)
-                raise
-            return
-        request.setblocking(False)
+        self.connections.admit(request)
         try:
-            request.send(FULL)
-        finally:
-            self.shutdown_request(request)
+            super().process_request(request, client_address)
+        except RuntimeError:        # no thread can be started
+            self.connections.leave(request)
+            raise
 
     def process_request_thread(self, request, client_address):
         try:

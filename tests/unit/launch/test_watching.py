@@ -185,7 +185,7 @@ class ConnectionsTest(unittest.TestCase):
 
     def test_a_newcomer_takes_the_place_of_who_has_waited_longest(self):
         for _ in range(5):
-            self.assertTrue(self.connections.admit(self.one()))
+            self.connections.admit(self.one())
         self.assertEqual([b"", b""], [other.recv(1) for other in self.others[:2]])
         self.others[2].setblocking(False)
         self.assertRaises(BlockingIOError, self.others[2].recv, 1)
@@ -195,10 +195,10 @@ class ConnectionsTest(unittest.TestCase):
         for each in three:
             self.connections.admit(each)
             self.connections.begin_answer(each)
-        self.assertFalse(self.connections.admit(self.one()))
         self.connections.begin_sending(three[1])
-        self.assertTrue(self.connections.admit(self.one()))
+        self.connections.admit(self.one())
         self.assertEqual(b"", self.others[1].recv(1))
+        self.assertEqual([False, True], [self.connections.begin_stream(each) for each in (three[1], three[0])], "who has lost its place has none")
 
     def test_streams_stay_and_are_only_so_many(self):
         first, second = self.one(), self.one()
@@ -208,7 +208,7 @@ class ConnectionsTest(unittest.TestCase):
         self.assertEqual([True, False], [self.connections.begin_stream(each) for each in (first, second)])
         self.connections.leave(second)
         for _ in range(5):
-            self.assertTrue(self.connections.admit(self.one()))
+            self.connections.admit(self.one())
         self.others[0].setblocking(False)
         self.assertRaises(BlockingIOError, self.others[0].recv, 1)
         self.connections.leave(first)
