@@ -22,6 +22,7 @@ from offramp_launch.run_dir import find_live_run
 from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
+from offramp_launch.watching import address
 
 # `run`, `shard`, `job`, `consume`, `demo` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
 # pictures need.
@@ -38,6 +39,8 @@ NO_COMMAND = "no-command"
 COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean",
             "doctor", "test", "setup", "package", "version", "help")
 SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "bench", "test", "setup", "package")
+# Those with --http, which may stand in the environment.
+WATCHED = ("run", CONTINUED, "shard", SHARD_CONTINUED, "consume", CONSUME_CONTINUED)
 HELP = ("help", "-h", "--help")
 WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
@@ -69,6 +72,8 @@ def carry_out(argv):
             return refuse_command(places, [command])
         if places.is_installed:
             installed.begin(command)
+        if command not in WATCHED:
+            os.environ.pop(address.VARIABLE, None)      # programs would refuse it, as they know of none
         if command not in WITH_HELP_OF_THEIR_OWN and {"-h", "--help"}.intersection(arguments):
             return help_of(places, command)
         return commands[command](places, arguments)

@@ -41,6 +41,7 @@ def start(places, argv, typed, go_on=None, held=None):
     `argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it. `go_on`: what makes the rest of the work,
     where that is another command. `held`: the output's lock, where the caller has it and keeps it.
     """
+    http, argv = address.take(argv)
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
         program = str(places.producer())
         with contextlib.suppress(LaunchError):      # what is refused the producer says itself
@@ -50,7 +51,6 @@ def start(places, argv, typed, go_on=None, held=None):
             code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
         return code
 
-    http, argv = address.take(argv)
     argv, typed = sink.hide_password(argv, os.environ), sink.hide_password(typed, os.environ)
     argv = hide_query(argv, os.environ)
     producer, config = resolve_run(places, argv)

@@ -25,8 +25,8 @@ from offramp_launch.gpus.status import counted
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.progress import make_display
-from offramp_launch.watching import address
 from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
+from offramp_launch.watching import address
 
 FLAG = "--gpus"
 OF_THE_WHOLE = ("--run-dir", "--run-id", "--output")
@@ -51,12 +51,12 @@ def is_meant(argv):
 
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
+    http, argv = address.take(argv)
     given, flags = take_values(argv, (FLAG, "--shards"))
     if FLAG not in given:
         raise LaunchError(f"--shards {given['--shards']} without --gpus", "Give --gpus, or see ./launch/offramp job --help for shards on many hosts", ExitCode.USAGE)
     if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
         return run_command.start(places, flags, ["run", *flags])
-    http, flags = address.take(flags)
     refuse(flag.partition("=")[0] for flag in flags)
     shards = count(given["--shards"], "--shards") if "--shards" in given else None
     if shards == 0:

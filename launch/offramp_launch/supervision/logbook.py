@@ -1,6 +1,7 @@
 """What a launcher keeps of a run beside what the run tells of itself: who died and was followed, and the last that was said."""
 
 import collections
+import contextlib
 import json
 
 from offramp_launch import shared_folder
@@ -23,6 +24,8 @@ class Logbook:
         self._lines = collections.deque(maxlen=KEPT_LINES)
         self._deaths = collections.deque(maxlen=KEPT_DEATHS)
         self._restarts = self._takeovers = 0
+        with contextlib.suppress(OSError):
+            run_dir.file(FILE).unlink()     # an earlier launcher's
 
     def note(self, text):
         time = wall_clock()[11:19]
@@ -53,7 +56,5 @@ class Logbook:
         return {"restarts": self._restarts, "takeovers": self._takeovers}
 
     def _keep(self):
-        try:
+        with contextlib.suppress(OSError):      # a full disk; what is asked for is told all the same
             shared_folder.write(self._run_dir.path, FILE, (json.dumps({**self._counts(), "deaths": list(self._deaths)}, indent=2) + "\n").encode())
-        except OSError:     # a full disk; what is asked for is told all the same
-            pass

@@ -163,7 +163,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _metrics(self):
         open_metrics = "application/openmetrics-text" in self.headers.get("Accept", "")
-        self._answer(200, text_of(families_of(self.server.source.document()), open_metrics), OPEN_METRICS if open_metrics else PROMETHEUS)
+        document = self.server.source.document()
+        try:
+            text = text_of(families_of(document), open_metrics)
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            self._answer(500, f"no metrics can be made of what status.json tells: {problem!r}\n")
+            return
+        self._answer(200, text, OPEN_METRICS if open_metrics else PROMETHEUS)
 
     def _health(self, judge):
         try:

@@ -319,6 +319,14 @@ class Watched(unittest.TestCase):
         said = self.stage.end(launcher, successor, [follower])
         self.assertEqual(0, launcher.returncode, said)
 
+    def test_a_status_that_nothing_can_be_counted_of_ends_no_run(self):
+        launcher, producer, consumers = self.start()
+        producer.order(status={"state": "running", "totals": [1]})
+        until(lambda: self.get("/metrics")[0] == 500)
+        self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/status.json")])
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertEqual((0, 1), (launcher.returncode, said.count("metrics.prom is not written")), said)
+
     def test_a_server_that_dies_is_followed_by_another_and_the_run_does_not_notice(self):
         launcher, producer, consumers = self.start()
         for _ in range(2):
@@ -372,6 +380,17 @@ class Watched(unittest.TestCase):
             said = self.stage.end(launcher, producer, consumers)
         self.assertEqual(0, launcher.returncode, said)
         self.assertIn("nobody can watch by HTTP, and the run goes on without: Address already in use", said)
+
+    def test_the_variable_is_the_flag_and_no_programs(self):
+        self.stage.environment["OFFRAMP_HTTP"] = "127.0.0.1:0"
+        launcher, producer, consumers = self.stage.start_run(1)
+        self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
+        self.assertEqual(200, self.get("/livez")[0])
+        for puppet in (producer, *consumers):
+            self.assertNotIn(b"OFFRAMP_HTTP", pathlib.Path(f"/proc/{puppet.pid}/environ").read_bytes())
+        self.assertEqual(0, self.stage.call("quarantine", "list", "--run-dir", str(self.run_dir))[0])
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, said)
 
     def test_what_is_no_address_is_refused_before_anything_begins(self):
         code, said = self.stage.call("run", "--http", "9464")
