@@ -22,22 +22,23 @@ from offramp_launch.run_dir import find_live_run
 from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
-from offramp_launch.watching import address
+from offramp_launch.watching import address, top as top_command
 
-# `run`, `shard`, `job`, `consume`, `demo` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
-# pictures need.
+# `run`, `shard`, `job`, `consume`, `demo`, `ladder` and `top` continue as these in the set-up's own Python, which has what the progress line, the contact sheet
+# and the pictures need.
 CONTINUED = "run-set-up"
 CONSUME_CONTINUED = "consume-set-up"
 DEMO_CONTINUED = "demo-set-up"
 LADDER_CONTINUED = "ladder-set-up"
 SHARD_CONTINUED = "shard-set-up"
 JOB_CONTINUED = "job-set-up"
+TOP_CONTINUED = "top-set-up"
 
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean",
-            "doctor", "test", "setup", "package", "version", "help")
+COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "top", "stop", "quarantine", "new-processor",
+            "clean", "doctor", "test", "setup", "package", "version", "help")
 SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "bench", "test", "setup", "package")
 # Those with --http, which may stand in the environment.
 WATCHED = ("run", CONTINUED, "shard", SHARD_CONTINUED, "consume", CONSUME_CONTINUED)
@@ -59,7 +60,7 @@ def main(argv):
 
 def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "demo": demo, DEMO_CONTINUED: demo_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up,
-                "scale": scale, "reload": reload, "status": status, "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
+                "scale": scale, "reload": reload, "status": status, "top": top, TOP_CONTINUED: top_command.start, "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
                 "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "job": job, JOB_CONTINUED: job_command.start, "shard": shard, SHARD_CONTINUED: shard_command.start, "package": package, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, gpus_worker.COMMAND: gpus_worker.start, NO_COMMAND: refuse_command}
@@ -292,6 +293,10 @@ def status(places, argv):
     if now.get("slabs"):
         print("  slabs " + ", ".join(f"{state} {number}" for state, number in now["slabs"].items()))
     return int(ExitCode.OK)
+
+
+def top(places, argv):
+    return continue_set_up(places, TOP_CONTINUED, top_command.start, argv)
 
 
 def stop(places, argv):

@@ -1,0 +1,223 @@
+"""
+What a status document means to a person: the one sentence, what went wrong, where the slabs are. page.html says the same in the same words, in its own
+language; a test compares them.
+"""
+
+import dataclasses
+import datetime
+import math
+
+from offramp_launch.progress import ENDS, seconds_left, settled
+
+LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "Q": "quarantined"}
+STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
+WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a consumer", "leased": "with a consumer", "retired": "retired", "quarantined": "set aside"}
+LISTED_DEATHS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    kind: str
+    text: str
+    why: str = ""
+    alarm: bool = False     # somebody has to act
+
+
+@dataclasses.dataclass(frozen=True)
+class Slab:
+    state: str
+    pid: int = None         # of the consumer that holds it, where that is told
+
+
+def rounded(value):
+    return math.floor(value + 0.5)
+
+
+def number(value):
+    return f"{rounded(value or 0):,}"
+
+
+def percent(share):
+    return f"{rounded(100 * share)} %"
+
+
+def per_second(value):
+    return f"{value or 0:.1f}/s" if (value or 0) < 100 else f"{number(value)}/s"
+
+
+def counted(count, what):
+    return f"{number(count)} {what}" + ("" if count == 1 else "s")
+
+
+def in_words(seconds):
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 100:
+        return f"{rounded(seconds)} s"
+    minutes = rounded(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def ran_seconds(status):
+    """Since the run began; None where that is not told."""
+    began, now = status.get("began_ns"), status.get("now_ns")
+    return (now - began) / 1e9 if began and now and now > began else None
+
+
+def amount(status):
+    done, total = status.get("done_samples") or 0, status.get("total_samples")
+    return f"{number(done)} of {counted(total, 'sample')}" if total else counted(done, "sample")
+
+
+def sentence(document):
+    status = document.get("status") or {}
+    who, waits = who_waits(status)
+    slabs, limit = status.get("slabs") or {}, status.get("limiting_stage")
+    several = status.get("workers") is not None
+    said = "" if status.get("shortage") or (several and limit == "consumers") else status.get("message") or ""
+    seconds = ran_seconds(status)
+    lasted = f" in {in_words(seconds)}" if seconds else ""
+    state = status.get("state")
+    if not state:
+        return Sentence("starting", "Starting: the producer has said nothing yet")
+    if status.get("failure") or state == "failed":
+        return Sentence("failed", f"Failed: {status.get('failure') or said or 'the log says why'}", f"{amount(status)}{lasted}", True)
+    if state == "abandoned":
+        return Sentence("abandoned", f"Stopped: {amount(status)}{lasted}", said or "The rest is done with --resume")
+    if state == "ended":
+        return Sentence("ended", f"Ended: {amount(status)}{lasted}", on_the_whole(status, seconds))
+    if document.get("taking_over"):
+        return Sentence("taking over", "The producer died: another one takes over", said)
+    if document.get("finishing"):
+        return Sentence("draining", "Finishing: the results are put together", said)
+    trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is overdue"
+                        for each in status.get("consumers") or [] if each.get("overdue"))
+
+    def holds(kind, text, why=said):
+        return Sentence(kind, text, trouble or why, bool(trouble))
+
+    lost = [worker for worker in status.get("workers") or [] if worker.get("state") == "lost"]
+    if lost:
+        return Sentence("lost", f"{len(lost)} of {counted(len(status['workers']), 'producer')} {'is' if len(lost) == 1 else 'are'} lost: {lost[0].get('why_lost')}",
+                        said or busy_shares(status), True)
+    if not status.get("consumers") and state != "starting" and (slabs.get("ready") or limit == "consumers"):
+        return Sentence("nobody", "Nobody takes slabs: no consumers", said, True)
+    total = status.get("total_samples")
+    if total and settled(status) >= total:
+        return holds("draining", "Finishing: every sample is done")
+    if state == "draining" or document.get("ending"):
+        out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
+        return holds("draining", f"Finishing: {counted(out, 'slab')} {'is' if out == 1 else 'are'} not done yet" if out else "Finishing: the results are put in place")
+    if limit == "consumers":
+        return holds("consumers", f"{who} {waits} for consumers: {where_slabs_are(slabs)}", said or busy_shares(status))
+    if limit == "input":
+        return holds("input", f"{who} {waits} for input", said or busy_shares(status))
+    if limit == "copy to host":
+        return holds("copy", f"{who} {waits} for the copy to the host", said or busy_shares(status))
+    if limit == "program":
+        return holds("program", "The program is the limit: a slab is free whenever it has a batch")
+    if limit == "compute":
+        share = status.get("gpu_share")
+        return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), said or busy_shares({"consumer_share": status.get("consumer_share")}))
+    return holds("running", state[:1].upper() + state[1:])
+
+
+def who_waits(status):
+    if "submitted_samples" in status:
+        return "The program", "waits"
+    if status.get("workers") is not None:
+        return "The GPUs" if all(worker["name"].startswith("GPU") for worker in status["workers"]) else "The models", "wait"
+    return "The model" if status.get("device") in (None, "", "cpu") else "The GPU", "waits"
+
+
+def where_slabs_are(slabs):
+    total, leased = sum(filter(None, slabs.values())), slabs.get("leased") or 0
+    if total and leased == total:
+        return f"all {number(total)} slabs are leased"
+    return f"{number(leased)} of {number(total)} slabs are leased" if slabs.get("free") else "no slab is free"
+
+
+def held_by(consumer):
+    held = consumer.get("held") or []
+    return f"slab{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}" if held else counted(consumer.get("holding") or 0, "slab")
+
+
+def busy_shares(status):
+    known = [f"{name} {percent(status[key])} busy" for key, name in (("gpu_share", "compute"), ("consumer_share", "consumers")) if status.get(key) is not None]
+    return ", ".join(known).capitalize()
+
+
+def on_the_whole(status, seconds):
+    parts = [f"{per_second((status.get('released_samples') or 0) / seconds)} on the whole"] if seconds else []
+    for name, word in (("skipped", "skipped"), ("quarantined_samples", "set aside"), ("dropped_samples", "dropped")):
+        if status.get(name):
+            parts.append(f"{number(status[name])} {word}")
+    return ", ".join(parts)
+
+
+def faults(document):
+    """[(how often, or when, or who; what; whether nothing is lost by it)]"""
+    status = document.get("status") or {}
+    releases = status.get("releases") or {}
+    told = [(status.get("quarantined_samples"), "samples set aside, as they killed or failed their consumers: offramp quarantine list", False),
+            (status.get("dropped_samples"), "samples dropped, as no slab was free", False),
+            (status.get("skipped"), "items skipped, as they could not be read", False),
+            (status.get("spilled_samples"), "samples on the disk until consumers have time for them", True),
+            (releases.get("failed"), "slabs that a consumer gave back as failed", False),
+            (status.get("redelivered"), "slabs given to another consumer, as the first one did not finish them", True),
+            (document.get("restarts"), "consumers started again", True),
+            (document.get("takeovers"), "producers that took over from one that died", True),
+            (status.get("leases_expired"), "holds that took longer than allowed", False),
+            *((releases.get(name), f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
+            *((count, f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
+    found = [(number(count), text, mild) for count, text, mild in told if count]
+    found += [(clock(death.get("time")), f"{death.get('who')}: {death.get('how')}", False) for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])]
+    if (status.get("last_failure") or "").strip():
+        found.append(("last", status["last_failure"].strip().split("\n")[-1], False))
+    return found + [(worker["name"], f"given up: {worker['why_lost']}", False) for worker in status.get("workers") or [] if worker.get("why_lost")]
+
+
+def clock(time):
+    """Of this machine's zone, for a moment in UTC."""
+    try:
+        return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).astimezone().strftime("%H:%M:%S")
+    except (AttributeError, ValueError):
+        return str(time)
+
+
+def left_in_words(status):
+    """How long it will take, and until when; empty where that is not known."""
+    left = seconds_left(status)
+    if left is None:
+        return ""
+    until = datetime.datetime.now() + datetime.timedelta(seconds=min(left, 1e8))
+    return f"{in_words(left)} left, until {until:%H:%M}"
+
+
+def slabs_of(document):
+    """All slabs of a run, those of several producers one's behind the other's. Where it is not told which is which, so many of each state."""
+    told = [each.get("status") or {} for each in (document.get("workers") or {}).values()]
+    whole = [slab for status in told for slab in slabs_of_one(status)]
+    return whole or slabs_of_one(document.get("status") or {})
+
+
+def slabs_of_one(status):
+    names = status.get("slab_state_letters") or LETTERS
+    holders = {slab: consumer.get("pid") for consumer in status.get("consumers") or [] for slab in consumer.get("held") or []}
+    if status.get("slab_states"):
+        return [Slab(names.get(letter, "free"), holders.get(place)) for place, letter in enumerate(status["slab_states"])]
+    return [Slab(state) for state in reversed(STATES) for _ in range((status.get("slabs") or {}).get(state) or 0)]
+
+
+def copy_seconds(document):
+    """Of a device, since the run began; None where it is not told."""
+    def seconds(told):
+        return ((told or {}).get("stage_seconds") or {}).get("d2h", {}).get("sum")
+
+    runs = [told for told in document["workers"].values() if told.get("run_dir")] if document.get("workers") else [document]
+    known = [seconds(told.get("status")) + (seconds(told.get("earlier")) or 0) for told in runs if seconds(told.get("status")) is not None]
+    return sum(known) / len(known) if known else None
+
+
+def is_over(document):
+    return (document.get("status") or {}).get("state") in ENDS

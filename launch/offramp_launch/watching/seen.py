@@ -1,0 +1,80 @@
+"""What was seen of a run since somebody looks: shares, rates, and who did how much in the last seconds."""
+
+import collections
+import dataclasses
+
+from offramp_launch.watching.meaning import copy_seconds, is_over
+
+KEPT_SECONDS = 600
+SHARE_SECONDS = 10      # as status.json has rates and shares
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    at: float               # seconds, of the run's clock where it tells that
+    rate: float = None      # samples a second
+    compute: float = None   # shares of the time
+    copy: float = None
+    consumers: float = None
+    copied: float = None    # seconds of copies so far
+    done: dict = dataclasses.field(default_factory=dict)    # samples of each consumer, by its pid
+    busy: dict = dataclasses.field(default_factory=dict)    # seconds of each
+
+
+class Seen:
+    def __init__(self):
+        self.moments = collections.deque()
+
+    def add(self, document, now):
+        """`now`: seconds of a clock that only goes forward, for a run that does not tell its own."""
+        status = document.get("status") or {}
+        at = status["now_ns"] / 1e9 if status.get("now_ns") else now
+        last = self.moments[-1] if self.moments else Moment(0.0)
+        if not status.get("state") or (self.moments and at <= last.at):
+            return
+        over, copied = is_over(document), copy_seconds(document)
+        before = self._first(at - SHARE_SECONDS, lambda moment: moment.copied)
+        copy = min(1.0, max(0.0, (copied - before.copied) / (at - before.at))) if before and copied is not None else None
+
+        def held(value, name):
+            """A share that is not known for a moment is what it was."""
+            return getattr(last, name) if value is None and not over else value
+
+        consumers = status.get("consumers") or []
+        self.moments.append(Moment(at, 0.0 if over else status.get("samples_per_second"), held(status.get("gpu_share"), "compute"), held(copy, "copy"),
+                                   held(status.get("consumer_share"), "consumers"), copied,
+                                   {each.get("pid"): each.get("samples") or 0 for each in consumers}, {each.get("pid"): each.get("busy_seconds") or 0 for each in consumers}))
+        while self.moments[0].at < at - KEPT_SECONDS:
+            self.moments.popleft()
+
+    def _first(self, since, value):
+        return next((moment for moment in self.moments if moment.at >= since and value(moment) is not None), None)
+
+    def growth(self, value):
+        """A second, of what `value` takes from a moment; None while that is not known."""
+        if not self.moments:
+            return None
+        last = self.moments[-1]
+        first = self._first(last.at - SHARE_SECONDS, value)
+        if first in (None, last) or value(last) is None:
+            return None
+        return max(0.0, value(last) - value(first)) / (last.at - first.at)
+
+    def line(self, name, columns, seconds):
+        """Of the last `seconds`, the newest last: a value a column, None where nothing is known."""
+        found = [None] * columns
+        for moment in self.moments:
+            column = columns - 1 - int((self.moments[-1].at - moment.at) * columns / seconds)
+            value = getattr(moment, name)
+            if column >= 0 and value is not None:
+                found[column] = max(value, found[column] or 0)
+        return filled(found)
+
+
+def filled(values):
+    """Gaps between two values, of a terminal that has more columns than there were looks, are as what stands before them."""
+    known = [place for place, value in enumerate(values) if value is not None]
+    for place in range(known[0], known[-1]) if known else ():
+        if values[place] is None:
+            values[place] = values[place - 1]
+    return values

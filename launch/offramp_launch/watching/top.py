@@ -1,0 +1,167 @@
+"""The command `top`: a run on a terminal, drawn anew twice a second, and keys that change it."""
+
+import contextlib
+import importlib.util
+import os
+import select
+import sys
+import termios
+import time
+
+from offramp_launch import interrupts
+from offramp_launch.arguments import take_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.run_dir import CONTROL_SOCKET, accepts_connections, find_live_run, read_object
+from offramp_launch.screen import drawn_on
+from offramp_launch.supervision.control import ControlClient
+from offramp_launch.watching.meaning import sentence
+from offramp_launch.watching.seen import Seen
+
+LOOK_SECONDS = 0.5
+PATIENCE_SECONDS = 2
+NOTE_SECONDS = 5        # what a key did is shown so long
+KEYS = {"+": 1, "=": 1, "-": -1, "_": -1}
+
+
+def start(places, argv):
+    """The exit code. Errors: LaunchError."""
+    flags, rest = take_values(argv, ["--run-dir"])
+    if rest and "--run-dir" not in flags and not rest[0].startswith("-"):
+        flags["--run-dir"] = rest.pop(0)
+    if rest:
+        raise LaunchError(f"top knows no '{rest[0]}'", "See ./launch/offramp top --help", ExitCode.USAGE)
+    run_dir = find_live_run(places, flags.get("--run-dir"))
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        raise LaunchError("top draws on a terminal, and this is none", "./launch/offramp status tells the same once, with --json for programs", ExitCode.USAGE)
+    if not importlib.util.find_spec("rich"):
+        raise LaunchError(f"top draws with the Python package rich, which {sys.executable} has not", f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); "
+                          "./launch/offramp status tells the same once", ExitCode.SYSTEM)
+    interrupts.mind_all()
+    top = Top(run_dir)
+    with Screen() as screen:
+        top.watch(screen)
+    print(top.last_words())
+    return int(ExitCode.OK)
+
+
+class Screen:
+    """
+    The terminal, without echo and line by line no more, until the end of the block, however that ends. Owns: how the terminal is set. Borrows: standard
+    input and output. Ctrl-Z does nothing meanwhile: it would leave the shell a terminal like that.
+    """
+
+    def __init__(self):
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = Console(file=drawn_on(sys.stdout))
+        self._live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._input = sys.stdin.fileno()
+
+    def __enter__(self):
+        self._before = termios.tcgetattr(self._input)
+        try:
+            now = termios.tcgetattr(self._input)
+            now[3] &= ~(termios.ICANON | termios.ECHO)
+            now[6][termios.VSUSP] = b"\0"
+            termios.tcsetattr(self._input, termios.TCSANOW, now)
+            self._live.start()
+        except BaseException:
+            self._restore()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._restore()
+
+    def _restore(self):
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                self._live.stop()
+                self.console.set_alt_screen(False)
+                self.console.show_cursor(True)
+        finally:
+            with contextlib.suppress(termios.error):        # the terminal is gone
+                termios.tcsetattr(self._input, termios.TCSANOW, self._before)
+
+    def show(self, lines):
+        from rich.console import Group
+
+        self._live.update(Group(*lines), refresh=True)
+
+    def keys(self, seconds):
+        """What is typed within that time; None once there is no terminal any more."""
+        if not select.select([self._input], [], [], max(0, seconds))[0]:
+            return ""
+        try:
+            typed = os.read(self._input, 64)
+        except OSError:
+            return None
+        return typed.decode(errors="replace") if typed else None
+
+
+class Top:
+    """What is asked of the run, and drawn. Owns: a connection to its launcher. Blocks: at most PATIENCE_SECONDS for an answer."""
+
+    def __init__(self, run_dir, clock=time.monotonic):
+        self._run_dir, self._clock = run_dir, clock
+        self._client = None
+        self._seen = Seen()
+        self._document = {}
+        self._note, self._noted = "", 0.0
+        self._is_over = False
+
+    def watch(self, screen):
+        """Until a key says so, or the run is over."""
+        from offramp_launch.watching.drawing import draw
+
+        while not self._is_over:
+            until = self._clock() + LOOK_SECONDS
+            self._look()
+            note = self._note if self._clock() < self._noted + NOTE_SECONDS else ""
+            screen.show(draw(self._document, self._seen, screen.console.width, screen.console.height, note))
+            typed = "" if self._is_over else screen.keys(until - self._clock())
+            if typed is None or "q" in typed:
+                return
+            for key in typed:
+                self._press(key)
+
+    def _look(self):
+        try:
+            self._document = self._ask({"do": "status"})
+            self._seen.add(self._document, self._clock())
+        except LaunchError as problem:
+            self._say(problem.in_one_line())
+            if not accepts_connections(self._run_dir / CONTROL_SOCKET):
+                self._is_over = True
+                self._document = {**self._document, "status": {**(self._document.get("status") or {}), **(read_object(self._run_dir / "status.json") or {})}}
+
+    def _ask(self, request):
+        """Errors: LaunchError, after which the next request has a connection of its own."""
+        try:
+            self._client = self._client or ControlClient(self._run_dir, PATIENCE_SECONDS)
+            return self._client.ask(request)
+        except LaunchError as problem:
+            if problem.code in (ExitCode.NO_SUCH_RUN, ExitCode.PROTOCOL):
+                self._client = None
+            raise
+
+    def _press(self, key):
+        try:
+            if key in KEYS:
+                answer = self._ask({"do": "scale", "consumers": (self._document.get("consumers_wanted") or 0) + KEYS[key]})
+                self._document = answer
+                self._say(f"{answer['before']} -> {answer['consumers']} consumers")
+            elif key == "r":
+                self._document = self._ask({"do": "reload"})
+                self._say("reload: consumers are replaced one by one")
+        except LaunchError as problem:
+            self._say(problem.in_one_line())
+
+    def _say(self, text):
+        self._note, self._noted = text, self._clock()
+
+    def last_words(self):
+        """What stays on the terminal."""
+        words = sentence(self._document).text
+        return f"run {self._document.get('run_id')}: {words}" + (f"; {self._run_dir}/summary.json" if self._is_over else "")
