@@ -1,0 +1,92 @@
+"""A headless Chromium, told what to do through a pipe (its DevTools protocol), for who has no other tool for that."""
+
+import base64
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WATCHDOG_SECONDS = 60
+
+
+class Browser:
+    """
+    Owns: the browser's process, its profile, and one page. Blocks: for each answer. Errors: AssertionError where none comes within WATCHDOG_SECONDS.
+    `errors`: what the page's scripts, and its policy, complained of.
+    """
+
+    def __init__(self):
+        self._profile = tempfile.TemporaryDirectory(prefix="offramp-browser-")
+        theirs_in, self._in = os.pipe()
+        self._out, theirs_out = os.pipe()
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank"]
+        self._process = subprocess.Popen(["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', CHROMIUM, *flags], pass_fds=(theirs_in, theirs_out),
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._heard, self._numbers, self._session = b"", itertools.count(1), None
+        self.errors = []
+
+    def __enter__(self):
+        page = next(each for each in self._call("Target.getTargets")["targetInfos"] if each["type"] == "page")
+        self._session = self._call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        for what in ("Page", "Runtime", "Log"):
+            self._call(f"{what}.enable")
+        return self
+
+    def __exit__(self, *_):
+        os.close(self._in)      # with which it ends
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._out)
+        shutil.rmtree(self._profile.name, ignore_errors=True)
+        self._profile.cleanup()
+
+    def show(self, url, width=1280, height=800, is_dark=False, scale=1):
+        """On a screen of so many pixels; a narrow one is a phone's."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 500)
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])
+        self._call("Page.navigate", url=url)
+
+    def value(self, expression):
+        return self._call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def until(self, expression):
+        """Its first true value."""
+        end = time.monotonic() + WATCHDOG_SECONDS
+        while not (value := self.value(expression)):
+            assert time.monotonic() < end, f"the page never came to {expression}; it complained of {self.errors}"
+            time.sleep(0.05)
+        return value
+
+    def picture(self, path):
+        """PNG, of what the screen shows."""
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
+
+    def _call(self, method, **parameters):
+        number = next(self._numbers)
+        request = {"id": number, "method": method, "params": parameters, **({"sessionId": self._session} if self._session else {})}
+        os.write(self._in, json.dumps(request).encode() + b"\0")
+        while (said := self._message()).get("id") != number:
+            if said.get("method") == "Runtime.exceptionThrown":
+                self.errors.append(said["params"]["exceptionDetails"])
+            elif said.get("method") == "Log.entryAdded":
+                self.errors.append(said["params"]["entry"])
+        assert "error" not in said, said
+        return said["result"]
+
+    def _message(self):
+        while b"\0" not in self._heard:
+            more = os.read(self._out, 1 << 16)
+            assert more, "the browser is gone"
+            self._heard += more
+        said, _, self._heard = self._heard.partition(b"\0")
+        return json.loads(said)

@@ -1,0 +1,179 @@
+"""The page of --http: that it stands alone, reads what a run tells, and says the same as `top`. With a browser, where there is one, also what it shows."""
+
+import contextlib
+import html.parser
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
+from tests.support.browser import CHROMIUM, Browser  # noqa: E402
+
+from offramp_launch.watching import meaning
+from offramp_launch.watching.server import Server
+from offramp_launch.watching.source import Source
+from watched_documents import DOCUMENTS, SENTENCES
+
+PAGE = pathlib.Path(meaning.__file__).with_name("page.html")
+TEXT = PAGE.read_text()
+SCRIPT = re.search(r"<script>(.*)</script>", TEXT, re.S)[1]
+NODE = shutil.which("node")
+WATCHDOG_SECONDS = 60
+
+
+class Elements(html.parser.HTMLParser):
+    """Which are open, and every attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.attributes, self.wrong = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.attributes += [(tag, *each) for each in attributes]
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append((tag, self.getpos()))
+
+
+def every(name, *tables):
+    """The keys of all objects that stand under `name` in `tables`, as one or as a list."""
+    keys = set()
+    for table in tables:
+        found = table.get(name) or []
+        for each in found if isinstance(found, list) else [found]:
+            keys |= set(each)
+    return keys
+
+
+class PageTest(unittest.TestCase):
+    def test_it_is_html_whose_elements_are_closed(self):
+        elements = Elements()
+        elements.feed(TEXT)
+        elements.close()
+        self.assertEqual(([], []), (elements.open, elements.wrong))
+
+    def test_nothing_of_it_comes_from_elsewhere(self):
+        elements = Elements()
+        elements.feed(TEXT)
+        leading = [value for _, name, value in elements.attributes if name in ("src", "href", "srcset", "action", "data", "poster")]
+        self.assertTrue(all(value.startswith("data:") for value in leading), leading)
+        self.assertEqual(["http://www.w3.org/2000/svg"], re.findall(r"(?:https?:)?//[\w.]+\.\w{2,}[^\s\"']*", TEXT))
+        self.assertNotRegex(TEXT, r"@import|url\(")
+        self.assertEqual([], [name for _, name, _ in elements.attributes if name.startswith("on")], "the page's policy lets no such script run")
+
+    def test_what_a_run_says_enters_as_text_alone(self):
+        self.assertNotRegex(SCRIPT, r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|createContextualFragment|DOMParser|srcdoc")
+
+    def test_every_field_that_it_reads_is_told_by_some_run(self):
+        documents = list(DOCUMENTS.values())
+        workers = [told for document in documents for told in (document.get("workers") or {}).values()]
+        statuses = [each["status"] for each in (*documents, *workers)]
+        known = {"doc": every("it", *({"it": each} for each in (*documents, *workers))), "told": every("it", *({"it": each} for each in (*documents, *workers))),
+                 "status": every("it", *({"it": each} for each in (*statuses, *(each["earlier"] for each in workers)))),
+                 "consumer": every("consumers", *statuses), "worker": every("workers", *statuses), "death": every("deaths", *documents),
+                 "slabs": every("slabs", *statuses), "releases": every("releases", *statuses), "stages": every("stage_seconds", *statuses)}
+        read = set(re.findall(rf"(?<!\")\b({'|'.join(known)})\.([A-Za-z_]\w*)", SCRIPT))
+        self.assertGreater(len(read), 40)
+        self.assertEqual([], sorted(f"{whose}.{name}" for whose, name in read if name not in known[whose]))
+
+    @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
+    def test_it_says_what_top_says(self):
+        said = subprocess.run([NODE, "-e", SCRIPT + """
+            const documents = JSON.parse(require("fs").readFileSync(0, "utf8"));
+            console.log(JSON.stringify(Object.fromEntries(Object.entries(documents).map(([name, doc]) => [name, {
+              sentence: sentence(doc), faults: faults(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc)}]))));"""],
+                              input=json.dumps(DOCUMENTS), capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "UTC"}, check=False)
+        self.assertEqual(0, said.returncode, said.stderr)
+        self._live_in_utc()
+        for name, page in json.loads(said.stdout).items():
+            with self.subTest(document=name):
+                document = DOCUMENTS[name]
+                ours = meaning.sentence(document)
+                self.assertEqual({"kind": ours.kind, "text": ours.text, "why": ours.why, "alarm": ours.alarm}, page["sentence"])
+                self.assertEqual([[*fault] for fault in meaning.faults(document)],
+                                 [[meaning.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
+                self.assertEqual([[slab.state, slab.pid] for slab in meaning.slabs_of(document)], page["slabs"])
+                self.assertEqual(meaning.copy_seconds(document), page["copied"])
+
+    def _live_in_utc(self):
+        before = os.environ.get("TZ")
+
+        def set_zone(zone):
+            os.environ.pop("TZ", None)
+            os.environ.update({"TZ": zone} if zone else {})
+            time.tzset()
+
+        set_zone("UTC")
+        self.addCleanup(set_zone, before)
+
+    def test_top_says_it(self):
+        self.assertEqual(SENTENCES, {name: meaning.sentence(document).text for name, document in DOCUMENTS.items()})
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_a_browser_shows_it_under_the_policy_that_it_is_sent_with(self):
+        with Browser() as browser:
+            for name, document in DOCUMENTS.items():
+                with self.subTest(document=name), served(document) as url:
+                    browser.show(url)
+                    browser.until("document.getElementById('sentence').textContent != 'Waiting for the run'")
+                    self.assertEqual(SENTENCES[name], browser.value("document.getElementById('sentence').textContent"))
+                    self.assertEqual(len(meaning.slabs_of(document)), browser.value("document.querySelectorAll('#grid g').length"))
+                    self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in what the run said became one")
+            self.assertEqual([], browser.errors)
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_who_holds_what_is_seen_from_both_sides(self):
+        with Browser() as browser, served(DOCUMENTS["trouble"]) as url:
+            browser.show(url)
+            browser.until("document.querySelectorAll('#rows tr').length")
+            held = next(consumer for consumer in DOCUMENTS["trouble"]["status"]["consumers"] if len(consumer["held"]) > 1)
+            row = f"[...document.querySelectorAll('#rows tr')].find(row => row.children[1].textContent == '{held['pid']}')"
+            picked = "JSON.stringify([...document.querySelectorAll('#grid g')].flatMap((slab, place) => slab.classList.contains('picked') ? [place] : []))"
+            browser.value(f"{row}.dispatchEvent(new PointerEvent('pointerenter'))")
+            self.assertEqual(held["held"], json.loads(browser.value(picked)))
+            browser.value(f"{row}.dispatchEvent(new PointerEvent('pointerleave'))")
+            self.assertEqual([], json.loads(browser.value(picked)))
+            browser.value(f"document.querySelectorAll('#grid g')[{held['held'][0]}].firstChild.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))")
+            self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_it_says_when_nobody_answers_any_more(self):
+        with Browser() as browser:
+            for name, last in (("starved", "No connection: the run has ended, or its host is gone"), ("ended", SENTENCES["ended"])):
+                with self.subTest(document=name):
+                    with served(DOCUMENTS[name]) as url:
+                        browser.show(url)
+                        browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES[name])}")
+                    browser.until("document.getElementById('link').textContent != 'live'")
+                    self.assertEqual(last, browser.value("document.getElementById('sentence').textContent"))
+
+
+@contextlib.contextmanager
+def served(document):
+    """The page's address, whose server knows the document, and hangs up at the end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        source = Source(pathlib.Path("/nowhere"))
+        source.hear(document)
+        server = Server(listener.dup(), source, TEXT, True)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        finally:
+            source.end()
+            server.shutdown()
+            server.server_close()
+
+
+if __name__ == "__main__":
+    unittest.main()

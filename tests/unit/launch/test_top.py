@@ -1,0 +1,250 @@
+"""`offramp top`: what it draws, what its keys do, and that it leaves the terminal as it was."""
+
+import fcntl
+import importlib.util
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import unittest
+
+from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
+from watched_documents import DOCUMENTS, SENTENCES
+from offramp_launch.watching.seen import Seen
+
+HAS_RICH = importlib.util.find_spec("rich")
+SIZES = ((80, 24), (100, 30), (160, 50), (40, 12))
+LEAVES_ALTERNATE_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
+
+
+@unittest.skipUnless(HAS_RICH, "rich is not installed here")
+class DrawingTest(unittest.TestCase):
+    def lines(self, document, size, note=""):
+        from offramp_launch.watching.drawing import draw
+        seen = Seen()
+        seen.add(document, 0.0)
+        return draw(document, seen, *size, note)
+
+    def test_every_document_fits_every_terminal(self):
+        for name, document in {**DOCUMENTS, "nothing yet": {"run_id": "r", "status": {}}}.items():
+            for size in SIZES:
+                with self.subTest(document=name, size=size):
+                    lines = self.lines(document, size)
+                    self.assertLessEqual(len(lines), size[1])
+                    self.assertLessEqual(max(line.cell_len for line in lines), size[0])
+                    self.assertIn("q leave", lines[-1].plain + " q leave" * (size[0] < 60))
+
+    def test_the_sentence_stands_whole_on_top(self):
+        for name, document in DOCUMENTS.items():
+            for size in SIZES[:3]:
+                with self.subTest(document=name, size=size):
+                    self.assertIn(SENTENCES[name], " ".join(line.plain for line in self.lines(document, size)[1:5]))
+
+    def test_who_holds_what(self):
+        text = "\n".join(line.plain for line in self.lines(DOCUMENTS["trouble"], (80, 24)))
+        consumer = next(each for each in DOCUMENTS["trouble"]["status"]["consumers"] if each["overdue"])
+        self.assertRegex(text, rf"{consumer['session']} +{consumer['pid']} .*{', '.join(map(str, consumer['held']))}  overdue")
+        self.assertIn("20 free", text)
+
+    def test_all_slabs_are_seen_where_they_have_room_and_their_shares_where_not(self):
+        document = json.loads(json.dumps(DOCUMENTS["starved"]))
+        document["status"]["slab_states"] = "L" * 4096
+        for slabs, size, whole in ((16, (80, 24), 16), (4096, (80, 24), 80)):
+            document["status"]["slab_states"] = "L" * slabs
+            rows = [line.plain for line in self.lines(document, size) if set(line.plain.strip()) <= {"█", " "} and "█" in line.plain]
+            self.assertEqual(whole, sum(row.count("█") for row in rows))
+
+    def test_what_a_run_says_moves_no_cursor(self):
+        document = json.loads(json.dumps(DOCUMENTS["starved"]))
+        document["log"].append("\x1b[2Jgone [bold]\x07")
+        document["status"].update(shortage="", message="\x1b[31mred")
+        text = "\n".join(line.plain for line in self.lines(document, (160, 50), note="\x1b]0;title"))
+        self.assertNotIn("\x1b", text)
+        self.assertIn("\\x1b[2Jgone [bold]\\x07", text)
+
+    def test_a_note_takes_the_place_of_the_keys(self):
+        self.assertEqual("2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), "2 -> 3 consumers")[-1].plain)
+
+
+class SeenTest(unittest.TestCase):
+    def document(self, at, busy, samples, copied):
+        return {"status": {"state": "running", "now_ns": int(at * 1e9), "samples_per_second": 5.0, "stage_seconds": {"d2h": {"sum": copied}},
+                           "consumers": [{"pid": 7, "busy_seconds": busy, "samples": samples}]}}
+
+    def test_shares_and_rates_are_those_of_the_last_ten_seconds(self):
+        seen = Seen()
+        for second in range(30):
+            busy = 0 if second < 15 else (second - 15) / 2
+            seen.add(self.document(100 + second, busy, 3 * second, second / 4), 0)
+        self.assertAlmostEqual(0.5, seen.growth(lambda moment: moment.busy.get(7)))
+        self.assertAlmostEqual(3.0, seen.growth(lambda moment: moment.done.get(7)))
+        self.assertAlmostEqual(0.25, seen.moments[-1].copy)
+
+    def test_one_that_came_late_is_measured_since_then(self):
+        seen = Seen()
+        seen.add({"status": {"state": "running", "now_ns": 1_000_000_000}}, 0)
+        seen.add(self.document(9, 0.0, 0, 0), 0)
+        seen.add(self.document(10, 1.0, 8, 0), 0)
+        self.assertAlmostEqual(1.0, seen.growth(lambda moment: moment.busy.get(7)))
+
+    def test_what_was_told_before_is_not_told_twice(self):
+        seen = Seen()
+        for _ in range(3):
+            seen.add(self.document(5, 0, 0, 0), 0)
+        self.assertEqual(1, len(seen.moments))
+
+    def test_a_line_has_a_value_a_column_and_no_gaps(self):
+        seen = Seen()
+        for second in range(0, 31, 3):
+            seen.add(self.document(100 + second, 0, 0, 0), 0)
+        line = seen.line("rate", 60, 60)
+        self.assertEqual([None] * 29 + [5.0] * 31, line)
+
+
+class Session:
+    """A command on a terminal of its own. Owns: both ends of that, and the process."""
+
+    def __init__(self, *command, environment, size=(24, 80)):
+        self.ours, self.theirs = pty.openpty()
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+        self.before = termios.tcgetattr(self.theirs)
+        self.said = b""
+        self.process = subprocess.Popen(command, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, env={**environment, "TERM": "xterm"}, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.ours)
+        os.close(self.theirs)
+
+    def type(self, keys):
+        os.write(self.ours, keys)
+
+    def until(self, holds):
+        """Reads what is drawn, until `holds` of all that was."""
+        end = time.monotonic() + WATCHDOG_SECONDS
+        while not holds(self.said):
+            assert time.monotonic() < end, f"never drawn; the last: {self.said[-2000:]!r}"
+            if select.select([self.ours], [], [], 0.05)[0]:
+                self.said += os.read(self.ours, 65536)
+
+    def until_drawn(self, pattern):
+        self.until(lambda said: re.search(pattern, said))
+
+    def ended(self):
+        """Its exit code, once it has ended and all is read."""
+        self.until(lambda _: self.process.poll() is not None)
+        while select.select([self.ours], [], [], 0)[0]:
+            self.said += os.read(self.ours, 65536)
+        return self.process.returncode
+
+    def is_as_before(self):
+        after = termios.tcgetattr(self.theirs)
+        return after == self.before and self.said.rfind(LEAVES_ALTERNATE_SCREEN) > self.said.rfind(b"\x1b[?1049h") and self.said.rfind(SHOWS_CURSOR) > self.said.rfind(b"\x1b[?25l")
+
+
+class TerminalTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def run_begun(self, consumers=2):
+        run = self.stage.start_run(consumers)
+        self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
+        return run
+
+    def top(self, *arguments):
+        """In the Python of this test, which has rich; the launch script would look for another one."""
+        return Session(sys.executable, str(OFFRAMP.parent / "offramp_launch"), "top", *arguments, environment=self.stage.environment)
+
+    @unittest.skipUnless(HAS_RICH, "rich is not installed here")
+    def test_keys_change_the_run_and_q_leaves_it(self):
+        launcher, producer, consumers = self.run_begun()
+        with self.top(str(self.run_dir)) as session:
+            session.until_drawn(rb"2 alive, 2 wanted")
+            session.type(b"+")
+            consumers.append(self.stage.enter())
+            session.until_drawn(rb"2 -> 3 consumers")
+            session.type(b"r")
+            session.until_drawn(rb"reload: consumers are replaced")
+            consumers.append(self.stage.enter())
+            session.type(b"\x1a")       # Ctrl-Z: it goes on
+            session.type(b"q")
+            self.assertEqual(0, session.ended(), session.said)
+            self.assertTrue(session.is_as_before())
+        self.assertIsNone(launcher.poll())
+        self.stage.end(launcher, producer, consumers)
+
+    @unittest.skipUnless(HAS_RICH, "rich is not installed here")
+    def test_the_terminal_is_as_before_whatever_ends_it(self):
+        launcher, producer, consumers = self.run_begun(1)
+        for how, code in (("a key", 130), ("SIGTERM", 130), ("SIGHUP", 130)):
+            with self.subTest(how=how), self.top() as session:
+                session.until_drawn(rb"1 alive, 1 wanted")
+                if how == "a key":
+                    session.type(b"\x03")
+                else:
+                    session.process.send_signal(getattr(signal, how))
+                self.assertEqual(code, session.ended(), session.said)
+                self.assertTrue(session.is_as_before())
+                self.assertNotIn(b"Traceback", session.said)
+        self.stage.end(launcher, producer, consumers)
+
+    @unittest.skipUnless(HAS_RICH, "rich is not installed here")
+    def test_it_ends_with_the_run_and_says_how_that_ended(self):
+        launcher, producer, consumers = self.run_begun(1)
+        with self.top() as session:
+            session.until_drawn(rb"1 alive, 1 wanted")
+            self.stage.end(launcher, producer, consumers, status={"state": "ended", "done_samples": 8, "total_samples": 8})
+            self.assertEqual(0, session.ended(), session.said)
+            self.assertTrue(session.is_as_before())
+            self.assertIn(b"Ended: 8 of 8 samples", session.said[session.said.rfind(LEAVES_ALTERNATE_SCREEN):])
+
+    @unittest.skipUnless(HAS_RICH, "rich is not installed here")
+    def test_what_the_run_refuses_is_told_and_it_goes_on(self):
+        launcher, producer, consumers = self.run_begun(1)
+        with self.top() as session:
+            session.until_drawn(rb"1 alive, 1 wanted")
+            session.type(b"-")
+            session.until_drawn(rb"scale 0 is out of bounds")
+            session.type(b"q")
+            self.assertEqual(0, session.ended())
+        self.stage.end(launcher, producer, consumers)
+
+    def test_where_no_terminal_is_it_names_status(self):
+        launcher, producer, consumers = self.run_begun(1)
+        code, said = self.stage.call("top")
+        self.assertEqual(64, code)
+        self.assertIn("offramp status", said)
+        self.stage.end(launcher, producer, consumers)
+
+    def test_without_rich_it_says_what_to_install(self):
+        launcher, producer, consumers = self.run_begun(1)
+        script = ("import importlib.util, sys; sys.path.insert(0, sys.argv[1]); from offramp_launch import commands; find = importlib.util.find_spec; "
+                  "importlib.util.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest); sys.exit(commands.main(['top-set-up']))")
+        with Session(sys.executable, "-c", script, str(OFFRAMP.parent), environment=self.stage.environment) as session:
+            self.assertEqual(71, session.ended(), session.said)
+            self.assertIn(b"pip install rich", session.said)
+            self.assertEqual(session.before, termios.tcgetattr(session.theirs))
+        self.stage.end(launcher, producer, consumers)
+
+    def test_a_run_that_is_not_there(self):
+        code, said = self.stage.call("top", "/nowhere")
+        self.assertEqual(69, code, said)
+        self.assertEqual(64, self.stage.call("top", "--wide")[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
