@@ -49,11 +49,13 @@ class Browser:
         shutil.rmtree(self._profile.name, ignore_errors=True)
         self._profile.cleanup()
 
-    def show(self, url, width=1280, height=800, is_dark=False, scale=1):
-        """On a screen of so many pixels; a narrow one is a phone's."""
+    def show(self, url):
+        self._call("Page.navigate", url=url)
+
+    def screen(self, width, height, is_dark=False, scale=1):
+        """Of so many pixels; a narrow one is a phone's. What is shown stays."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 500)
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])
-        self._call("Page.navigate", url=url)
 
     def value(self, expression):
         return self._call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")

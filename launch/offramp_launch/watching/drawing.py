@@ -59,10 +59,11 @@ def beside(left, right, width):
 
 def head_lines(document, width):
     status, now = document.get("status") or {}, sentence(document)
-    facts = [f"run {document.get('run_id')}", status.get("model") or status.get("name"), status.get("device")]
+    facts = [f"run {document.get('run_id')}", (status.get("model") or status.get("name") or "").split(",")[0], status.get("device")]
     style = f"bold {ALARM}" if now.kind in ("failed", "nobody") else "bold"
+    why = wrapped(now.why, ALARM, width, 3) if now.alarm else [cells((now.why, QUIET))]
     return [beside(cells(("offramp top  ", HEAD), ("  ".join(filter(None, facts)), QUIET)), cells((status.get("state") or "starting", QUIET)), width),
-            *wrapped(now.text, style, width, 3), cells((now.why, ALARM if now.alarm else QUIET))]
+            *wrapped(now.text, style, width, 3), *why]
 
 
 def progress_lines(document, seen, width):

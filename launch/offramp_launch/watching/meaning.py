@@ -6,6 +6,7 @@ language; a test compares them.
 import dataclasses
 import datetime
 import math
+import re
 
 from offramp_launch.progress import ENDS, seconds_left, settled
 
@@ -81,7 +82,8 @@ def sentence(document):
     if not state:
         return Sentence("starting", "Starting: the producer has said nothing yet")
     if status.get("failure") or state == "failed":
-        return Sentence("failed", f"Failed: {status.get('failure') or said or 'the log says why'}", f"{amount(status)}{lasted}", True)
+        reason, rest = in_two(status.get("failure") or said or "the log says why")
+        return Sentence("failed", f"Failed: {reason}", f"{f'{rest} — ' if rest else ''}{amount(status)}{lasted}", True)
     if state == "abandoned":
         return Sentence("abandoned", f"Stopped: {amount(status)}{lasted}", said or "The rest is done with --resume")
     if state == "ended":
@@ -120,6 +122,13 @@ def sentence(document):
         share = status.get("gpu_share")
         return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), said or busy_shares({"consumer_share": status.get("consumer_share")}))
     return holds("running", state[:1].upper() + state[1:])
+
+
+def in_two(text):
+    """The first clause, and what follows."""
+    found = re.search("[.;] ", text)
+    rest = text[found.end():].strip() if found else ""
+    return (text[:found.start()], rest[:1].upper() + rest[1:]) if found else (text, "")
 
 
 def who_waits(status):

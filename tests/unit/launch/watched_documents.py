@@ -9,8 +9,7 @@ DOCUMENTS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.g
 SENTENCES = {
     "computing": "Compute is the limit: 99 % busy",
     "ended": "Ended: 4,800 of 4,800 samples in 29 s",
-    "failed": "Failed: slabs failed 20 times in a row and nothing was completed in between; the last: ValueError: <b>shape</b>. "
-              "The whole of it stands in the consumers' logs: /runs/logs",
+    "failed": "Failed: slabs failed 20 times in a row and nothing was completed in between",
     "gpus": "The models wait for consumers: no slab is free",
     "loop": "The program is the limit: a slab is free whenever it has a batch",
     "lost_gpu": "1 of 2 producers is lost: the device is broken: CUDA error 719 (unspecified launch failure)",
