@@ -52,6 +52,9 @@ class Browser:
     def show(self, url):
         self._call("Page.navigate", url=url)
 
+    def before_each_page(self, script):
+        self._call("Page.addScriptToEvaluateOnNewDocument", source=script)
+
     def screen(self, width, height, is_dark=False, scale=1):
         """Of so many pixels; a narrow one is a phone's. What is shown stays."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 500)

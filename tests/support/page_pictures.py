@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,6 +60,7 @@ class Scene:
             with contextlib.suppress(ProcessLookupError):
                 self._run.send_signal(signal.SIGINT)
         self._run.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def pace(self, seconds):
         """Of a consumer, for a slab."""

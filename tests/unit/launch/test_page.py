@@ -146,6 +146,17 @@ class PageTest(unittest.TestCase):
             self.assertEqual([], json.loads(browser.value(picked)))
             browser.value(f"document.querySelectorAll('#grid g')[{held['held'][0]}].firstChild.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))")
             self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
+            for key in ("Escape", *["ArrowRight"] * (1 + held["held"][0])):     # the first key takes the first slab
+                browser.value(f"document.getElementById('grid').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+            self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
+            self.assertIn(f"Slab {held['held'][0]}: with a consumer {held['session']}", browser.value("document.getElementById('told').textContent"))
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_without_events_it_asks(self):
+        with Browser() as browser, served(DOCUMENTS["starved"]) as url:
+            browser.before_each_page("delete window.EventSource")
+            browser.show(url)
+            browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['starved'])}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_it_says_when_nobody_answers_any_more(self):
