@@ -52,6 +52,20 @@ std::variant<std::int64_t, std::string> parse_bytes(const std::string& text) {
     return count;
 }
 
+// The first of two numbers that stand in order, both of the range; a number alone is left to whoever takes it.
+std::variant<std::int64_t, std::string> parse_bounds(const std::string& text, const WholeRange& range) {
+    const std::size_t dots = text.find("..");
+    if (dots == std::string::npos) return parse_whole(text);
+    const auto least = parse_whole(text.substr(0, dots));
+    const auto most = parse_whole(text.substr(dots + 2));
+    if (std::holds_alternative<std::string>(least) || std::holds_alternative<std::string>(most))
+        return "is neither a whole number nor MIN..MAX";
+    const auto is_within = [&](std::int64_t number) { return number >= range.least && number <= range.most; };
+    if (!is_within(std::get<std::int64_t>(least)) || !is_within(std::get<std::int64_t>(most))) return "is out of range";
+    if (std::get<std::int64_t>(least) > std::get<std::int64_t>(most)) return "has its larger number first";
+    return least;
+}
+
 Problem check_text(const std::string& text) {
     if (!is_utf8(text)) return "is not valid UTF-8";
     if (text.find('\0') != std::string::npos) return "has a NUL character";
@@ -138,6 +152,15 @@ void SettingGroup::whole(std::string flag, Storage<int> storage, Effect effect, 
 void SettingGroup::whole(std::string flag, Storage<std::int64_t> storage, Effect effect, WholeRange range,
                          std::string help) {
     add_whole(std::move(flag), std::move(storage), std::move(effect), range, std::move(help), parse_whole);
+}
+
+void SettingGroup::whole_or_bounds(std::string flag, Storage<std::uint32_t> storage, Effect effect,
+                                   const WholeRange& range, std::string help) {
+    Setting& setting = add_whole(std::move(flag), std::move(storage), std::move(effect), range, std::move(help),
+                                 [range](const std::string& text) { return parse_bounds(text, range); });
+    setting.value_name = "N|MIN..MAX";
+    setting.accepted += "; or two of them, as MIN..MAX";
+    setting.toml_types = {TomlType::Integer, TomlType::String};
 }
 
 void SettingGroup::bytes(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range,

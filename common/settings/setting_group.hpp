@@ -51,6 +51,9 @@ class SettingGroup {
     void whole(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range, std::string help);
     void whole(std::string flag, Storage<int> storage, Effect effect, WholeRange range, std::string help);
     void whole(std::string flag, Storage<std::int64_t> storage, Effect effect, WholeRange range, std::string help);
+    // A number, or MIN..MAX, whose first number is the value: what moves between them goes by the text as it was given.
+    void whole_or_bounds(std::string flag, Storage<std::uint32_t> storage, Effect effect, const WholeRange& range,
+                         std::string help);
     // A number of bytes, which may end in KB, MB, GB (powers of 1000) or KiB, MiB, GiB (of 1024).
     void bytes(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range, std::string help);
     void seconds(std::string flag, Storage<double> storage, Effect effect, double least, double most, std::string help);

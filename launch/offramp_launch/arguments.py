@@ -1,5 +1,9 @@
 """Takes the launch script's own flags out of a command line; everything else goes to the programs untouched."""
 
+import os
+import pathlib
+import re
+
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 URL = "--http-url"
@@ -68,3 +72,15 @@ def count(text, what):
     if not text.isascii() or not text.isdigit():
         raise LaunchError(f"{what} is '{text}', which is not a whole number", "Give a number such as 4", ExitCode.USAGE)
     return int(text)
+
+
+def setting_given(name, argv, environment=os.environ):
+    """By flag, variable or a file of settings; nothing where it is not."""
+    taken = take_values(argv, (f"--{name}", "--config"))[0]
+    if told := taken.get(f"--{name}") or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
+        return told
+    try:
+        found = re.search(rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""", pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text())
+    except (KeyError, OSError, UnicodeDecodeError):
+        return ""
+    return found[1].strip() if found else ""

@@ -13,6 +13,7 @@ from offramp_launch.gpus import command as gpus_command, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, on_ray, shard_command
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.supervision.control import ControlClient
+from offramp_launch.supervision.follower import bounds_of
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 from offramp_launch.gpus.status import lines_of_workers
 from offramp_launch.ladder import command as ladder_command
@@ -259,11 +260,11 @@ def bench(places, argv):
 def scale(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     if not rest:
-        raise LaunchError("scale wants a number of consumers", "./launch/offramp scale 4", ExitCode.USAGE)
-    wanted = count(rest[0], "scale")
+        raise LaunchError("scale wants a number of consumers, bounds, or auto", "./launch/offramp scale 4, or 2..12", ExitCode.USAGE)
+    wanted = rest[0] if bounds_of(rest[0]) else count(rest[0], "scale")
     refuse(rest[1:], "scale")
     reply = client(places, flags).ask({"do": "scale", "consumers": wanted})
-    print(f"run {reply['run_id']}: {reply['before']} -> {reply['consumers']} consumers")
+    print(f"run {reply['run_id']}: {reply['before']} -> {reply['consumers']} consumers{reply.get('more') or ''}")
     return int(ExitCode.OK)
 
 
@@ -285,7 +286,7 @@ def status(places, argv):
     now = reply["status"]
     print(f"run {reply['run_id']} ({now.get('state', 'starting')}{', ending' if reply['ending'] else ''}) in {reply['run_dir']}")
     print(f"  {describe(now, 'samples')}")
-    print(f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted")
+    print(f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted{followed(reply.get('following'))}")
     if reply["reload"] and reply["reload"]["state"] == "running":
         print(f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced")
     for line in (*lines_of_workers(now), *who_holds_what(now)):
@@ -297,6 +298,14 @@ def status(places, argv):
 
 def top(places, argv):
     return continue_set_up(places, TOP_CONTINUED, top_command.start, argv)
+
+
+def followed(account):
+    """Behind the number of consumers."""
+    if not account:
+        return ""
+    mean = f", {account['mean_consumers']} in the mean" if account["mean_consumers"] is not None else ""
+    return f" ({'within' if account['follows'] else 'no more within'} {account['bounds']} as the work wants; changes: {account['changes']}{mean})"
 
 
 def stop(places, argv):

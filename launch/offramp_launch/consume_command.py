@@ -13,9 +13,9 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import make_display
-from offramp_launch.run_command import (announce, default_consumers, finish, keep_settings, require_apart, resolve, settle_output, sweep, version_of,
-                                        written_to)
-from offramp_launch.supervision.watch import MOST_CONSUMERS, RunPlan
+from offramp_launch.run_command import (announce, at_most, finish, keep_settings, number_of_consumers, require_apart, resolve, settle_output, sweep,
+                                        version_of, written_to)
+from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 WAIT_SECONDS = 300      # for the run: a program may load its model first
@@ -46,7 +46,7 @@ def start(places, argv, typed):
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
-    rest, config, consumers = understood(places, rest)
+    rest, config, consumers, bounds = understood(places, rest)
     typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
 
@@ -59,9 +59,9 @@ def start(places, argv, typed):
     output, made = settle_output(config, run_dir, None)
     run_id = endpoint["run_id"]
     settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
-    keep_settings(run_dir, settled, config)
+    keep_settings(run_dir, settled, config, rest)
     served = [*rest, "--run-dir", str(folder), "--output", output]
-    plan = RunPlan(run_id, run_dir, [], [consumer, *served], consumers, log_format=config.get("log-format", "text"), http=http)
+    plan = RunPlan(run_id, run_dir, [], [consumer, *served, *at_most(bounds)], consumers, bounds, log_format=config.get("log-format", "text"), http=http)
     about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)
 
     def note(text, **_):
@@ -83,18 +83,15 @@ def start(places, argv, typed):
 
 def understood(places, flags, command="consume", besides=()):
     """
-    (the flags that consumers are given, what they mean, how many consumers). `besides`: flags that the `command` knows all the same. Errors:
-    LaunchError, for what would be refused.
+    (the flags that consumers are given, what they mean, how many consumers, the Bounds of that number if it follows the work). `besides`: flags that the
+    `command` knows all the same. Errors: LaunchError, for what would be refused.
     """
     refuse_what_is_not_consumers(flags, command, besides)
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     config = resolve(str(places.consumer()), flags)
     flags = [*flags, *sink.settle(config, os.environ)]
     refuse_what_is_missing(config)
-    consumers = config.get("consumers") or default_consumers(config)
-    if consumers > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
-    return flags, config, consumers
+    return flags, config, *number_of_consumers(config, flags)
 
 
 def once_free(take, waits):
@@ -176,7 +173,7 @@ def conclude(plan, about, attendance, code, finishing, seconds):
     else:
         failure = failure_of(code, attendance, why)
     status = attendance.status
-    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, attendance.records), "model": status.get("name"),
+    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, attendance.records), "following": attendance.following, "model": status.get("name"),
              "state": status.get("state"), "run_is_over": attendance.run_is_over, "exit": code, "seconds": round(seconds, 3),
              "failure": failure, "samples": counts(status), "batches": {"released": status.get("released_batches") or 0},
              "ended": summary.wall_clock()}

@@ -12,7 +12,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
-from offramp_launch.run_command import (SETTLED, announce, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
+from offramp_launch.run_command import (SETTLED, announce, at_most, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
                                         written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import RunPlan
@@ -31,7 +31,7 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
-    rest, config, consumers = understood(places, rest, "run --producer", KNOWN_ALL_THE_SAME)
+    rest, config, consumers, bounds = understood(places, rest, "run --producer", KNOWN_ALL_THE_SAME)
     typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
@@ -44,9 +44,9 @@ def start(places, argv, typed):
     run_dir = RunDir(places, run_path)
     output, made = settle_output(config, run_dir, None)
     settled = {**config, "producer": flags[PRODUCER], "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
-    keep_settings(run_dir, settled, config)
+    keep_settings(run_dir, settled, config, rest)
     served = [*without_values(rest, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
-    plan = RunPlan(run_id, run_dir, program, [consumer, *served], consumers, producer_restarts=config.get("producer-restarts", 0),
+    plan = RunPlan(run_id, run_dir, program, [consumer, *served, *at_most(bounds)], consumers, bounds, producer_restarts=config.get("producer-restarts", 0),
                    log_format=config.get("log-format", "text"), http=http)
     work = config.get("resume") and own_work.work_of(output) or f"{run_id}-{secrets.token_hex(4)}"
     environment = environment_of(places, run_dir, run_id, output, config, work)
@@ -119,7 +119,7 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
         code, failure = finished, not_put_together(why, plan.run_dir)
     else:
         failure = failure_of(code, supervisor.failure, {"samples": samples}, supervisor.why_the_producer_ended(), why, plan.run_dir)
-    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "model": status.get("name"), "state": status.get("state"),
+    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "following": supervisor.following, "model": status.get("name"), "state": status.get("state"),
              "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, "samples": samples,
              "batches": {"released": told["released_batches"]}, "producer_exit": supervisor.producer_status,
              "producer_restarts": supervisor.producer_restarts, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3),

@@ -11,7 +11,7 @@ import tempfile
 
 from offramp_launch import interrupts, sink, summary, texts
 from offramp_launch.account import account_of
-from offramp_launch.arguments import hide_query, shown, to_type_again, without_values
+from offramp_launch.arguments import hide_query, setting_given, shown, to_type_again, without_values
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code, way_to_write
@@ -23,7 +23,8 @@ from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_anoth
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.supervisor import Supervisor
-from offramp_launch.supervision.watch import MOST_CONSUMERS, RunPlan
+from offramp_launch.supervision.follower import MOST_CONSUMERS, bounds_given
+from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 # Flags that make the producer answer instead of run.
@@ -71,9 +72,7 @@ def start(places, argv, typed, go_on=None, held=None):
     found = found_out(config, resolve(str(places.consumer()), argv))
     if config.get("source") == "text":
         texts.provide_tokenizers(places)
-    consumers = config.get("consumers") or (default_consumers(config) if rungs.of_run(config).has_consumers else 0)
-    if consumers > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
+    consumers, bounds = number_of_consumers(config, argv) if rungs.of_run(config).has_consumers else (config.get("consumers") or 0, None)
 
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
         raise LaunchError("--resume does not say which run is to be continued",
@@ -88,10 +87,11 @@ def start(places, argv, typed, go_on=None, held=None):
     output, made = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
-    keep_settings(run_dir, settled, config)
+    keep_settings(run_dir, settled, config, argv)
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
-                   [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), rungs.not_taken_over(config))
+                   [str(places.consumer()), *flags, *found, *at_most(bounds)], consumers, bounds, account,
+                   config.get("producer-restarts", 0), rungs.not_taken_over(config))
     plan.log_format, plan.http = config.get("log-format", "text"), http
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
@@ -196,11 +196,26 @@ def as_flag(name, value):
     return [f"--{name}", value] if isinstance(value, str) else [f"--{name}={json.dumps(value)}"]
 
 
-def keep_settings(run_dir, settled, config):
-    """`settled`: all that the run goes by; `config`: what was asked for, to be given again as --config."""
+def number_of_consumers(config, argv):
+    """(how many a run begins with, the Bounds within which the number follows its work; None: it stays so). Errors: LaunchError (USAGE)."""
+    if bounds := bounds_given(argv):
+        return bounds.within(default_consumers(config)), bounds
+    consumers = config.get("consumers") or default_consumers(config)
+    if consumers > MOST_CONSUMERS:
+        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
+    return consumers, None
+
+
+def at_most(bounds):
+    """Flags of consumers, which divide the cores among as many as there may be."""
+    return ["--consumers", str(bounds.most)] if bounds else []
+
+
+def keep_settings(run_dir, settled, config, argv):
+    """`settled`: all that the run goes by; `config`: what was asked for, to be given again as --config; `argv`: the flags, in its words."""
     with written_to(run_dir):
         run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
-        run_dir.previous.put("config.toml", to_toml({**config, "consumers": settled["consumers"]}))
+        run_dir.previous.put("config.toml", to_toml({**config, "consumers": setting_given("consumers", argv) if bounds_given(argv) else settled["consumers"]}))
 
 
 def to_toml(config):

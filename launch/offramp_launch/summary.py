@@ -61,7 +61,7 @@ def join(about, account, supervisor, exit_code, failure):
         account = {**account, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3)}
     merged = merge(account, supervisor.records)
     return {**about, **merged, "exit": exit_code, "failure": failure, "skipped_samples": _counts(account.get("samples")).get("skipped"),
-            "producer_exit": supervisor.producer_status, "producer_restarts": supervisor.producer_restarts, "ended": wall_clock()}
+            "following": supervisor.following, "producer_exit": supervisor.producer_status, "producer_restarts": supervisor.producer_restarts, "ended": wall_clock()}
 
 
 def write(run_dir, whole):

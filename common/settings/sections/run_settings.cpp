@@ -19,7 +19,8 @@ void describe_run(SettingGroup& group) {
     group.text("run-id", &RunSettings::run_id, kProgram, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
                "Names the shared-memory objects", check_run_id);
     group.word("profile", &RunSettings::profile, kProgram, profile_names(), "Settings that go together");
-    group.whole("consumers", &RunSettings::consumers, kConduct, {1, 64, "auto"}, "Consumer processes");
+    group.whole_or_bounds("consumers", &RunSettings::consumers, kConduct, {1, 64, "auto"},
+                          "Consumer processes; 'auto' and MIN..MAX: as many as the run needs, seen to while it runs");
     group.word("log-level", &RunSettings::log_level, kProgram, {"trace", "debug", "info", "warning", "error", "off"},
                "Least important lines that are logged");
     group.log_format("log-format", &RunSettings::log_format, kProgram, "Form of the log's lines");

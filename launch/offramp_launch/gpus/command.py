@@ -13,14 +13,14 @@ import time
 from offramp_launch import interrupts, run_command, sink, summary
 from offramp_launch.gpus import job as gpus_job, summary as gpus_summary
 from offramp_launch.jobs import command as job_command, merge as job_merge
-from offramp_launch.arguments import count, hide_query, shown, take_switch, take_values, without_values
+from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, without_values
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import devices_of
-from offramp_launch.gpus.shares import flags_of_workers, setting_given
+from offramp_launch.gpus.shares import flags_of_workers, least_of
 from offramp_launch.gpus.status import counted
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
@@ -149,7 +149,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http):
     run_dir = RunDir(places, run_path)
     made = run_command.settle_output(config, run_dir, None)[1]
     run_id, producer = config["run-id"], str(places.producer())
-    whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(share["consumers"] for share in shares)}
+    whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(least_of(share["consumers"]) for share in shares)}
     about = summary.about(run_id, run_dir, run_command.version_of(producer), places.commit(), shown(typed), whole, str(output))
 
     def note(text, **_):
@@ -163,7 +163,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http):
             require_nothing_in(output)
             job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
         # What is done with its dead letters later finds the results by the job's name.
-        run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""})
+        run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
         code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
                                lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http)
         ended.well = code == 0

@@ -10,6 +10,7 @@ from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
+from offramp_launch.gpus.shares import least_of
 from offramp_launch.gpus.status import told_by
 from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record
@@ -29,7 +30,7 @@ class Worker:
     """One that has a GPU: a process for each of its shards. Owns: that. Thread: the launcher's. Blocks: on its answers only."""
 
     device: object
-    shares: dict                # by setting, of its runs
+    shares: dict                # by setting, of its runs; of consumers a number, or the text of their Bounds
     child: Child = None
     index: int = None           # of the shard at hand, or the last
     run_dir: pathlib.Path = None
@@ -48,6 +49,9 @@ class Worker:
     _log: LogFollower = None
     _shown: int = 0
 
+    consumers = property(lambda self: max(least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0),
+                         doc="How many it has; where their number follows the work, and its run has begun, those that are there.")
+    follows = property(lambda self: isinstance(self.shares["consumers"], str))
     name = property(lambda self: self.device.name)
     is_free = property(lambda self: not (self.child or self.is_waiting or self.lost))
 

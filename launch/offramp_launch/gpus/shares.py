@@ -1,12 +1,11 @@
 """What each worker of a run with --gpus gets of what is given for the whole of it: consumers, threads that decode, slabs."""
 
 import os
-import pathlib
-import re
 
-from offramp_launch.arguments import take_values
+from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision.watch import MOST_CONSUMERS
+from offramp_launch.supervision.follower import MOST_CONSUMERS, bounds_given
+from offramp_launch.supervision.following import Bounds
 
 LEAST = {"consumers": 1, "decode-workers": 1, "slabs": 2}
 SHARDS_A_WORKER = 4
@@ -18,7 +17,12 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     whole = {name: int(config[name]) for name in LEAST if config.get(name) and is_given(name, argv)}
     own = defaults_of(cores // workers, on_the_cpu)
+    bounds = bounds_given(argv)
+    if bounds:
+        del whole["consumers"]
     each = [{**own, **{name: share(whole[name], workers, number, LEAST[name]) for name in whole}} for number in range(workers)]
+    if bounds:      # within which each worker's follow its own work
+        return [{**shares, "consumers": str(share_of_bounds(bounds, workers, number))} for number, shares in enumerate(each)]
     if (most := max(shares["consumers"] for shares in each)) > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold", f"At most {MOST_CONSUMERS} for each",
                           ExitCode.USAGE)
@@ -27,6 +31,15 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
 
 def share(whole, workers, number, least=1):
     return max(least, whole // workers + (number < whole % workers))
+
+
+def share_of_bounds(bounds, workers, number):
+    return Bounds(share(bounds.least, workers, number), share(bounds.most, workers, number))
+
+
+def least_of(consumers):
+    """Of what a worker has: a number, or the text of Bounds."""
+    return int(str(consumers).partition("..")[0])
 
 
 def defaults_of(cores, on_the_cpu):
@@ -39,18 +52,6 @@ def defaults_of(cores, on_the_cpu):
 def is_given(name, argv, environment=os.environ):
     """Else the programs have chosen, for a run that has the machine for itself."""
     return bool(setting_given(name, argv, environment))
-
-
-def setting_given(name, argv, environment=os.environ):
-    """By flag, variable or a file of settings; nothing where it is not."""
-    taken = take_values(argv, (f"--{name}", "--config"))[0]
-    if told := taken.get(f"--{name}") or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
-        return told
-    try:
-        found = re.search(rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""", pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text())
-    except (KeyError, OSError, UnicodeDecodeError):
-        return ""
-    return found[1].strip() if found else ""
 
 
 def shards_for(items, batch, workers):

@@ -53,7 +53,7 @@ def describe(worker):
     return {"name": worker.name, "state": "lost" if worker.lost else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
             "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
             "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
-            "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.shares["consumers"], "shards_done": worker.shards_done}
+            "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.consumers, "shards_done": worker.shards_done}
 
 
 def counted(number, what):

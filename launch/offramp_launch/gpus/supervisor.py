@@ -12,14 +12,16 @@ from offramp_launch.gpus import letters as gpus_letters, summary as gpus_summary
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus.crew import Worker, command_of
-from offramp_launch.gpus.shares import share
+from offramp_launch.arguments import count
+from offramp_launch.gpus.shares import share, share_of_bounds
 from offramp_launch.gpus.status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.jobs.files import told
 from offramp_launch.output_folder import items_done_in
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.overseer import Overseer
 from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
-from offramp_launch.supervision.watch import MOST_CONSUMERS
+from offramp_launch.supervision.follower import MOST_CONSUMERS, most_of_this_machine
+from offramp_launch.supervision.following import Bounds
 
 FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
@@ -264,9 +266,11 @@ class GpusSupervisor(Overseer):
         raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
                           "Shards that begin later have what changed", ExitCode.USAGE)
 
-    def _scale(self, wanted):
-        """Of all workers together; one's own are scaled through its run directory."""
+    def _scale(self, text):
+        """Of all workers together, whose consumers follow the work of each within its share of bounds; one's own are scaled through its run directory."""
         working = [worker for worker in self._workers if not worker.lost]
+        bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
+        wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
         if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
             raise LaunchError(f"scale {wanted} is out of bounds", f"From {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
                               "./launch/offramp stop ends the run", ExitCode.USAGE)
@@ -274,14 +278,15 @@ class GpusSupervisor(Overseer):
             raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
         before = self._consumers_wanted()
         for number, worker in enumerate(working):
-            worker.shares["consumers"] = share(wanted, len(working), number)
+            worker.shares["consumers"] = str(share_of_bounds(bounds, len(working), number)) if bounds else share(wanted, len(working), number)
             worker.is_to_be_scaled = bool(worker.child)
             worker.scale()
-        self._display.note(f"scale: {before} -> {wanted} consumers")
-        return {"before": before, "consumers": wanted, **self._describe()}
+        more = f", which follow the work of each worker from now on, within {bounds} in all" if bounds else ""
+        self._display.note(f"scale: {before} -> {wanted} consumers{more}")
+        return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _consumers_wanted(self):
-        return sum(worker.shares["consumers"] for worker in self._workers if not worker.lost)
+        return sum(worker.consumers for worker in self._workers if not worker.lost)
 
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),

@@ -4,7 +4,6 @@ import os
 import selectors
 import signal
 
-from offramp_launch.arguments import count
 from offramp_launch.supervision.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import CONTROL_SOCKET
@@ -129,7 +128,7 @@ class Overseer:
         if what == "status":
             return self._describe()
         if what == "scale":
-            return self._scale(count(str(request.get("consumers")), "scale"))
+            return self._scale(str(request.get("consumers")))
         if what == "reload":
             return self._begin_reload()
         if what == "stop":

@@ -27,6 +27,8 @@ class Reload:
         self._state, self._why, self._code = "running", "", ExitCode.OK
         note(f"reload: {self._of} consumers are replaced, one after another")
 
+    is_under_way = property(lambda self: self._state == "running")
+
     def describe(self):
         return {"number": self.number, "state": self._state, "of": self._of, "left": len(self._left()), "why": self._why, "code": int(self._code)}
 

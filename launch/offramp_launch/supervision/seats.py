@@ -70,6 +70,13 @@ class Seats:
         self._seats.append(seat)
         return seat
 
+    def bring_to(self, wanted):
+        """So many stay: others are added, or the newest are sent away."""
+        before = self.staying()
+        for _ in range(wanted - len(before)):
+            self.add()
+        self.send_away(reversed(before[wanted:]))
+
     def send_away(self, seats):
         """They finish the slab at hand, give back the others, and are not replaced."""
         for seat in seats:

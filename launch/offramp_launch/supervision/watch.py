@@ -4,9 +4,11 @@ import dataclasses
 import os
 import signal
 
+from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.supervision.follower import MOST_CONSUMERS, Follower, bounds_of
 from offramp_launch.supervision.overseer import Overseer
 from offramp_launch.quarantine import IncidentReporter
 from offramp_launch.supervision.reload import Reload
@@ -15,7 +17,6 @@ from offramp_launch.supervision.seats import Seats, is_work_left
 CONSUMERS_END_SECONDS = 1.5     # after the run, which waited for the Disconnects of all that it had let in
 TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
 ABANDONED_END_SECONDS = 5       # for programs that were asked to abandon, before they are killed
-MOST_CONSUMERS = 64             # a run's table of consumers holds so many
 
 
 @dataclasses.dataclass
@@ -27,6 +28,7 @@ class RunPlan:
     producer: list              # empty: a program of one's own is the producer, and is there already
     consumer: list
     consumers: int
+    follows: object = None      # Bounds, where the number of consumers follows the work
     account: object = None
     producer_restarts: int = 0
     not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
@@ -51,6 +53,9 @@ class Watch(Overseer):
         identity = plan.account.of_consumers() if plan.account else {}
         self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
                             self._timers, self._display, self._stories, self._logbook)
+        self._follower = Follower(self._seats, self._display.note)
+        if plan.follows:
+            self._follower.take_up(plan.follows)
         self._reload = None     # the latest
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
@@ -58,6 +63,7 @@ class Watch(Overseer):
     run_dir = property(lambda self: self._plan.run_dir)
     status = property(lambda self: self._status)
     records = property(lambda self: self._seats.records)
+    following = property(lambda self: self._follower.account(), doc="How the number of consumers followed the work; None where it never did.")
 
     def _begin_consumers(self):
         for _ in range(self._plan.consumers):
@@ -81,6 +87,8 @@ class Watch(Overseer):
     def _between_looks(self):
         if self._reload:
             self._go_on_with_reload()
+        if self.wants_consumers() and not self._draining and not (self._reload and self._reload.is_under_way):
+            self._follower.look(self._status)
 
     def _look(self):
         """Reads what the programs say, and shows it."""
@@ -124,17 +132,24 @@ class Watch(Overseer):
 
     # -- control ----------------------------------------------------------------------------------------------------
 
-    def _scale(self, wanted):
-        if not 1 <= wanted <= MOST_CONSUMERS:
+    def _scale(self, text):
+        """To a number; or to follow the work, within MIN..MAX or the bounds of `auto`."""
+        bounds = bounds_of(text)
+        wanted = bounds.within(len(self._seats.staying())) if bounds else count(text, "scale")
+        if not bounds and not 1 <= wanted <= MOST_CONSUMERS:
             raise LaunchError(f"scale {wanted} is out of bounds",
                               f"From 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
         self._require_that_it_takes_consumers()
-        before = self._seats.staying()
-        for _ in range(wanted - len(before)):
-            self._seats.add()
-        self._seats.send_away(reversed(before[wanted:]))
-        self._display.note(f"scale: {len(before)} -> {wanted} consumers")
-        return {"before": len(before), "consumers": wanted, **self._describe()}
+        before, followed = len(self._seats.staying()), self._follower.bounds
+        if bounds:
+            self._follower.take_up(bounds)
+            more = f", which follow the work from now on, within {bounds}"
+        else:
+            self._follower.leave_off()
+            more = f", which do not follow the work any more; scale {followed} has them do so" if followed else ""
+        self._display.note(f"scale: {before} -> {wanted} consumers{more}")
+        self._seats.bring_to(wanted)
+        return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _require_that_it_takes_consumers(self):
         if self._draining or not self._takes_consumers():
@@ -168,7 +183,7 @@ class Watch(Overseer):
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
                 "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(), **self._facts(), **self._logbook.told(),
-                "ending": self._draining, "reload": self._reload.describe() if self._reload else None, "status": self._status}
+                "ending": self._draining, "following": self._follower.account(), "reload": self._reload.describe() if self._reload else None, "status": self._status}
 
     def _facts(self):
         """What else it tells of the run."""

@@ -40,8 +40,8 @@ def print_config(role, flags):
     """A producer finds out which processor goes with its model."""
     config = {"run-dir": "", "run-id": "", "consumers": 2, "output": "", "input": "", "processor": "auto", "model": "copy",
               "source": "synthetic", "batches": 3, "producer-restarts": 0, **flags}
-    for number in ("consumers", "producer-restarts"):
-        config[number] = int(config[number])
+    config["consumers"] = 0 if config["consumers"] == "auto" else int(str(config["consumers"]).partition("..")[0])
+    config["producer-restarts"] = int(config["producer-restarts"])
     if role == "producer" and config["processor"] == "auto":
         config["processor"] = "checksum"
     print(json.dumps(config))

@@ -262,6 +262,47 @@ class ControlTest(unittest.TestCase):
         self.assertTrue(self.stage.nobody_enters_before(launcher))
         self.assertEqual(3, len(self.stage.summary()["consumers"]))
 
+    def told(self):
+        code, said = self.stage.call("status", "--json")
+        self.assertEqual(0, code, said)
+        return json.loads(said)
+
+    def test_consumers_follow_the_work_until_a_number_is_given(self):
+        launcher = self.stage.launch("run", "--consumers", "1..3")
+        entered = [self.stage.enter() for _ in range(3)]
+        producer, consumers = entered.pop(next(number for number, each in enumerate(entered) if each.role == "producer")), entered
+        # It waits for slabs all of the time, while two consumers do two slabs a second each.
+        seconds = 0
+
+        def a_third_is_wanted():
+            nonlocal seconds
+            seconds += 3
+            each = {"slabs": 6 * seconds, "samples": 24 * seconds, "busy_seconds": float(seconds), "ready": True, "end": ""}
+            producer.order(status={"state": "running", "pid": producer.pid, "now_ns": seconds * 10**9, "released_samples": 48 * seconds, "last_release_ns": seconds * 10**9,
+                                   "slab_wait_seconds": 0.4 * seconds, "slabs": {"free": 2, "leased": 2, "filling": 4},
+                                   "consumers": [{"session": session, **each} for session in (1, 2)]})
+            until(lambda: self.told()["status"].get("now_ns") == seconds * 10**9)
+            return self.told()["consumers_wanted"] == 3
+
+        until(a_third_is_wanted)
+        consumers.append(self.stage.enter())
+        self.assertEqual({"bounds": "1..3", "follows": True, "changes": 1}, {name: self.told()["following"][name] for name in ("bounds", "follows", "changes")})
+        self.assertIn("(within 1..3 as the work wants; changes: 1, ", self.stage.call("status")[1])
+        code, said = self.stage.call("scale", "2")
+        self.assertIn("3 -> 2 consumers, which do not follow the work any more", said)
+        self.assertEqual({"signal": "SIGTERM"}, consumers[2].hear(), "the newest")
+        consumers.pop().order(exit=0)
+        self.assertIs(False, self.told()["following"]["follows"])
+        code, said = self.stage.call("scale", "3..5")
+        self.assertIn("2 -> 3 consumers, which follow the work from now on, within 3..5", said)
+        consumers.append(self.stage.enter())
+        self.assertEqual(64, self.stage.call("scale", "5..3")[0])
+        self.assertIn("3 -> 3 consumers, which follow the work from now on, within 1..", self.stage.call("scale", "auto")[1])
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertIn("consumers: 2 -> 3: the run waits for consumers 40 % of the time", said)
+        self.assertEqual(1, self.stage.summary()["following"]["changes"])
+        self.assertIn('consumers = "1..3"', next((self.stage.folder / "build" / "runs").glob("*/config.toml")).read_text())
+
     def test_a_consumer_that_dies_while_it_drains_is_not_started_again(self):
         launcher, producer, consumers = self.stage.start_run(1)
         self.stage.call("scale", "2")

@@ -302,6 +302,14 @@ TEST_F(Parsing, WordsForZeroAndSuffixesOfBytesAreUnderstood) {
     EXPECT_EQ(parse({"--config", write_file("lease-seconds = 12")}).lease_seconds, 12);
 }
 
+TEST_F(Parsing, OfBoundsTheFirstNumberIsTheValueWhereverTheyStand) {
+    EXPECT_EQ(parse({"--consumers", "2..12"}).consumers, 2U);
+    EXPECT_EQ(parse({"--config", write_file("consumers = \"3..3\"\n")}).consumers, 3U);
+    EXPECT_EQ(parse({"--config", write_file("consumers = \"auto\"\n")}).consumers, 0U);
+    set_environment("OFFRAMP_CONSUMERS", "1..64");
+    EXPECT_EQ(parse().consumers, 1U);
+}
+
 TEST_F(Parsing, TheLastOfARepeatedFlagCounts) { EXPECT_EQ(parse({"--batch", "2", "--batch", "3"}).batch, 3U); }
 
 TEST_F(Parsing, ValuesThatLookLikeSomethingElseStayText) {

@@ -1,0 +1,137 @@
+"""A run that is reckoned: a producer, slabs and consumers as a queue, which tells its status as a real one does."""
+
+import heapq
+import itertools
+import random
+
+TICK_SECONDS = 0.5
+
+
+class SimulatedRun:
+    """
+    `make_seconds(now)`: of the producer for a slab; `take_seconds(now)`: of a consumer. `cores`: what all of them share; None: each has its own.
+    `join_seconds`: from a consumer's start until it takes slabs. `noise`: times are between 1 - noise and 1 + noise of what they should be.
+    """
+
+    def __init__(self, make_seconds, take_seconds, consumers, slabs=8, cores=None, join_seconds=0.3, noise=0.0, seed=1):
+        self.make_seconds, self.take_seconds, self.cores, self.join_seconds, self.noise = make_seconds, take_seconds, cores, join_seconds, noise
+        self.random = random.Random(seed)
+        self.now, self.slabs, self.free, self.ready = 0.0, slabs, slabs, 0
+        self.events, self.order, self.sessions = [], itertools.count(), itertools.count(1)
+        self.consumers = {}         # session: what is told of it, and whether it is there, idle, leaving
+        self.waiting_since = None   # the producer for a slab
+        self.slab_wait, self.released, self.last_release, self.computing = 0.0, 0, 0.0, 0.0
+        self.pid, self.state, self.changes = 1, "running", []
+        self.scale(consumers)
+        self._make()
+
+    def _after(self, seconds, action):
+        heapq.heappush(self.events, (self.now + seconds, next(self.order), action))
+
+    def _seconds(self, mean):
+        busy = 1 + sum(not each["idle"] for each in self.consumers.values())
+        slowed = max(1.0, busy / self.cores) if self.cores else 1.0
+        return mean(self.now) * slowed * (1 + self.noise * self.random.uniform(-1, 1))
+
+    def _make(self):
+        seconds = self._seconds(self.make_seconds)
+        self.computing += seconds
+        self._after(seconds, self._made)
+
+    def _made(self):
+        if self.free:
+            self.free -= 1
+            self.ready += 1
+            self._hand_out()
+            self._make()
+        else:
+            self.waiting_since = self.now
+
+    def _hand_out(self):
+        for session, each in self.consumers.items():
+            if self.ready and each["there"] and each["idle"] and not each["leaving"]:
+                self.ready -= 1
+                each["idle"] = False
+                seconds = self._seconds(self.take_seconds)
+                self._after(seconds, lambda session=session, seconds=seconds: self._taken(session, seconds))
+
+    def _taken(self, session, seconds):
+        each = self.consumers[session]
+        each["slabs"] += 1
+        each["busy"] += seconds
+        each["idle"] = True
+        self.released += 4
+        self.last_release = self.now
+        self.free += 1
+        if self.waiting_since is not None:
+            self.slab_wait += self.now - self.waiting_since
+            self.waiting_since = None
+            self._made()
+        if each["leaving"]:
+            del self.consumers[session]
+        self._hand_out()
+
+    def _join(self, session):
+        if session in self.consumers:
+            self.consumers[session]["there"] = True
+            self._hand_out()
+
+    wanted = property(lambda self: sum(not each["leaving"] for each in self.consumers.values()))
+
+    def scale(self, wanted):
+        for _ in range(wanted - self.wanted):
+            session = next(self.sessions)
+            self.consumers[session] = {"there": False, "idle": True, "leaving": False, "slabs": 0, "busy": 0.0}
+            self._after(self.join_seconds, lambda session=session: self._join(session))
+        staying = [session for session, each in self.consumers.items() if not each["leaving"]]
+        for session in staying[wanted:]:
+            if self.consumers[session]["idle"]:
+                del self.consumers[session]
+            else:
+                self.consumers[session]["leaving"] = True
+
+    def take_over(self):
+        """Another producer follows, which has its waits before it."""
+        self.pid += 1
+        self.slab_wait = 0.0
+        if self.waiting_since is not None:
+            self.waiting_since = self.now
+
+    def advance(self, until):
+        while self.events and self.events[0][0] <= until:
+            self.now, _, action = heapq.heappop(self.events)
+            action()
+        self.now = until
+
+    def status(self):
+        waiting = self.now - self.waiting_since if self.waiting_since is not None else 0.0
+        leased = sum(not each["idle"] for each in self.consumers.values())
+        return {"state": self.state, "pid": self.pid, "now_ns": int(self.now * 1e9), "released_samples": self.released, "last_release_ns": int(self.last_release * 1e9),
+                "slab_wait_seconds": self.slab_wait + waiting, "compute_busy_seconds": self.computing, "limiting_stage": "compute",
+                "slabs": {"free": self.free, "ready": self.ready, "leased": leased},
+                "consumers": [{"session": session, "slabs": each["slabs"], "samples": 4 * each["slabs"], "busy_seconds": each["busy"], "ready": True, "end": ""}
+                              for session, each in self.consumers.items() if each["there"]]}
+
+    def follow(self, following, until, told=lambda status: status):
+        """Goes on until then, with what is decided carried out. Returns (seconds, what it was told to be, why) of each change. `told`: the status as it is seen."""
+        changes = []
+        while self.now < until:
+            self.advance(min(until, self.now + TICK_SECONDS))
+            status = told(self.status())
+            if status and (change := following.look(status, self.wanted)):
+                changes.append((self.now, change.wanted, change.reason))
+                self.scale(change.wanted)
+        return changes
+
+
+def rate_with(number, make, take, seconds=60, warm=10, **given):
+    """Samples a second of a run with a fixed number of consumers, `warm` seconds after its start on."""
+    run = SimulatedRun(lambda _: make, lambda _: take, number, **given)
+    run.advance(warm)
+    before = run.released
+    run.advance(warm + seconds)
+    return (run.released - before) / seconds
+
+
+def best_rate(most, make, take, **given):
+    return max(rate_with(number, make, take, **given) for number in range(1, most + 1))
