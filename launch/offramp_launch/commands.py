@@ -23,14 +23,16 @@ from offramp_launch.run_dir import find_live_run
 from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
+from offramp_launch.tuning import command as tune_command, trial as tune_trial
 from offramp_launch.watching import address, top as top_command
 
-# `run`, `shard`, `job`, `consume`, `demo`, `ladder` and `top` continue as these in the set-up's own Python, which has what the progress line, the contact sheet
-# and the pictures need.
+# `run`, `shard`, `job`, `consume`, `demo`, `ladder`, `tune` and `top` continue as these in the set-up's own Python, which has what the progress line, the contact
+# sheet and the pictures need.
 CONTINUED = "run-set-up"
 CONSUME_CONTINUED = "consume-set-up"
 DEMO_CONTINUED = "demo-set-up"
 LADDER_CONTINUED = "ladder-set-up"
+TUNE_CONTINUED = "tune-set-up"
 SHARD_CONTINUED = "shard-set-up"
 JOB_CONTINUED = "job-set-up"
 TOP_CONTINUED = "top-set-up"
@@ -38,9 +40,9 @@ TOP_CONTINUED = "top-set-up"
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "bench", "scale", "reload", "status", "top", "stop", "quarantine", "new-processor",
-            "clean", "doctor", "test", "setup", "package", "version", "help")
-SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "bench", "test", "setup", "package")
+COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "tune", "bench", "scale", "reload", "status", "top", "stop", "quarantine",
+            "new-processor", "clean", "doctor", "test", "setup", "package", "version", "help")
+SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "tune", "bench", "test", "setup", "package")
 # Those with --http, which may stand in the environment.
 WATCHED = ("run", CONTINUED, "shard", SHARD_CONTINUED, "consume", CONSUME_CONTINUED)
 HELP = ("help", "-h", "--help")
@@ -64,7 +66,7 @@ def carry_out(argv):
                 "scale": scale, "reload": reload, "status": status, "top": top, TOP_CONTINUED: top_command.start, "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
                 "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "job": job, JOB_CONTINUED: job_command.start, "shard": shard, SHARD_CONTINUED: shard_command.start, "package": package, "version": version, "--version": version,
-                LADDER_CONTINUED: ladder_set_up, gpus_worker.COMMAND: gpus_worker.start, NO_COMMAND: refuse_command}
+                LADDER_CONTINUED: ladder_set_up, "tune": tune, TUNE_CONTINUED: tune_command.start, gpus_worker.COMMAND: gpus_worker.start, tune_trial.COMMAND: tune_trial.start, NO_COMMAND: refuse_command}
     places = here()
     try:
         command, *arguments = argv or ["help"]
@@ -224,6 +226,11 @@ def ladder(places, argv):
 
 def ladder_set_up(places, argv):
     return ladder_command.start(places, argv)
+
+
+def tune(places, argv):
+    require_runner(places)
+    return continue_set_up(places, TUNE_CONTINUED, tune_command.start, set_up_for(places, argv))
 
 
 def run_help(places):

@@ -101,6 +101,7 @@ class Window:
         self.waits = min(1.0, max((last.slab_wait - first.slab_wait) / self.seconds, lost / max(1, lost + released)))
         self.seconds_a_sample = self.busy / self.samples if self.samples else 0.0
 
+    slabs = property(lambda self: counted(self.first, self.last, 0))
     load = property(lambda self: self.rate * self.seconds_a_sample, doc="How many consumers are at work, in the mean: Little's law.")
 
     def most_possible(self):
@@ -157,6 +158,16 @@ class Following:
             self._forget()
             self._settling = (change.wanted, now.at)
         return change
+
+    def is_undecided(self, wanted):
+        """Whether more consumers may come to something, or it is not known yet whether they did."""
+        latest = None if self._trial or self._settling else self._latest(max(4, 2 * wanted))
+        if not latest:
+            return True
+        return latest.waits > WAITS and wanted < self._most(latest.last) and not self._is_at_its_ceiling(latest, wanted)
+
+    def _is_at_its_ceiling(self, window, wanted):
+        return bool(self._ceiling) and self._ceiling[0] <= wanted and window.is_like(self._ceiling[1])
 
     def _forget(self):
         self._moments.clear()
@@ -241,10 +252,9 @@ class Following:
             return None         # the load is about to change: what is seen is half of each
         if wanted >= most or now.present < wanted - 0.5:
             return None         # what dies is not mended by more of it
-        if self._ceiling:
-            if self._ceiling[0] <= wanted and now.is_like(self._ceiling[1]):
-                return None
-            self._ceiling = None
+        if self._is_at_its_ceiling(now, wanted):
+            return None
+        self._ceiling = None
         more = min(most, max(wanted + 1, self._number_for(now, wanted)))
         if self._lowered and abs(now.seconds_a_sample - self._lowered[0]) <= SAME * self._lowered[0] and now.load >= self._lowered[1] * (1 - SAME):
             self._floor = (more, self._lowered[1])

@@ -1,0 +1,160 @@
+"""A trial of `tune`: a short run of the user's own, in a folder that goes with it, measured once its number of consumers has come to rest."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from offramp_launch.arguments import take_values
+from offramp_launch.exit_code import LaunchError, shell_code
+from offramp_launch.places import LAUNCHER
+from offramp_launch.progress import ENDS
+from offramp_launch.run_command import start as start_run
+from offramp_launch.run_dir import read_object
+from offramp_launch.supervision import lifeline
+from offramp_launch.supervision.control import ControlClient
+from offramp_launch.supervision.following import Following, Moment, Window
+from offramp_launch.tuning.search import Outcome
+
+COMMAND = "trial-of-tune"
+LOOK_SECONDS = 0.25
+WARM_SECONDS = 1        # after the first slab that came back
+MEASURED_SECONDS = 3    # at least, with a number of consumers that stays
+SEVERAL = 8             # slabs, at least
+LONGEST_SECONDS = 25    # from the first slab that came back on: then it counts as it is
+END_SECONDS = 10        # for a run that was abandoned
+NOTICED = 0.2           # a wait of such a share holds a run back
+
+
+def start(places, argv):
+    """The run of a trial, in a process of its own, which ends with the command that started it."""
+    at = argv.index("--")
+    lifeline.hold(take_values(argv[:at], (lifeline.FLAG,))[0][lifeline.FLAG])
+    flags = argv[at + 1:]
+    run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
+    return start_run(places.with_runs_in(run_dir.parent), flags, ["run", *flags])
+
+
+class Trials:
+    """
+    Owns: a folder beside the place of results, where all that trials leave is, and the lifeline of their runs. Thread: one. Blocks: measure(), until a trial
+    is over; close() removes all of it. An exception that comes through, as Ctrl-C, ends the trial at hand.
+    """
+
+    def __init__(self, places, flags, bounds, beside):
+        """`flags`: of a run, without those that trials set; `bounds`: of consumers; `beside`: the folder to make its own in."""
+        self._places, self._flags, self._bounds = places, flags, bounds
+        self._folder = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-tune-", dir=beside))
+        self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))      # short enough for sockets
+        self._lifeline_read, self._lifeline_write = os.pipe()
+        self._number = 0
+
+    def close(self):
+        os.close(self._lifeline_write)
+        os.close(self._lifeline_read)
+        for folder in (self._folder, self._runs):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def measure(self, setting, consumers, deadline):
+        """The Outcome of a run that begins with so many consumers; None where `deadline`, by time.monotonic(), came before anything was measured."""
+        self._number += 1
+        output, run_dir = self._folder / str(self._number), self._runs / str(self._number)
+        tried = [part for name, value in setting.items() if value for part in (f"--{name}", str(value))]
+        command = [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, lifeline.FLAG, str(self._lifeline_read), "--", *self._flags, *tried,
+                   "--consumers", str(consumers), "--output", str(output), "--run-dir", str(run_dir)]
+        said = self._runs / f"{self._number}.said"
+        with open(said, "wb") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline_read,), start_new_session=True)
+        try:
+            outcome = Trial(process, run_dir, consumers, self._bounds, deadline).outcome()
+        finally:
+            end(process, run_dir)
+            shutil.rmtree(output, ignore_errors=True)
+        if outcome is None and process.returncode not in (0, None) and time.monotonic() < deadline:
+            return Outcome(error=why(run_dir, said), code=shell_code(process.returncode))
+        return outcome
+
+
+class Trial:
+    """One run that is under way. Borrows: its process."""
+
+    def __init__(self, process, run_dir, consumers, bounds, deadline):
+        self._process, self._run_dir, self._wanted, self._deadline = process, run_dir, consumers, deadline
+        self._following = Following(bounds)
+
+    def outcome(self):
+        """None where it came to nothing that can be measured."""
+        status, began, begun, first, latest = {}, {}, None, None, None
+        while self._process.poll() is None and time.monotonic() < self._deadline:
+            time.sleep(LOOK_SECONDS)
+            status = read_object(self._run_dir / "status.json") or status
+            if status.get("state") in ENDS or not status.get("released_samples") or not status.get("now_ns"):
+                continue
+            now = Moment.of(status)
+            begun = begun or now.at
+            if now.at - begun < WARM_SECONDS:
+                continue
+            if change := self._following.look(status, self._wanted):
+                self._scale(change.wanted)
+                first = None
+            elif first is None or len(now.consumers) != len(first.consumers):
+                first, began = now, status
+            elif now.at > first.at:
+                latest = Window(first, now)
+                if self._is_measured(latest, now.at - begun):
+                    break
+        else:
+            whole = read_object(self._run_dir / "summary.json") or {}
+            if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):     # its input was used up before
+                return Outcome(whole.get("samples_per_second") or 0.0, status.get("limiting_stage") or "", self._wanted, sum((status.get("slabs") or {}).values()))
+            if not latest or latest.seconds < MEASURED_SECONDS / 2 or not latest.samples:
+                return None
+        return Outcome(latest.rate, limiting_stage(began, status, latest), self._wanted, latest.last.slabs, latest.load)
+
+    def _is_measured(self, window, seconds):
+        """With consumers that are waited for, only once nothing more is to be found by them."""
+        holds = window.seconds >= MEASURED_SECONDS and window.slabs >= SEVERAL
+        return holds and not self._following.is_undecided(self._wanted) or seconds >= LONGEST_SECONDS and window.seconds >= MEASURED_SECONDS
+
+    def _scale(self, wanted):
+        with contextlib.suppress(LaunchError):      # it ends just now
+            ControlClient(self._run_dir).ask({"do": "scale", "consumers": wanted})
+        self._wanted = wanted
+
+
+def limiting_stage(before, status, window):
+    """As the run tells it of the last ten seconds, but of the window alone: before it there may have been fewer consumers."""
+    shares = [(word, (status[name] - before[name]) / window.seconds) for word, name in (("input", "input_wait_seconds"), ("copy to host", "output_wait_seconds"))
+              if None not in (status.get(name), before.get(name))]
+    for word, share in (("consumers", window.waits), *shares):
+        if share > NOTICED:
+            return word
+    told = status.get("limiting_stage") or ""
+    return "compute" if shares or told == "consumers" else told
+
+
+def end(process, run_dir):
+    """Gives up what is in flight: nobody wants it."""
+    if process.poll() is None:
+        with contextlib.suppress(LaunchError):
+            ControlClient(run_dir).ask({"do": "stop", "now": True})
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_SECONDS if process.poll() is None else 0)
+    if process.poll() is None:
+        process.kill()      # its programs have its lifeline
+        process.wait()
+
+
+def why(run_dir, said):
+    """In one line."""
+    failure = (read_object(run_dir / "summary.json") or read_object(run_dir / "not-begun.json") or {}).get("failure")
+    try:
+        lines = said.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    errors = [line.removeprefix("offramp: ") for line in lines if line.startswith("offramp: ")]
+    return failure or next(reversed(errors or [line for line in lines if line.strip()]), "it gave no reason")

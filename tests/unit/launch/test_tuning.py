@@ -1,0 +1,148 @@
+"""The search of `tune` on machines that are reckoned, beside the best of their whole grids; and the command, where no trial runs."""
+
+import dataclasses
+import itertools
+import math
+import random
+import unittest
+
+from stage import Stage
+
+from offramp_launch.tuning.search import GAIN, Outcome, Search
+
+REACHED = 0.95          # of the best of the grid
+GRID = {"batch": [2 ** power for power in range(9)], "decode-workers": [2 ** power for power in range(6)], "slabs": [2 ** power for power in range(1, 7)]}
+MOST = {name: values[-1] for name, values in GRID.items()}
+START = {"batch": 8, "decode-workers": 4, "slabs": 0}
+
+
+@dataclasses.dataclass
+class Machine:
+    """What its stages make a second: the slowest decides."""
+
+    cores: int = 16
+    launch_seconds: float = 0.01        # of a batch
+    sample_seconds: float = 0.0005      # of the model
+    decode_seconds: float = 0.01
+    consume_seconds: float = 0.004
+    slabs_for_speed: int = 8
+    memory: int = 4096                  # samples in all slabs
+    most_consumers: int = 16
+    noise: float = 0.0
+    dice: random.Random = dataclasses.field(default_factory=lambda: random.Random(5))
+
+    def outcome(self, setting):
+        batch, decode, slabs = setting["batch"], setting["decode-workers"], setting["slabs"] or 8
+        if batch * slabs > self.memory:
+            return Outcome(error="shared memory is full", code=73)
+        stages = {"compute": batch / (self.launch_seconds + self.sample_seconds * batch), "input": min(decode, self.cores) / self.decode_seconds}
+        if decode > self.cores:
+            stages["input"] *= 0.8
+        stages["copy to host"] = min(1.0, slabs / self.slabs_for_speed) * 4000
+        wanted = min(stages.values()) * self.consume_seconds
+        consumers = min(self.most_consumers, math.ceil(wanted))
+        stages["consumers"] = consumers / self.consume_seconds
+        limiting = min(stages, key=stages.get)
+        return Outcome(stages[limiting] * (1 + self.noise * self.dice.uniform(-1, 1)), limiting, consumers, slabs, wanted)
+
+    def best_of_the_grid(self):
+        still = dataclasses.replace(self, noise=0.0)
+        return max(still.outcome(dict(zip(GRID, values))).rate for values in itertools.product(*GRID.values()))
+
+
+def searched(machine, fixed=(), trials=100):
+    search = Search(START, fixed, {**MOST, "decode-workers": max(4, 2 * machine.cores)})
+    for _ in range(trials):
+        setting = search.next()
+        if setting is None:
+            break
+        search.note(machine.outcome(setting))
+    return search
+
+
+class SearchTest(unittest.TestCase):
+    MACHINES = {
+        "compute, which wants large batches": Machine(launch_seconds=0.05),
+        "the model alone": Machine(sample_seconds=0.01, launch_seconds=0.0),
+        "decoding": Machine(decode_seconds=0.05),
+        "decoding on few cores": Machine(cores=2, decode_seconds=0.02),
+        "consumers": Machine(consume_seconds=0.02),
+        "slabs": Machine(slabs_for_speed=32, sample_seconds=0.00001, launch_seconds=0.001, decode_seconds=0.001, consume_seconds=0.001),
+        "little memory": Machine(memory=256, launch_seconds=0.05),
+    }
+
+    def test_it_comes_close_to_the_best_of_a_full_grid_in_few_trials(self):
+        for name, machine in self.MACHINES.items():
+            with self.subTest(name):
+                search = searched(machine)
+                self.assertGreaterEqual(machine.outcome(search.best).rate, REACHED * machine.best_of_the_grid(), search.trials)
+                self.assertLessEqual(len(search.trials), 24, search.trials)
+
+    def test_it_does_so_where_trials_are_off(self):
+        for name, machine in self.MACHINES.items():
+            for seed in range(5):
+                with self.subTest(name, seed=seed):
+                    search = searched(dataclasses.replace(machine, noise=0.02, dice=random.Random(seed)))
+                    self.assertGreaterEqual(dataclasses.replace(machine, noise=0.0).outcome(search.best).rate, REACHED * machine.best_of_the_grid(), search.trials)
+
+    def test_the_stage_that_holds_it_back_is_helped_first(self):
+        for machine, changed in ((Machine(decode_seconds=0.05), "decode-workers"), (Machine(launch_seconds=0.05), "batch"), (Machine(consume_seconds=0.2), "slabs")):
+            search = searched(machine, trials=2)
+            first, second = (setting for setting, _ in search.trials)
+            self.assertEqual([changed], [name for name in first if first[name] != second[name]], search.trials)
+
+    def test_what_gained_is_gone_on_with(self):
+        search = searched(Machine(launch_seconds=0.5, decode_seconds=0.0001), trials=5)
+        self.assertEqual([8, 16, 32, 64, 128], [setting["batch"] for setting, _ in search.trials])
+
+    def test_what_the_user_gave_stays(self):
+        search = searched(Machine(launch_seconds=0.05, decode_seconds=0.05), fixed=("batch", "slabs"))
+        self.assertEqual({(8, 8)}, {(setting["batch"], setting["slabs"]) for setting, _ in search.trials})
+
+    def test_a_setting_that_does_not_run_is_left_and_told(self):
+        search = searched(Machine(memory=64, launch_seconds=0.05))
+        self.assertTrue(any(outcome.error for _, outcome in search.trials))
+        self.assertLessEqual(search.best["batch"] * search.best["slabs"], 64)
+
+    def test_nothing_is_searched_where_the_first_does_not_run(self):
+        search = searched(Machine(memory=8))
+        self.assertEqual((None, 1), (search.best, len(search.trials)))
+
+    def test_one_trial_that_was_far_off_does_not_decide(self):
+        machine, numbers = Machine(), itertools.count()
+
+        class Off:
+            cores = machine.cores
+
+            def outcome(self, setting):
+                outcome = machine.outcome(setting)
+                return dataclasses.replace(outcome, rate=outcome.rate * 3) if next(numbers) == 1 else outcome
+        search = searched(Off())
+        self.assertGreaterEqual(machine.outcome(search.best).rate, (1 - GAIN) * machine.outcome(search.trials[0][0]).rate, search.trials)
+
+
+class CommandTest(unittest.TestCase):
+    """What it refuses before it tries anything."""
+
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def refused(self, *words, code=64):
+        given, said = self.stage.call("tune", *words)
+        self.assertEqual(code, given, said)
+        return said
+
+    def test_what_it_has_not(self):
+        for flag, why in (("--sink=postgres://host/db", "would write to that database"), ("--gpus=all", "one producer"), ("--http-url=http://there", "post their results")):
+            said = self.refused(flag, "--input", "there")
+            self.assertIn(f"tune has no {flag.partition('=')[0]}: ", said)
+            self.assertIn(why, said)
+
+    def test_a_time_that_is_none(self):
+        self.assertIn("--seconds is 'soon'", self.refused("--seconds", "soon"))
+        self.assertIn("--seconds 9 is too short", self.refused("--seconds=9"))
+
+
+if __name__ == "__main__":
+    unittest.main()
