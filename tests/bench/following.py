@@ -1,11 +1,12 @@
 """
 A number of consumers that follows the work (--consumers 1..MOST), beside fixed numbers: a loop makes a batch every 50 ms, and what a consumer takes for one
-changes twice in a run. By turns, round after round: the number that follows, then each fixed one, whose phases are shorter, as nothing is to be found.
+changes twice in a run. By turns, round after round: the number that follows, in one run; then each fixed number, in a short run for each phase, so that
+nothing of a phase before, which filled the slabs, is in its rate.
 
-    python3 tests/bench/following.py [--rounds 2] [--most 9] [--seconds 60] [--json FILE]
+    python3 tests/bench/following.py [--rounds 2] [--numbers 2,3,4,6,8] [--seconds 45] [--json FILE]
 
-A phase counts as a whole, and from SETTLED_SECONDS after its beginning on. The best fixed number of a phase is that with the highest rate in it. Only a
-sleep is shared out, so two cores are enough; what follows from cores that are short is tests/unit/launch/test_following.py's.
+A phase counts as a whole, and from SETTLED_SECONDS after its beginning on. The best fixed number of a phase is that with the highest rate in it. Only
+sleep is shared out, so two cores are enough; what follows where cores are short is seen by tests/unit/launch/test_following.py.
 """
 
 import argparse
@@ -35,10 +36,10 @@ CHANGED = re.compile(r"consumers: (\d+) -> (\d+): (.*)")
 class Run:
     """One run, from its start to its end. `consumers`: as --consumers has it."""
 
-    def __init__(self, folder, consumers, phase_seconds):
-        self.folder, self.phase_seconds = pathlib.Path(folder), phase_seconds
+    def __init__(self, folder, consumers, phases, phase_seconds):
+        self.folder, self.phases, self.phase_seconds = pathlib.Path(folder), phases, phase_seconds
         self.pace = self.folder / "pace"
-        self.set_pace(TAKE_SECONDS[0])
+        self.set_pace(phases[0])
         self.run_dir = self.folder / "run"
         loop = f"{sys.executable} {HERE / 'following_loop.py'} {MAKE_SECONDS} {self.pace}"
         self.said = (self.folder / "said").open("w+")
@@ -66,7 +67,7 @@ class Run:
                 sys.exit(f"the run ended:\n{self.words()}")
             time.sleep(LOOK_SECONDS)
         phases = []
-        for take in TAKE_SECONDS:
+        for take in self.phases:
             self.set_pace(take)
             began, points = time.monotonic(), []
             while time.monotonic() - began < self.phase_seconds:
@@ -94,9 +95,10 @@ def rate(points, since):
     return (inside[-1][2] - inside[0][2]) / (inside[-1][1] - inside[0][1])
 
 
-def run_once(consumers, phase_seconds):
+def run_once(consumers, phases, phase_seconds):
+    """([the points of each phase], what it noted of changes)."""
     with tempfile.TemporaryDirectory(prefix="offramp-following-") as folder:
-        run = Run(folder, consumers, phase_seconds)
+        run = Run(folder, consumers, phases, phase_seconds)
         try:
             phases = run.measured()
             return phases, run.end()
@@ -109,21 +111,22 @@ def run_once(consumers, phase_seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--most", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=60, help="of a phase of the number that follows")
-    parser.add_argument("--fixed-seconds", type=float, default=12, help="of a phase of a fixed number")
+    parser.add_argument("--numbers", type=lambda text: [int(each) for each in text.split(",")], default=[2, 3, 4, 6, 8], help="fixed ones; the largest is the most")
+    parser.add_argument("--seconds", type=float, default=45, help="of a phase of the number that follows")
+    parser.add_argument("--fixed-seconds", type=float, default=10, help="of a phase of a fixed number")
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
     told = {"machine": describe_machine(BINARIES), "build": describe_build(BINARIES, ROOT),
-            "sizes": {"make_seconds": MAKE_SECONDS, "take_seconds": TAKE_SECONDS, "slabs": 16, "bounds": f"1..{given.most}", "phase_seconds": given.seconds,
+            "sizes": {"make_seconds": MAKE_SECONDS, "take_seconds": TAKE_SECONDS, "slabs": 16, "bounds": f"1..{max(given.numbers)}", "phase_seconds": given.seconds,
                       "fixed_phase_seconds": given.fixed_seconds, "settled_after_seconds": SETTLED_SECONDS}, "rounds": []}
-    print(json.dumps({name: told[name] for name in ("machine", "build", "sizes")}, indent=1))
+    del told["machine"]["probe"]
+    print(json.dumps({name: told[name] for name in ("machine", "build", "sizes")}, indent=1), flush=True)
     for number in range(given.rounds):
-        phases, changes = run_once(f"1..{given.most}", given.seconds)
-        fixed = {each: [rate(points, WARM_SECONDS) for points in run_once(each, given.fixed_seconds)[0]] for each in range(1, given.most + 1)}
+        phases, changes = run_once(f"1..{max(given.numbers)}", TAKE_SECONDS, given.seconds)
+        fixed = {each: [rate(run_once(each, [take], given.fixed_seconds)[0][0], WARM_SECONDS) for take in TAKE_SECONDS] for each in given.numbers}
         done = {"changes": changes, "fixed": fixed, "phases": []}
         told["rounds"].append(done)
-        print(f"round {number + 1}")
+        print(f"round {number + 1}", flush=True)
         for phase, points in enumerate(phases):
             best = max(fixed, key=lambda each: fixed[each][phase])
             most = fixed[best][phase]

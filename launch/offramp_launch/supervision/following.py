@@ -255,17 +255,26 @@ class Following:
         if self._is_at_its_ceiling(now, wanted):
             return None
         self._ceiling = None
-        more = min(most, max(wanted + 1, self._number_for(now, wanted)))
+        if now.rate > self._free_rate * (1 + SAME):
+            self._free_rate = 0.0       # what was known is of another load
+        known = self._free_rate * now.seconds_a_sample
+        if known and known <= wanted * FULL:
+            # They are enough by what is known: what waits was left by a load before, and goes.
+            if now.last.at - self._waiting_since < CALM_SECONDS:
+                return None
+            more = wanted + 1
+        else:
+            more = min(most, max(wanted + 1, self._number_for(now, wanted, known)))
         if self._lowered and abs(now.seconds_a_sample - self._lowered[0]) <= SAME * self._lowered[0] and now.load >= self._lowered[1] * (1 - SAME):
             self._floor = (more, self._lowered[1])
         self._lowered = None
         self._trial = (wanted, now, more)
         return Change(more, f"the run waits for consumers {100 * now.waits:.0f} % of the time")
 
-    def _number_for(self, window, wanted):
-        load = window.load * window.most_possible()
-        known = self._free_rate * window.seconds_a_sample
-        return math.ceil(min(load, known if known > wanted else 2 * wanted * FULL) / FULL - 1e-6)
+    @staticmethod
+    def _number_for(window, wanted, known):
+        """`known`: consumers at work for the rate without waiting; 0: that was not seen yet."""
+        return math.ceil(min(window.load * window.most_possible(), known or 2 * wanted * FULL) / FULL - 1e-6)
 
     def _lower(self, wanted):
         calm = self._latest(max(8, 4 * wanted), CALM_SECONDS) or self._idle(CALM_SECONDS)

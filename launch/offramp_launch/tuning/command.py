@@ -51,10 +51,10 @@ def start(places, argv):
     interrupts.mind_all()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_START_OVER="false")
     told = sys.stderr if as_json else sys.stdout
-    trials = Trials(places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), bounds, folder_for_results(config, places))
+    trials = Trials(places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), folder_for_results(config, places))
     try:
         with contextlib.suppress(KeyboardInterrupt):       # what was found by then counts
-            try_out(search, trials, bounds.within(run_command.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=told, flush=True))
+            try_out(search, trials, bounds, bounds.within(run_command.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=told, flush=True))
     finally:
         trials.close()
     return report(search, typed, as_json)
@@ -103,7 +103,7 @@ def lies_within(folder, source):
     return folder == source or source in folder.parents
 
 
-def try_out(search, trials, consumers, deadline, note):
+def try_out(search, trials, bounds, consumers, deadline, note):
     """Until nothing gains any more, or the time is over."""
     longest = 0.0
 
@@ -112,7 +112,7 @@ def try_out(search, trials, consumers, deadline, note):
         if time.monotonic() + SHORTER * longest > deadline:
             return None
         began = time.monotonic()
-        outcome = trials.measure(setting, number, deadline)
+        outcome = trials.measure(setting, number, bounds, deadline)
         longest = max(longest, time.monotonic() - began)
         if outcome:
             note(line_of(setting if setting.get("slabs") or outcome.error else {**setting, "slabs": outcome.slabs}, outcome))

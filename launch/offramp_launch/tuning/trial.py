@@ -45,9 +45,9 @@ class Trials:
     is over; close() removes all of it. An exception that comes through, as Ctrl-C, ends the trial at hand.
     """
 
-    def __init__(self, places, flags, bounds, beside):
-        """`flags`: of a run, without those that trials set; `bounds`: of consumers; `beside`: the folder to make its own in."""
-        self._places, self._flags, self._bounds = places, flags, bounds
+    def __init__(self, places, flags, beside):
+        """`flags`: of a run, without those that trials set; `beside`: the folder to make its own in."""
+        self._places, self._flags = places, flags
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-tune-", dir=beside))
         self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))      # short enough for sockets
         self._lifeline_read, self._lifeline_write = os.pipe()
@@ -59,8 +59,8 @@ class Trials:
         for folder in (self._folder, self._runs):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def measure(self, setting, consumers, deadline):
-        """The Outcome of a run that begins with so many consumers; None where `deadline`, by time.monotonic(), came before anything was measured."""
+    def measure(self, setting, consumers, bounds, deadline):
+        """The Outcome of a run that begins with so many consumers, and keeps them within Bounds; None where `deadline`, by time.monotonic(), came before anything was measured."""
         self._number += 1
         output, run_dir = self._folder / str(self._number), self._runs / str(self._number)
         tried = [part for name, value in setting.items() if value for part in (f"--{name}", str(value))]
@@ -70,7 +70,7 @@ class Trials:
         with open(said, "wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline_read,), start_new_session=True)
         try:
-            outcome = Trial(process, run_dir, consumers, self._bounds, deadline).outcome()
+            outcome = Trial(process, run_dir, consumers, bounds, deadline).outcome()
         finally:
             end(process, run_dir)
             shutil.rmtree(output, ignore_errors=True)
