@@ -16,6 +16,7 @@ CALM_SECONDS = 10       # of idle consumers, before one leaves
 JOIN_SECONDS = 30       # for consumers that were added to be there: then it is measured without them
 SAME = 0.25             # two loads that differ by less are one: what was found out of it holds
 GAIN = 0.02             # of the rate, by consumers that were added: less did not help
+BACKLOGS = 3            # as many samples as slabs hold may wait when a load falls: in them, and before them
 STEADY = 0.2            # how far the time for a sample may differ in two windows of one load
 
 
@@ -133,6 +134,7 @@ class Following:
         self._lowered = None        # (seconds a sample, consumers at work) when some were taken away
         self._free_rate = 0.0       # samples a second when nothing waited for consumers, at most
         self._waiting_since = None
+        self._backlog_since = None      # the moment at which the run began to wait, whatever was changed since
 
     def look(self, status, wanted):
         """`status`: of the run; `wanted`: consumers, by who decides. Returns a Change, or None."""
@@ -243,8 +245,11 @@ class Following:
         windows = self._two(wanted)
         if not windows or min(window.waits for window in windows) <= WAITS:
             self._waiting_since = None
+            if windows:
+                self._backlog_since = None
             return None
         before, now = windows
+        self._backlog_since = self._backlog_since or now.last
         most = self._most(now.last)
         if self._waiting_since is None:
             self._waiting_since = now.last.at
@@ -255,8 +260,7 @@ class Following:
         if self._is_at_its_ceiling(now, wanted):
             return None
         self._ceiling = None
-        if now.rate > self._free_rate * (1 + SAME):
-            self._free_rate = 0.0       # what was known is of another load
+        self._free_rate *= not self._has_more_than_a_backlog(now)
         known = self._free_rate * now.seconds_a_sample
         if known and known <= wanted * FULL:
             # They are enough by what is known: what waits was left by a load before, and goes.
@@ -265,16 +269,22 @@ class Following:
             more = wanted + 1
         else:
             more = min(most, max(wanted + 1, self._number_for(now, wanted, known)))
-        if self._lowered and abs(now.seconds_a_sample - self._lowered[0]) <= SAME * self._lowered[0] and now.load >= self._lowered[1] * (1 - SAME):
+        if self._lowered and abs(now.seconds_a_sample - self._lowered[0]) <= 2 * SAME * self._lowered[0] and now.load >= self._lowered[1] * (1 - SAME):
             self._floor = (more, self._lowered[1])
         self._lowered = None
         self._trial = (wanted, now, more)
         return Change(more, f"the run waits for consumers {100 * now.waits:.0f} % of the time")
 
+    def _has_more_than_a_backlog(self, window):
+        """Whether more came, since the run waits for slabs, than the rate of before and what slabs and the producer's queue may hold: then the load has grown."""
+        since = self._backlog_since
+        beyond = window.last.released - since.released - self._free_rate * (window.last.at - since.at)
+        return beyond > BACKLOGS * window.last.slabs * window.samples / max(1, window.slabs)
+
     @staticmethod
     def _number_for(window, wanted, known):
         """`known`: consumers at work for the rate without waiting; 0: that was not seen yet."""
-        return math.ceil(min(window.load * window.most_possible(), known or 2 * wanted * FULL) / FULL - 1e-6)
+        return math.ceil((known or min(window.load * window.most_possible(), 2 * wanted * FULL)) / FULL - 1e-6)
 
     def _lower(self, wanted):
         calm = self._latest(max(8, 4 * wanted), CALM_SECONDS) or self._idle(CALM_SECONDS)
@@ -293,7 +303,7 @@ class Following:
         fewer = self.bounds.within(max(math.ceil(load / WELL_USED - 1e-6), self._floor[0] if self._floor else 1))
         if fewer >= wanted:
             return None
-        self._lowered, self._trial = (latest.seconds_a_sample, load), None
+        self._lowered, self._trial = (calm.seconds_a_sample, load), None
         return Change(fewer, f"of {wanted} consumers {load:.1f} are at work, in the mean")
 
     def _idle(self, seconds):

@@ -10,13 +10,14 @@ TICK_SECONDS = 0.5
 class SimulatedRun:
     """
     `make_seconds(now)`: of the producer for a slab; `take_seconds(now)`: of a consumer. `cores`: what all of them share; None: each has its own.
-    `join_seconds`: from a consumer's start until it takes slabs. `noise`: times are between 1 - noise and 1 + noise of what they should be.
+    `join_seconds`: from a consumer's start until it takes slabs. `ahead`: batches that the producer makes while it waits for a slab. `noise`: times are between 1 - noise and 1 + noise of what they should be.
     """
 
-    def __init__(self, make_seconds, take_seconds, consumers, slabs=8, cores=None, join_seconds=0.3, noise=0.0, seed=1):
+    def __init__(self, make_seconds, take_seconds, consumers, slabs=8, cores=None, join_seconds=0.3, ahead=0, noise=0.0, seed=1):
         self.make_seconds, self.take_seconds, self.cores, self.join_seconds, self.noise = make_seconds, take_seconds, cores, join_seconds, noise
         self.random = random.Random(seed)
         self.now, self.slabs, self.free, self.ready = 0.0, slabs, slabs, 0
+        self.ahead, self.held, self.stalled = ahead, 0, False      # batches without a slab; whether no more are made
         self.events, self.order, self.sessions = [], itertools.count(), itertools.count(1)
         self.consumers = {}         # session: what is told of it, and whether it is there, idle, leaving
         self.waiting_since = None   # the producer for a slab
@@ -43,9 +44,12 @@ class SimulatedRun:
             self.free -= 1
             self.ready += 1
             self._hand_out()
-            self._make()
         else:
-            self.waiting_since = self.now
+            self.held += 1
+            self.waiting_since = self.now if self.waiting_since is None else self.waiting_since
+        self.stalled = self.held > self.ahead
+        if not self.stalled:
+            self._make()
 
     def _hand_out(self):
         for session, each in self.consumers.items():
@@ -62,11 +66,16 @@ class SimulatedRun:
         each["idle"] = True
         self.released += 4
         self.last_release = self.now
-        self.free += 1
-        if self.waiting_since is not None:
+        if self.held:
+            self.held -= 1
+            self.ready += 1
             self.slab_wait += self.now - self.waiting_since
-            self.waiting_since = None
-            self._made()
+            self.waiting_since = self.now if self.held else None
+            if self.stalled:
+                self.stalled = False
+                self._make()
+        else:
+            self.free += 1
         if each["leaving"]:
             del self.consumers[session]
         self._hand_out()

@@ -62,6 +62,14 @@ class PhasesTest(unittest.TestCase):
         _, told = self.follow([(0.1, 0.75)], consumers=1, slabs=16)
         self.assertEqual([2, 4, 8], [number for _, number, _ in told[0]])
 
+    def test_what_a_load_before_left_is_not_taken_for_one_that_grew(self):
+        run, told = self.follow([(0.05, 0.08), (0.05, 0.28), (0.05, 0.13)], ahead=40, slabs=16)
+        self.assertLessEqual(max(number for changed in told for _, number, _ in changed), 7, told)
+
+    def test_a_load_that_grows_with_the_input(self):
+        run, told = self.follow([(0.2, 0.28), (0.03, 0.28)], seconds=120, settled=60, slabs=16)
+        self.assertGreaterEqual(run.wanted, 9)
+
     def test_few_slabs(self):
         for slabs in (2, 3):
             with self.subTest(slabs=slabs):
