@@ -105,10 +105,14 @@ class Window:
     slabs = property(lambda self: counted(self.first, self.last, 0))
     load = property(lambda self: self.rate * self.seconds_a_sample, doc="How many consumers are at work, in the mean: Little's law.")
 
-    def most_possible(self):
-        """By how much the rate can grow: what the producer does without waiting, and the device alone, take their time."""
+    def most_load(self):
+        """Consumers that would be at work without the wait: what the producer does besides takes its time."""
+        return self.load / max(0.02, 1 - self.waits)
+
+    def most_load_of_the_device(self):
+        """As many as its computing alone would feed, where that is told; not so while batches wait in a queue before the slabs."""
         computed = None if None in (self.first.computing, self.last.computing) else (self.last.computing - self.first.computing) / self.seconds
-        return min(1 / max(0.02, 1 - self.waits), 1 / max(0.02, computed) if computed else math.inf)
+        return self.load / max(0.02, computed) if computed else math.inf
 
     def is_like(self, load):
         """`load`: (seconds a sample, samples a second)"""
@@ -145,6 +149,7 @@ class Following:
         last = self._moments[-1] if self._moments else None
         if status.get("pid") != self._pid or last and (now.at < last.at or now.released < last.released or now.slab_wait < last.slab_wait):
             self._forget()      # another producer's
+            self._trial = self._backlog_since = None
             self._pid, last = status.get("pid"), None
         if last and now.at == last.at:
             return None
@@ -284,7 +289,7 @@ class Following:
     @staticmethod
     def _number_for(window, wanted, known):
         """`known`: consumers at work for the rate without waiting; 0: that was not seen yet."""
-        return math.ceil((known or min(window.load * window.most_possible(), 2 * wanted * FULL)) / FULL - 1e-6)
+        return math.ceil(min(window.most_load(), known or min(window.most_load_of_the_device(), 2 * wanted * FULL)) / FULL - 1e-6)
 
     def _lower(self, wanted):
         calm = self._latest(max(8, 4 * wanted), CALM_SECONDS) or self._idle(CALM_SECONDS)
