@@ -19,7 +19,7 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     own = defaults_of(cores // workers, on_the_cpu)
     bounds = bounds_given(argv)
     if bounds:
-        del whole["consumers"]
+        whole.pop("consumers", None)
     each = [{**own, **{name: share(whole[name], workers, number, LEAST[name]) for name in whole}} for number in range(workers)]
     if bounds:      # within which each worker's follow its own work
         return [{**shares, "consumers": str(share_of_bounds(bounds, workers, number))} for number, shares in enumerate(each)]

@@ -8,11 +8,11 @@ import selectors
 import signal
 
 from offramp_launch import shared_folder
+from offramp_launch.arguments import count
 from offramp_launch.gpus import letters as gpus_letters, summary as gpus_summary
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus.crew import Worker, command_of
-from offramp_launch.arguments import count
 from offramp_launch.gpus.shares import share, share_of_bounds
 from offramp_launch.gpus.status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.jobs.files import told

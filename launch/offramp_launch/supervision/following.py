@@ -235,7 +235,7 @@ class Following:
         if wanted != tried:
             self._trial = None
             return None
-        now = self._latest(max(8, 3 * wanted))
+        now = self._latest(max(16, 6 * wanted))
         if not now:
             return None
         self._trial = None
@@ -277,7 +277,7 @@ class Following:
         if self._lowered and abs(now.seconds_a_sample - self._lowered[0]) <= 2 * SAME * self._lowered[0] and now.load >= self._lowered[1] * (1 - SAME):
             self._floor = (more, self._lowered[1])
         self._lowered = None
-        self._trial = (wanted, now, more)
+        self._trial = (wanted, Window(before.first, now.last), more)
         return Change(more, f"the run waits for consumers {100 * now.waits:.0f} % of the time")
 
     def _has_more_than_a_backlog(self, window):
@@ -299,7 +299,7 @@ class Following:
             return None         # the last slabs of the input: nothing comes of a change
         windows = [calm, *(self._two(wanted) or ())]
         latest = windows[-1]
-        if any(window.waits > IDLES for window in windows) or abs(latest.seconds_a_sample - calm.seconds_a_sample) > STEADY * calm.seconds_a_sample:
+        if any(window.waits > IDLES for window in windows) or not self._is_steady(calm):
             return None
         self._free_rate = max(self._free_rate, latest.rate)
         load = max(window.load for window in windows)
@@ -310,6 +310,15 @@ class Following:
             return None
         self._lowered, self._trial = (calm.seconds_a_sample, load), None
         return Change(fewer, f"of {wanted} consumers {load:.1f} are at work, in the mean")
+
+    def _is_steady(self, window):
+        """Whether its halves are of one load."""
+        middle = (window.first.at + window.last.at) / 2
+        between = next(moment for moment in self._moments if moment.at >= middle)
+        if between is window.last or not window.samples:
+            return True
+        one, other = Window(window.first, between), Window(between, window.last)
+        return abs(one.seconds_a_sample - other.seconds_a_sample) <= STEADY * window.seconds_a_sample
 
     def _idle(self, seconds):
         """So many in which hardly a slab came, and nobody had one: consumers wait for the input."""
