@@ -71,7 +71,9 @@ def compare(folder, given):
     done = subprocess.run([str(ROOT / "launch/offramp"), "tune", "--json", "--seconds", str(given.seconds), *flags, "--output", str(folder / "results")],
                           stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
     seconds, tuned = time.monotonic() - began, json.loads(done.stdout)
-    told = {"machine": describe_machine(BINARIES), "build": describe_build(BINARIES, ROOT), "sizes": {"pictures": PICTURES, "image_size": 64, "sleep_seconds": 0.01},
+    machine = describe_machine(BINARIES)
+    del machine["probe"]
+    told = {"machine": machine, "build": describe_build(BINARIES, ROOT), "sizes": {"pictures": PICTURES, "image_size": 64, "sleep_seconds": 0.01},
             "tune": {"seconds": round(seconds, 1), **tuned}, "grid": [], "rounds": []}
     setting, consumers = {name: tuned["best"][name] for name in ("batch", "decode-workers", "slabs")}, tuned["best"]["consumers"]
     print(f"tune: {len(tuned['tried'])} trials in {seconds:.0f} s: {setting}, {consumers} consumers: {tuned['best']['rate']:.1f} samples/s", flush=True)
