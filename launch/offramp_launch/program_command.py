@@ -119,7 +119,8 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
         code, failure = finished, not_put_together(why, plan.run_dir)
     else:
         failure = failure_of(code, supervisor.failure, {"samples": samples}, supervisor.why_the_producer_ended(), why, plan.run_dir)
-    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "following": supervisor.following, "model": status.get("name"), "state": status.get("state"),
+    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "following": supervisor.following,
+             "model": status.get("name"), "state": status.get("state"),
              "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, "samples": samples,
              "batches": {"released": told["released_batches"]}, "producer_exit": supervisor.producer_status,
              "producer_restarts": supervisor.producer_restarts, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3),

@@ -60,7 +60,10 @@ class Trials:
             shutil.rmtree(folder, ignore_errors=True)
 
     def measure(self, setting, consumers, bounds, deadline):
-        """The Outcome of a run that begins with so many consumers, and keeps them within Bounds; None where `deadline`, by time.monotonic(), came before anything was measured."""
+        """
+        The Outcome of a run that begins with so many consumers, and keeps them within Bounds; None where `deadline`, by time.monotonic(), came before
+        anything was measured.
+        """
         self._number += 1
         output, run_dir = self._folder / str(self._number), self._runs / str(self._number)
         tried = [part for name, value in setting.items() if value for part in (f"--{name}", str(value))]
