@@ -18,6 +18,7 @@ from offramp_launch.supervision.follower import bounds_given, most_of_this_machi
 from offramp_launch.supervision.following import WELL_USED, Bounds
 from offramp_launch.tuning.search import GAIN, TUNED, Search
 from offramp_launch.tuning.trial import Trials
+from offramp_launch.watching import address
 
 SECONDS = 120
 LEAST_SECONDS = 10
@@ -42,6 +43,7 @@ def start(places, argv):
         raise LaunchError(f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more", ExitCode.USAGE)
     deadline = time.monotonic() + seconds
     typed = flags
+    flags = address.take(flags)[1]      # trials are nobody's to watch
     flags = [flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--start-over")]
     refuse(flag.partition("=")[0] for flag in flags)
     flags, config = understood(places, flags)
