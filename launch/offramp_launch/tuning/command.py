@@ -116,15 +116,17 @@ def try_out(search, trials, bounds, consumers, deadline, note):
         began = time.monotonic()
         outcome = trials.measure(setting, number, bounds, deadline)
         longest = max(longest, time.monotonic() - began)
-        if outcome:
-            note(line_of(setting if setting.get("slabs") or outcome.error else {**setting, "slabs": outcome.slabs}, outcome))
         return outcome
+
+    def tell(setting, outcome):
+        note(line_of(setting if setting.get("slabs") or outcome.error else {**setting, "slabs": outcome.slabs}, outcome))
 
     while setting := search.next():
         outcome = measure(setting, consumers)
         if outcome is None:
             break
         search.note(outcome)
+        tell(setting, outcome)
         consumers = search.best_outcome.consumers or consumers
     best = search.best_outcome
     enough = max(1, math.ceil(best.busy / WELL_USED))
@@ -132,6 +134,7 @@ def try_out(search, trials, bounds, consumers, deadline, note):
         outcome = measure(search.best, enough)
         if outcome and not outcome.error:
             search.trials.append((search.best, outcome))
+            tell(search.best, outcome)
             if outcome.consumers < best.consumers and outcome.rate >= best.rate * (1 - GAIN):
                 search.best_outcome = dataclasses.replace(outcome, rate=max(best.rate, outcome.rate))
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 
+from offramp_launch import interrupts
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import LaunchError, shell_code
 from offramp_launch.places import LAUNCHER
@@ -70,12 +71,14 @@ class Trials:
         command = [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, lifeline.FLAG, str(self._lifeline_read), "--", *self._flags, *tried,
                    "--consumers", str(consumers), "--output", str(output), "--run-dir", str(run_dir)]
         said = self._runs / f"{self._number}.said"
-        with open(said, "wb") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline_read,), start_new_session=True)
+        process = None
         try:
+            with open(said, "wb") as log, interrupts.blocked():
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline_read,), start_new_session=True)
             outcome = Trial(process, run_dir, consumers, bounds, deadline).outcome()
         finally:
-            end(process, run_dir)
+            if process:
+                end(process, run_dir)
             shutil.rmtree(output, ignore_errors=True)
         if outcome is None and process.returncode not in (0, None) and time.monotonic() < deadline:
             return Outcome(error=why(run_dir, said), code=shell_code(process.returncode))
@@ -143,12 +146,14 @@ def limiting_stage(before, status, window):
 def end(process, run_dir):
     """Gives up what is in flight: nobody wants it."""
     if process.poll() is None:
-        with contextlib.suppress(LaunchError):
+        try:
             ControlClient(run_dir).ask({"do": "stop", "now": True})
+        except LaunchError:
+            process.kill()      # it has not begun, or ends just now; its programs have its lifeline
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_SECONDS if process.poll() is None else 0)
     if process.poll() is None:
-        process.kill()      # its programs have its lifeline
+        process.kill()
         process.wait()
 
 
