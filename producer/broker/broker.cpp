@@ -64,8 +64,10 @@ std::chrono::nanoseconds Broker::patience() {
 BrokerReport Broker::report() const {
     BrokerReport report = state_.totals;
     report.ended = ended();
+    report.slab_states.reserve(state_.ledger.slab_count());
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabState state = state_.ledger.word(slab).state;
+        report.slab_states.push_back(state);
         if (state == SlabState::Ready || state == SlabState::Leased)
             report.in_flight += state_.fillings[slab].published.totals();
     }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/duration_histogram.hpp"
 #include "common/wire/ledger_layout.hpp"
 #include "common/wire/slab_totals.hpp"
 #include "producer/ledger/slab_ledger.hpp"
@@ -26,6 +27,7 @@ struct ConsumerReport {
     std::uint64_t session = 0;
     std::uint32_t consumer_index = 0;
     std::uint32_t holding = 0;
+    std::vector<std::uint32_t> held;  // the slabs that it holds, as the ledger has them
     SlabTotals completed;
     double busy_seconds = 0;         // as it says itself
     std::string end;                 // empty while it lives; "goodbye" or "died"
@@ -57,6 +59,11 @@ struct BrokerReport {
     std::uint64_t repeated_releases = 0;           // seen before: acknowledged again, nothing else
     std::map<std::string, std::uint64_t> refused;  // by the words of refusals.hpp
     std::array<std::uint32_t, kSlabStates> slabs{};
+    std::vector<SlabState> slab_states;  // by slab
+    // of this producer's deliveries
+    DurationHistogram queue;         // a wait, from when it was published, or came back, until a consumer had it
+    DurationHistogram process;       // from then until the consumer was done with it, or had failed
+    std::uint64_t slab_charges = 0;  // failures counted against slabs: by deaths and by what consumers said
     std::vector<ConsumerReport> consumers;
     std::vector<DeadLetter> dead_letters;
     std::string last_failure;            // what a consumer said last when it failed, for people

@@ -109,12 +109,16 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
         return;
     --peer.held;
     const std::uint32_t slab = record.ticket.slab;
+    const TimePoint now = state_.clock.now();
+    if (kind != ReleaseKind::Returned)
+        if (const auto since = state_.fillings.delivered_at(slab, record.ticket.attempt))
+            state_.totals.process.add(to_ns(now) - to_ns(*since));
     if (is_failure(kind)) return on_failed(peer, record, outcome == ReleaseOutcome::Failed);
     if (kind == ReleaseKind::Returned)
         state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = state_.fillings[slab].published;
-        state_.totals.complete(published.totals(), to_ns(state_.clock.now()), state_.options.warmup_batches);
+        state_.totals.complete(published.totals(), to_ns(now), state_.options.warmup_batches);
         if (state_.options.on_completed) state_.options.on_completed(published);
         peer.completed += published.totals();
     } else if (outcome == ReleaseOutcome::Returned) {
@@ -126,6 +130,7 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
 void Dispatcher::on_failed(Peer& peer, const ReleaseRecord& record, bool ready_again) {
     const std::uint32_t slab = record.ticket.slab;
     const bool rejected = static_cast<ReleaseKind>(record.kind) == ReleaseKind::Rejected;
+    ++state_.totals.slab_charges;
     const auto why = peer.failures.find(peer.releases_seen);
     SlabFillings::Filling& filling = state_.fillings[slab];
     state_.fillings.note_failed(slab, record.ticket.attempt, peer, rejected ? "rejected" : "failed", true,
@@ -180,7 +185,10 @@ void Dispatcher::hand_out() {
         Peer* peer = entry.not_before <= now ? best_peer(entry.slab, left <= kReadyForIdleOnly) : nullptr;
         if (peer == nullptr) return true;
         peer->to_send.push_back(state_.ledger.lease(entry.slab, peer->ref));
-        state_.fillings[entry.slab].leased_at = now;
+        SlabFillings::Filling& filling = state_.fillings[entry.slab];
+        filling.leased_at = now;
+        filling.attempt = peer->to_send.back().attempt;
+        filling.waited = now - entry.since;
         if (peer->held == 0) peer->alive_at = now;
         ++peer->held;
         --room_;
@@ -225,9 +233,11 @@ void Dispatcher::send_tickets() {
             failpoint("broker.tickets.sent");
             peer->next_delivery += count;
             state_.totals.deliveries += count;
-            for (const SlabTicket& ticket : peer->to_send)
-                if (state_.fillings[ticket.slab].deliveries++ > 0)
-                    state_.totals.redelivered += state_.fillings[ticket.slab].published.totals();
+            for (const SlabTicket& ticket : peer->to_send) {
+                SlabFillings::Filling& filling = state_.fillings[ticket.slab];
+                state_.totals.queue.add(static_cast<std::uint64_t>(filling.waited.count()));
+                if (filling.deliveries++ > 0) state_.totals.redelivered += filling.published.totals();
+            }
         } else {
             // Nothing was sent: the holder that was recorded ahead of the ticket is removed again.
             for (const SlabTicket& ticket : peer->to_send) {

@@ -13,6 +13,7 @@ namespace offramp {
 struct ReadySlab {
     std::uint32_t slab = 0;
     std::uint64_t generation = 0;
+    TimePoint since{};  // it waits
     TimePoint not_before{};
 };
 
@@ -53,7 +54,8 @@ class ReadyQueue {
 
   private:
     ReadySlab entry_of(std::uint32_t slab, std::chrono::nanoseconds delay) const {
-        return {slab, ledger_.word(slab).generation, clock_.now() + delay};
+        const TimePoint now = clock_.now();
+        return {slab, ledger_.word(slab).generation, now, now + delay};
     }
 
     const SlabLedger& ledger_;

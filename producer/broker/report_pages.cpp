@@ -6,8 +6,11 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "common/base/log.hpp"
+#include "common/base/version.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 
@@ -31,7 +34,29 @@ std::size_t consumers_between(const BrokerReport& before, const BrokerReport& no
         now.consumers, [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
 }
 
+constexpr std::string_view kStateLetters = "FGPLRQ";  // by SlabState
+static_assert(kStateLetters.size() == kSlabStates);
+// A letter each; of more slabs nobody would look at each, twice a second.
+constexpr std::size_t kMostSlabsTold = 1U << 16;
+
+json slab_states(const BrokerReport& broker) {
+    if (broker.slab_states.size() > kMostSlabsTold) return nullptr;
+    std::string letters;
+    for (const SlabState state : broker.slab_states) letters += kStateLetters[static_cast<std::size_t>(state)];
+    return letters;
+}
+
+json known(const std::optional<double>& figure) { return figure ? json(*figure) : json(); }
+
+json histogram_json(const DurationHistogram& histogram) {
+    return {{"counts", histogram.counts()}, {"sum", histogram.seconds()}};
+}
+
 }  // namespace
+
+json totals_json(const SlabTotals& totals) {
+    return {{"slabs", totals.slabs}, {"batches", totals.batches}, {"samples", totals.samples}, {"bytes", totals.bytes}};
+}
 
 json releases_json(const BrokerReport& broker) {
     json releases = json::object();
@@ -54,6 +79,7 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
                         {"bytes", consumer.completed.bytes},
                         {"busy_seconds", consumer.busy_seconds},
                         {"holding", consumer.holding},
+                        {"held", consumer.held},
                         {"oldest_hold_seconds", consumer.oldest_hold_seconds},
                         {"overdue", consumer.stalled},
                         {"ready", consumer.ready},
@@ -74,6 +100,35 @@ json slabs_json(const BrokerReport& broker) {
     for (std::size_t state = 0; state < kSlabStates; ++state)
         slabs[std::string(to_string(static_cast<SlabState>(state)))] = broker.slabs[state];
     return slabs;
+}
+
+void add_figures(json& page, const BrokerReport& broker, const StatusFigures& figures) {
+    page["version"] = program_version();
+    page["device"] = figures.device;
+    page["device_uuid"] = figures.device_uuid;
+    page["began_ns"] = figures.began_ns;
+    page["shm_bytes"] = figures.shm_bytes;
+    page["pinned_bytes_per_second"] = known(figures.pinned_bytes_per_second);
+    page["input_wait_seconds"] = known(figures.input_wait_seconds);
+    page["slab_wait_seconds"] = known(figures.slab_wait_seconds);
+    page["output_wait_seconds"] = known(figures.output_wait_seconds);
+    page["totals"] = {
+        {"published", totals_json(broker.published)},     {"completed", totals_json(broker.completed)},
+        {"quarantined", totals_json(broker.quarantined)}, {"redelivered", totals_json(broker.redelivered)},
+        {"dropped", totals_json(figures.dropped)},        {"spilled", totals_json(broker.ever_spilled)}};
+    json bounds = json::array();
+    for (const std::uint64_t bound : DurationHistogram::kBoundsNs) bounds.push_back(static_cast<double>(bound) / 1e9);
+    page["stage_bounds_seconds"] = std::move(bounds);
+    json stages = {{"queue", histogram_json(broker.queue)}, {"process", histogram_json(broker.process)}};
+    if (figures.compute) stages["compute"] = histogram_json(*figures.compute);
+    if (figures.d2h) stages["d2h"] = histogram_json(*figures.d2h);
+    page["stage_seconds"] = std::move(stages);
+    page["slab_states"] = slab_states(broker);
+    json letters = json::object();
+    for (std::size_t state = 0; state < kSlabStates; ++state)
+        letters[std::string(1, kStateLetters[state])] = std::string(to_string(static_cast<SlabState>(state)));
+    page["slab_state_letters"] = std::move(letters);
+    page["slab_charges"] = broker.slab_charges;
 }
 
 std::string utc_time() {

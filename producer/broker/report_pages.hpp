@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "common/base/duration_histogram.hpp"
 #include "producer/broker/broker_report.hpp"
 
 namespace offramp {
@@ -10,6 +13,7 @@ namespace offramp {
 // What pages about a run (status.json, summaries) say of its broker, whoever writes them. Pure, but for the clock and
 // the file. Thread: any.
 
+nlohmann::json totals_json(const SlabTotals& totals);
 // How the releases that came in were taken: only the first three changed anything.
 nlohmann::json releases_json(const BrokerReport& broker);
 enum class WhichConsumers { Living, All };
@@ -19,6 +23,20 @@ nlohmann::json consumers_json(const BrokerReport& broker, WhichConsumers which);
 nlohmann::json consumer_share(const BrokerReport& before, const BrokerReport& now, double seconds);
 // Slabs by their state.
 nlohmann::json slabs_json(const BrokerReport& broker);
+
+// What a status tells beside its broker, as far as its writer knows it.
+struct StatusFigures {
+    std::string device, device_uuid;  // DeviceInfo::word() and uuid
+    std::uint64_t began_ns = 0;       // CLOCK_MONOTONIC, of the run's first producer
+    std::uint64_t shm_bytes = 0;
+    std::optional<double> pinned_bytes_per_second;
+    std::optional<double> input_wait_seconds, slab_wait_seconds, output_wait_seconds;
+    SlabTotals dropped;                             // no slab was free for them
+    std::optional<DurationHistogram> compute, d2h;  // by batches, by copies
+};
+// Puts into `page` what every status.json has, whoever writes it, beyond what its writer has put there:
+// producer/runner/report/status.md says what each field is.
+void add_figures(nlohmann::json& page, const BrokerReport& broker, const StatusFigures& figures);
 
 // Now, in UTC: "2026-11-23T18:00:00.123Z".
 std::string utc_time();

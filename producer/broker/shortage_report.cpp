@@ -28,7 +28,7 @@ void ShortageReport::describe(BrokerReport& report) const {
     describe_shortage(report);
 }
 
-// For each consumer, how long it has held the slab that it has held longest.
+// For each consumer, what it holds, and how long it has held the slab that it has held longest.
 void ShortageReport::describe_holders(BrokerReport& report) const {
     const TimePoint now = state_.clock.now();
     for (ConsumerReport& consumer : report.consumers) {
@@ -46,6 +46,7 @@ void ShortageReport::describe_holders(BrokerReport& report) const {
                 report.consumers.begin(), report.consumers.end(),
                 [&](const ConsumerReport& known) { return known.end.empty() && known.session == holder.session; });
             if (consumer == report.consumers.end()) continue;
+            consumer->held.push_back(slab);
             std::uint64_t since = to_ns(state_.fillings[slab].leased_at);
             for (const DeliveryRecord& record : state_.fillings[slab].failed)
                 if (record.attempt == holder.attempt) since = record.delivered_at_ns;

@@ -11,6 +11,14 @@ constexpr std::size_t kMostFailedDeliveries = 64;  // of one filling, that are r
 
 }  // namespace
 
+std::optional<TimePoint> SlabFillings::delivered_at(std::uint32_t slab, std::uint32_t attempt) const {
+    const Filling& filling = fillings_[slab];
+    if (filling.attempt == attempt) return filling.leased_at;
+    const auto known = std::ranges::find(filling.failed, attempt, &DeliveryRecord::attempt);
+    if (known == filling.failed.end()) return std::nullopt;
+    return TimePoint(std::chrono::nanoseconds(known->delivered_at_ns));
+}
+
 void SlabFillings::note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end,
                                bool charged, std::string why) {
     Filling& filling = fillings_[slab];

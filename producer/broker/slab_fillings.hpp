@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,10 @@ class SlabFillings {
         bool rejected = false;       // a consumer said that none will do better
         std::vector<std::uint64_t> killed_pids;
         std::vector<DeliveryRecord> failed;  // deliveries that did not complete it
-        TimePoint leased_at{};               // the current delivery
+        // the current delivery
+        TimePoint leased_at{};
+        std::uint32_t attempt = 0;          // 0: none of this producer's
+        std::chrono::nanoseconds waited{};  // until then, for a consumer
     };
 
     SlabFillings(std::uint32_t slabs, const Clock& clock) : clock_(clock), fillings_(slabs) {}
@@ -35,6 +40,8 @@ class SlabFillings {
     std::vector<Filling>::iterator begin() { return fillings_.begin(); }
     std::vector<Filling>::iterator end() { return fillings_.end(); }
 
+    // When this delivery began; nothing where a previous producer made it.
+    std::optional<TimePoint> delivered_at(std::uint32_t slab, std::uint32_t attempt) const;
     // A delivery that completes nothing may end twice: its visibility timeout runs out, and later its holder dies. The
     // later one stands.
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged,

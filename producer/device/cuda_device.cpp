@@ -1,5 +1,7 @@
 #include "producer/device/cuda_device.hpp"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <array>
 
 #include "producer/device/check.hpp"
@@ -33,6 +35,7 @@ class CudaDevice final : public Device {
         check(driver::api().device_get_name(name.data(), static_cast<int>(name.size()), device_), "cuDeviceGetName");
         info.name = name.data();
         info.index = index_;
+        info.uuid = uuid(info.name);
         check(driver::api().memory_info(&info.free_bytes, &info.total_bytes), "cuMemGetInfo");
         info.compute_major = attribute(driver::kComputeMajor);
         info.compute_minor = attribute(driver::kComputeMinor);
@@ -86,6 +89,15 @@ class CudaDevice final : public Device {
     }
 
   private:
+    // In the form in which NVIDIA's tools have it; of a part of a GPU, which its name tells, that part's.
+    std::string uuid(const std::string& name) const {
+        std::array<unsigned char, 16> bytes{};
+        check(driver::api().device_get_uuid(reinterpret_cast<CUuuid_st*>(bytes.data()), device_), "cuDeviceGetUuid");
+        std::string text = name.find(" MIG ") == std::string::npos ? "GPU" : "MIG";
+        for (std::size_t i = 0; i < bytes.size(); ++i)
+            text += fmt::format("{}{:02x}", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "", bytes[i]);
+        return text;
+    }
     int attribute(int wanted) const {
         int value = 0;
         check(driver::api().device_get_attribute(&value, wanted, device_), "cuDeviceGetAttribute");

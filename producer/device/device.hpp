@@ -72,9 +72,13 @@ struct DeviceInfo {
     int compute_major = 0, compute_minor = 0;
     int driver_version = 0;                   // 13000 is 13.0
     int runtime_version = 0;                  // of the CUDA runtime beside it, as open_device() was told
+    std::string uuid;                         // "GPU-5c2f…", as nvidia-smi has it; empty on the CPU
     std::string pci_address;                  // "0000:01:00.0"; empty on the CPU
     int pcie_generation = 0, pcie_width = 0;  // 0: unknown
     int numa_node = -1;
+
+    // For pages about a run: "cpu", or the GPU's name.
+    const std::string& word() const { return kind == "cpu" ? kind : name; }
 };
 
 // Whether CUDA itself says that copies from and to a range run at full speed and asynchronously.

@@ -43,6 +43,7 @@ std::string load_all(Api& api, GetAddress get_address) {
     loader.load(api.device_get_count, "cuDeviceGetCount");
     loader.load(api.device_get, "cuDeviceGet");
     loader.load(api.device_get_name, "cuDeviceGetName");
+    loader.load(api.device_get_uuid, "cuDeviceGetUuid");
     loader.load(api.device_get_attribute, "cuDeviceGetAttribute");
     loader.load(api.device_get_pci_bus_id, "cuDeviceGetPCIBusId");
     loader.load(api.primary_context_retain, "cuDevicePrimaryCtxRetain");

@@ -9,6 +9,7 @@
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
+struct CUuuid_st;  // 16 bytes
 
 namespace offramp::driver {
 
@@ -52,6 +53,7 @@ struct Api {
     Result (*device_get_count)(int* count);
     Result (*device_get)(DeviceNumber* device, int ordinal);
     Result (*device_get_name)(char* name, int length, DeviceNumber device);
+    Result (*device_get_uuid)(CUuuid_st* uuid, DeviceNumber device);
     Result (*device_get_attribute)(int* value, int attribute, DeviceNumber device);
     Result (*device_get_pci_bus_id)(char* address, int length, DeviceNumber device);
     Result (*primary_context_retain)(Context* context, DeviceNumber device);

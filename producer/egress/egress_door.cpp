@@ -89,6 +89,7 @@ struct EgressDoor::Parts final : private StoppableRun {
     RunStatusFigures figures_now() const;
     std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
 
+    const std::uint64_t began_ns = now_ns();
     const EgressDoorOptions options;
     RunLifecycle life{*this};
     std::mutex turns;  // submit() and drain()
@@ -120,9 +121,17 @@ EgressDoor::Parts::Parts(EgressDoorOptions wanted)
     run.emplace(place, *device, timeline, run_options(), run_hooks());
     run->wait_until_first_usable();
     place.begin_account();
-    status = std::make_unique<RunStatus>(
-        RunStatus::Facts{place.folder(), options.run_id, options.name, place.names().nonce, place.endpoint().epoch},
-        [this] { return figures_now(); });
+    const DeviceInfo info = device->info();
+    status = std::make_unique<RunStatus>(RunStatus::Facts{.run_dir = place.folder(),
+                                                          .run_id = options.run_id,
+                                                          .name = options.name,
+                                                          .nonce = place.names().nonce,
+                                                          .epoch = place.endpoint().epoch,
+                                                          .device = info.word(),
+                                                          .device_uuid = info.uuid,
+                                                          .began_ns = began_ns,
+                                                          .shm_bytes = run->shm_bytes()},
+                                         [this] { return figures_now(); });
     try {
         run->open_to_consumers();
     } catch (...) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "common/base/duration_histogram.hpp"
 #include "producer/egress/output_batch.hpp"
 
 namespace offramp {
@@ -10,11 +11,13 @@ namespace offramp {
 struct OutputFigures {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;  // samples without empty rows
     std::uint64_t batches_published = 0, samples_published = 0;
-    std::uint64_t batches_dropped = 0, samples_dropped = 0;  // since no slab was free, and the run does not wait
-    std::uint64_t samples_rejected = 0;                      // whose outputs mean nothing: empty rows of their slab
+    std::uint64_t batches_dropped = 0, samples_dropped = 0,
+                  bytes_dropped = 0;     // since no slab was free, and the run does not wait
+    std::uint64_t samples_rejected = 0;  // whose outputs mean nothing: empty rows of their slab
     std::uint64_t bytes_copied = 0;
     // device time of the copies, from event pairs; of slabs that hold one batch, or a part of one
     double copy_seconds = 0;
+    DurationHistogram copy_times;  // of each of them
 
     // At the end: what was never published, but dropped or abandoned.
     std::uint64_t batches_unpublished() const { return batches_submitted - batches_published; }

@@ -170,6 +170,10 @@ void EgressRun::wait_until_all_usable() {
     if (pool_) pool_->wait_until_all_usable();
 }
 
+std::size_t EgressRun::shm_bytes() const {
+    return records_ ? records_->memory.bytes() + options_.spans.total_bytes() : 0;
+}
+
 void EgressRun::remove_spilled() const {
     if (spill_) SpillStore::remove_folder(spill_->folder());
 }

@@ -75,6 +75,8 @@ class EgressRun {
     double slab_wait_seconds() const { return exchange_->wait_seconds(); }
     double seconds_to_first_slab() const { return pool_ ? pool_->seconds_to_first() : 0; }
     double seconds_to_all_slabs() const { return pool_ ? pool_->seconds_to_all() : 0; }
+    // Of the run's objects in shared memory; of slabs that are made anew for each filling, the most that are there.
+    std::size_t shm_bytes() const;
     PinningProof pinning() const { return pinning_.proof(); }
 
   private:

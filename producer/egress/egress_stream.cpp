@@ -136,7 +136,8 @@ bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::
     const OutputBatch::Counts counts = batch.count(first_row, rows);
     dropped_.samples += counts.samples;
     dropped_.skipped += counts.skipped;
-    counters_.dropped(counts.samples, first_row + rows == batch.rows.size());
+    counters_.dropped(counts.samples, rows * layout_.payload_bytes / static_cast<std::uint64_t>(layout_.rows),
+                      first_row + rows == batch.rows.size());
     if (options_.on_dropped) options_.on_dropped(batch.number, std::span(batch.rows).subspan(first_row, rows));
     return true;
 }

@@ -91,7 +91,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
     const BrokerReport& broker = now.broker;
     const double seconds = now.at_ns > before.at_ns ? static_cast<double>(now.at_ns - before.at_ns) / 1e9 : 0;
     const auto released = static_cast<double>(broker.completed.samples - before.broker.completed.samples);
-    return page_text({
+    json status = {
         {"state", state},
         {"run_id", facts.run_id},
         {"nonce", fmt::format("{:016x}", facts.nonce)},  // as the endpoint has it
@@ -115,7 +115,6 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"slabs", slabs_json(broker)},
         // Once it is over all consumers have left, and what each of them did is told.
         {"consumers", consumers_json(broker, run_files::is_end(state) ? WhichConsumers::All : WhichConsumers::Living)},
-        {"slab_wait_seconds", now.slab_wait_seconds},
         {"skipped", 0},
         {"redelivered", broker.redelivered.slabs},
         {"quarantined_samples", broker.quarantined.samples},
@@ -127,7 +126,18 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"leases_expired", broker.leases_expired},
         {"shortage", broker.shortage_reason},
         {"message", why.empty() ? broker.shortage : why},
-    });
+    };
+    add_figures(status, broker,
+                {.device = facts.device,
+                 .device_uuid = facts.device_uuid,
+                 .began_ns = facts.began_ns,
+                 .shm_bytes = facts.shm_bytes,
+                 .slab_wait_seconds = now.slab_wait_seconds,
+                 .dropped = {.batches = now.output.batches_dropped,
+                             .samples = now.output.samples_dropped,
+                             .bytes = now.output.bytes_dropped},
+                 .d2h = now.output.copy_times});
+    return page_text(status);
 }
 
 }  // namespace offramp

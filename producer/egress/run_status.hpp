@@ -33,6 +33,9 @@ class RunStatus {
         std::string run_dir, run_id, name;
         std::uint64_t nonce = 0;
         std::uint32_t epoch = 0;
+        std::string device, device_uuid;
+        std::uint64_t began_ns = 0;  // CLOCK_MONOTONIC
+        std::uint64_t shm_bytes = 0;
     };
     using Look = std::function<RunStatusFigures()>;
 

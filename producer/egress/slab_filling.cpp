@@ -101,7 +101,8 @@ const PublishedSlab& SlabFilling::wait_copied(OutputCounters& counters, DeviceTi
     published_.filled_at_ns = now_ns();
     writer_.write_filled_at(published_.filled_at_ns);
     // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.
-    counters.copied(copied_bytes_, parts_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
+    counters.copied(copied_bytes_);
+    if (parts_.size() == 1) counters.timed(events_.copied->seconds_since(*events_.began));
     timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);
     parts_.clear();
     return published_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -28,6 +29,7 @@ class RunMemory {
     RunProgress& progress();
     std::span<const HeartbeatRecord> heartbeats() const;
     std::uint32_t epoch() const { return header().epoch; }
+    std::size_t bytes() const { return ledger_.bytes().size() + heartbeats_.bytes().size(); }
 
   private:
     RunMemory(std::uint32_t slab_count, std::uint32_t consumer_capacity, SharedRegion ledger, SharedRegion heartbeats);

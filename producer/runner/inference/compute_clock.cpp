@@ -45,6 +45,7 @@ void ComputeClock::close(Pair& pair) {
         const std::lock_guard lock(mutex_);
         so_far_.seconds += seconds * static_cast<double>(stands_for);
         so_far_.batches += stands_for;
+        so_far_.times.add(static_cast<std::uint64_t>(seconds * 1e9), stands_for);
     }
     timeline_.add("compute", pair.batch, *pair.begun, *pair.ended);
     pair.open = false;

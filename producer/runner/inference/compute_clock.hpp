@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "common/base/duration_histogram.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 
@@ -13,6 +14,7 @@ namespace offramp {
 struct ComputeTime {
     double seconds = 0;         // of the device
     std::uint64_t batches = 0;  // whose time that is
+    DurationHistogram times;    // of each of them
 };
 
 // Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host.

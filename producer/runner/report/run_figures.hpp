@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/duration_histogram.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
@@ -29,6 +30,7 @@ struct RunFacts {
     std::uint64_t samples_per_slab = 0;
     std::uint32_t batches_per_slab = 1;
     std::uint32_t slabs = 0;
+    std::uint64_t shm_bytes = 0;  // EgressRun::shm_bytes()
     std::uint64_t began_ns = 0;   // CLOCK_MONOTONIC at the start of the run's first producer
     std::uint64_t producers = 1;  // that have served the run, this one included
 };
@@ -60,7 +62,9 @@ struct RunFigures {
     std::vector<SkippedItem> unreadable_ahead;  // not among them: their batches are left to do
     double compute_busy_seconds = 0;            // of the device
     std::uint64_t compute_busy_batches = 0;     // whose time that is: those of the last few batches are not known yet
+    DurationHistogram compute_times;            // of each of them
     double copy_seconds = 0;                    // of the copy engine
+    DurationHistogram copy_times;               // of each copy
     double input_wait_seconds = 0;              // the model waited for input
     double slab_wait_seconds = 0;               // the egress waited for a free slab
     double output_wait_seconds = 0;             // the model waited for the egress to take its output

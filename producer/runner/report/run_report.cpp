@@ -19,10 +19,6 @@ using nlohmann::json;
 constexpr std::uint64_t kRateNs = 10'000'000'000;
 constexpr std::uint64_t kMomentsKept = 40;
 
-json totals_json(const SlabTotals& totals) {
-    return {{"slabs", totals.slabs}, {"batches", totals.batches}, {"samples", totals.samples}, {"bytes", totals.bytes}};
-}
-
 // {published, released, ...} in one unit.
 json in_unit(const RunFigures& figures, std::uint64_t SlabTotals::*unit) {
     return {{"published", figures.broker.published.*unit},
@@ -136,7 +132,7 @@ std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& b
 
 std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    const json status = {
+    json status = {
         {"state", now.state},
         {"run_id", facts.run_id},
         {"pid", ::getpid()},
@@ -161,7 +157,6 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"limiting_stage", limiting_stage(facts, before, now)},
         {"slabs", slabs_json(now.broker)},
         {"consumers", consumers_json(now.broker, WhichConsumers::Living)},
-        {"slab_wait_seconds", now.slab_wait_seconds},
         {"skipped", now.skipped},
         {"redelivered", now.broker.redelivered.slabs},
         {"quarantined_samples", now.broker.quarantined.samples},
@@ -175,7 +170,22 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"message", !now.failure.empty()              ? now.failure
                     : !now.broker.spill_error.empty() ? now.broker.spill_error
                                                       : now.broker.shortage},
+        {"model", facts.model},
     };
+    const PinningProof& pinning = now.pinning;
+    add_figures(status, now.broker,
+                {.device = facts.device.word(),
+                 .device_uuid = facts.device.uuid,
+                 .began_ns = facts.began_ns,
+                 .shm_bytes = facts.shm_bytes,
+                 .pinned_bytes_per_second =
+                     pinning.registered ? std::optional(pinning.gigabytes_per_second * 1e9) : std::nullopt,
+                 .input_wait_seconds = now.input_wait_seconds,
+                 .slab_wait_seconds = now.slab_wait_seconds,
+                 .output_wait_seconds = now.output_wait_seconds,
+                 .dropped = now.dropped_when_full,
+                 .compute = now.compute_times,
+                 .d2h = now.copy_times});
     return page_text(status);
 }
 

@@ -107,7 +107,9 @@ RunFigures RunPipeline::figures() const {
                        .unreadable_ahead = input_.unreadable_ahead(),
                        .compute_busy_seconds = computed.seconds,
                        .compute_busy_batches = computed.batches,
+                       .compute_times = computed.times,
                        .copy_seconds = output.copy_seconds,
+                       .copy_times = output.copy_times,
                        .input_wait_seconds = input.next_blocked_seconds,
                        .slab_wait_seconds = egress.slab_wait_seconds(),
                        .output_wait_seconds = inference_.output_wait_seconds(),
@@ -119,7 +121,8 @@ RunFigures RunPipeline::figures() const {
     figures.dropped = {.batches = output.batches_unpublished(),
                        .samples = previous.dropped + output.samples_unpublished()};
     figures.dropped_when_full = {.batches = output.batches_dropped,
-                                 .samples = previous.dropped + output.samples_dropped};
+                                 .samples = previous.dropped + output.samples_dropped,
+                                 .bytes = output.bytes_dropped};
     figures.pinning = egress.pinning();
     figures.failure = parts_.lifecycle.failure();
     figures.state = parts_.lifecycle.word();

@@ -47,6 +47,7 @@ static_assert(kDeclares<&Api::get_error_string, decltype(cuGetErrorString)>);
 static_assert(kDeclares<&Api::device_get_count, decltype(cuDeviceGetCount)>);
 static_assert(kDeclares<&Api::device_get, decltype(cuDeviceGet)>);
 static_assert(kDeclares<&Api::device_get_name, decltype(cuDeviceGetName)>);
+static_assert(kDeclares<&Api::device_get_uuid, decltype(cuDeviceGetUuid)>);
 static_assert(kDeclares<&Api::device_get_attribute, decltype(cuDeviceGetAttribute)>);
 static_assert(kDeclares<&Api::device_get_pci_bus_id, decltype(cuDeviceGetPCIBusId)>);
 static_assert(kDeclares<&Api::primary_context_retain, decltype(cuDevicePrimaryCtxRetain)>);
@@ -76,7 +77,7 @@ static_assert(kDeclares<&Api::event_record, decltype(cuEventRecord)>);
 static_assert(kDeclares<&Api::event_query, decltype(cuEventQuery)>);
 static_assert(kDeclares<&Api::event_synchronize, decltype(cuEventSynchronize)>);
 static_assert(kDeclares<&Api::event_elapsed_time, decltype(cuEventElapsedTime)>);
-static_assert(sizeof(Api) == 36 * sizeof(void*), "each function above is compared");
+static_assert(sizeof(Api) == 37 * sizeof(void*), "each function above is compared");
 
 static_assert(driver::kSuccess == CUDA_SUCCESS);
 static_assert(driver::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);

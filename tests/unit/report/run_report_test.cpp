@@ -155,6 +155,46 @@ TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
     EXPECT_DOUBLE_EQ(6, told(2, 3)["samples_per_second"].get<double>()) << "since the device was idle";
 }
 
+TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
+    RunFacts facts{.device = {.kind = "cuda", .name = "NVIDIA H200", .uuid = "GPU-1"}, .model = "a model"};
+    facts.shm_bytes = 4096;
+    facts.began_ns = 7;
+    RunFigures now = figures(1, 1, {1.0});
+    now.compute_times.add(200'000, 16);
+    now.input_wait_seconds = 2;
+    now.broker.published = {.slabs = 3, .batches = 2, .samples = 8, .bytes = 80};
+    now.broker.ever_spilled = {.slabs = 1};
+    now.dropped_when_full = {.batches = 4, .samples = 16, .bytes = 160};
+    now.broker.queue.add(3'000'000'000'000);
+    now.broker.slab_states = {SlabState::Free,   SlabState::Filling, SlabState::Ready,
+                              SlabState::Leased, SlabState::Retired, SlabState::Quarantined};
+    now.broker.consumers[0].held = {3, 4};
+    const auto told = parse_json(RunReport::status_json(facts, figures(0, 0, {}), now));
+    EXPECT_EQ(told["device"], "NVIDIA H200");
+    EXPECT_EQ(told["device_uuid"], "GPU-1");
+    EXPECT_EQ(told["model"], "a model");
+    EXPECT_EQ(told["began_ns"], 7);
+    EXPECT_EQ(told["shm_bytes"], 4096);
+    EXPECT_EQ(told["input_wait_seconds"], 2);
+    EXPECT_EQ(told["totals"]["published"]["bytes"], 80);
+    EXPECT_EQ(told["totals"]["spilled"]["slabs"], 1);
+    EXPECT_EQ(told["totals"]["dropped"]["bytes"], 160);
+    const std::size_t bounds = told["stage_bounds_seconds"].size();
+    EXPECT_EQ(told["stage_bounds_seconds"][0], 0.0001);
+    for (const char* stage : {"compute", "d2h", "queue", "process"})
+        EXPECT_EQ(told["stage_seconds"][stage]["counts"].size(), bounds + 1) << stage;
+    EXPECT_EQ(told["stage_seconds"]["compute"]["counts"][1], 16);
+    EXPECT_DOUBLE_EQ(told["stage_seconds"]["compute"]["sum"].get<double>(), 0.0032);
+    EXPECT_EQ(told["stage_seconds"]["queue"]["counts"][bounds], 1);
+    EXPECT_EQ(told["slab_states"], "FGPLRQ");
+    EXPECT_EQ(told["slab_state_letters"]["P"], "ready");
+    EXPECT_EQ(told["slab_state_letters"].size(), kSlabStates);
+    EXPECT_EQ(told["consumers"][0]["held"], nlohmann::json({3, 4}));
+    EXPECT_TRUE(told["pinned_bytes_per_second"].is_null());
+    now.pinning = {.registered = true, .gigabytes_per_second = 2};
+    EXPECT_EQ(parse_json(RunReport::status_json(facts, now, now))["pinned_bytes_per_second"], 2e9);
+}
+
 TEST_F(RunReportTest, AStatusBearsTheWallClocksTime) {
     RunReport report(folder_.path(), {});
     report.write_status(figures(1, 1, {}));

@@ -1,0 +1,113 @@
+// How long slabs wait for consumers, and consumers take over them; who holds what.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "producer/broker/broker_report.hpp"
+#include "tests/unit/broker/broker_fixture.hpp"
+
+namespace offramp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::uint64_t counted(const DurationHistogram& histogram) {
+    return std::accumulate(histogram.counts().begin(), histogram.counts().end(), std::uint64_t{0});
+}
+
+TEST(BrokerTimes, ASlabWaitsFromItsPublicationAndIsWorkedOnUntilItsRelease) {
+    BrokerFixture f;
+    f.publish(0);
+    f.clock.advance(milliseconds(40));
+    ScriptedConsumer consumer(f, 11);
+    ASSERT_TRUE(consumer.join());
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    EXPECT_EQ(counted(f.report().queue), 1U);
+    EXPECT_DOUBLE_EQ(f.report().queue.seconds(), 0.04);
+    EXPECT_EQ(counted(f.report().process), 0U);
+    f.clock.advance(milliseconds(700));
+    consumer.release(consumer.tickets[0]);
+    EXPECT_EQ(counted(f.report().process), 1U);
+    EXPECT_DOUBLE_EQ(f.report().process.seconds(), 0.7);
+}
+
+// What is given back unbegun was not worked on, and waits anew; a failure is work.
+TEST(BrokerTimes, EachDeliveryHasTimesOfItsOwn) {
+    BrokerFixture f;
+    f.publish(0);
+    ScriptedConsumer first(f, 11, 1);
+    ASSERT_TRUE(first.join());
+    first.receive();
+    f.clock.advance(seconds(1));
+    first.release(first.tickets.at(0), ReleaseKind::Returned);
+    EXPECT_EQ(counted(f.report().process), 0U);
+    f.clock.advance(seconds(2));
+    f.broker->step();
+    first.receive();
+    ASSERT_EQ(first.tickets.size(), 2U);
+    EXPECT_EQ(counted(f.report().queue), 2U);
+    EXPECT_DOUBLE_EQ(f.report().queue.seconds(), 2);
+    f.clock.advance(seconds(4));
+    first.release(first.tickets[1], ReleaseKind::Failed);
+    EXPECT_EQ(counted(f.report().process), 1U);
+    EXPECT_DOUBLE_EQ(f.report().process.seconds(), 4);
+    EXPECT_EQ(f.report().slab_charges, 1U);
+}
+
+// Both hold the slab, and each has worked since it had it.
+TEST(BrokerTimes, WhoIsOvertakenHasWorkedSinceItsOwnDelivery) {
+    BrokerFixture f(4, {.visibility_timeout = seconds(30)});
+    f.publish(0);
+    ScriptedConsumer slow(f, 11, 1);
+    ASSERT_TRUE(slow.join());
+    slow.receive();
+    slow.work_on(slow.tickets.at(0));
+    f.let_pass(seconds(40));
+    ScriptedConsumer quick(f, 12, 1);
+    ASSERT_TRUE(quick.join());
+    quick.receive();
+    ASSERT_EQ(quick.tickets.size(), 1U);
+    f.clock.advance(seconds(1));
+    slow.release(slow.tickets[0]);
+    EXPECT_DOUBLE_EQ(f.report().process.seconds(), 41);
+    f.clock.advance(seconds(1));
+    quick.release(quick.tickets[0]);
+    EXPECT_DOUBLE_EQ(f.report().process.seconds(), 43);
+    EXPECT_EQ(counted(f.report().process), 2U);
+}
+
+TEST(BrokerTimes, ADeathIsACharge) {
+    BrokerFixture f;
+    f.publish(0);
+    ScriptedConsumer consumer(f, 11, 1);
+    ASSERT_TRUE(consumer.join());
+    consumer.receive();
+    consumer.work_on(consumer.tickets.at(0));
+    consumer.die();
+    EXPECT_EQ(f.report().slab_charges, 1U);
+    EXPECT_EQ(counted(f.report().process), 0U) << "nobody knows when it ended";
+}
+
+TEST(BrokerTimes, TellsEachSlabsStateAndWhoHoldsIt) {
+    BrokerFixture f;
+    f.publish(0);
+    f.publish(1);
+    ScriptedConsumer consumer(f, 11, 1);
+    ASSERT_TRUE(consumer.join());
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    const BrokerReport report = f.report();
+    ASSERT_EQ(report.slab_states.size(), 4U);
+    const std::uint32_t leased = consumer.tickets[0].slab;
+    EXPECT_EQ(report.slab_states[leased], SlabState::Leased);
+    EXPECT_EQ(std::ranges::count(report.slab_states, SlabState::Ready), 1);
+    ASSERT_EQ(report.consumers.size(), 1U);
+    EXPECT_EQ(report.consumers[0].held, std::vector<std::uint32_t>{leased});
+}
+
+}  // namespace
+}  // namespace offramp
