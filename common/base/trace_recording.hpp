@@ -1,17 +1,18 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 // Keeps time ranges of this process in memory, for whoever draws pictures and tables of a run without a profiler
-// (common/program/trace_file.hpp). Process-wide, as NVTX is, which marks the same places (trace.hpp). Off until
-// keep_ranges(); then a range costs a lock and a few words of memory.
+// (common/tracing). Process-wide, as NVTX is, which marks the same places (trace.hpp). Off until keep_ranges(), and
+// after take_ranges(): then a place costs one relaxed load; while it is on, a lock and a few words of memory.
 //
 // Times are CLOCK_MONOTONIC in nanoseconds. A lane is a thread by its name, or a queue of the device.
-// Thread: any, but keep_ranges(), which comes before other threads start.
+// Thread: any.
 namespace offramp {
 
 struct RecordedRange {
@@ -26,18 +27,20 @@ struct RecordedRanges {
     std::uint64_t not_kept = 0;
 };
 
-// `main_lane`: what the main thread is called.
-void keep_ranges(std::string_view main_lane);
+inline constexpr std::size_t kMostRanges = std::size_t{4} << 20;  // 230 MB
+
+// Begins. False, and nothing changes, where somebody has begun before and not ended. `main_lane`: what the main thread
+// is called. Of more than `most` ranges those that come later are counted, not kept.
+bool keep_ranges(std::string_view main_lane, std::size_t most = kMostRanges);
 bool recording() noexcept;
 // Ends it. Nothing while it is off.
 std::optional<RecordedRanges> take_ranges();
 
-// `name` outlives the process's work (a literal). What was recorded beyond some millions of ranges is counted, not
-// kept.
+// Nothing while it is off. `name` outlives the process's work (a literal).
 void record_range(const char* name, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept;
 void record_device_range(const char* lane, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept;
 
-// What record_range() calls the calling thread; name_this_thread() sets it.
+// What record_range() calls the calling thread; name_this_thread() sets it. One that has none bears the kernel's.
 void set_recording_lane(const char* lane) noexcept;
 
 }  // namespace offramp

@@ -25,6 +25,10 @@ inline constexpr const char* kSummary = "summary.json";  // launch/offramp_launc
 inline constexpr const char* kDropped = "dropped.jsonl";
 inline constexpr std::array kAccount{kProducerSummary, kSummary, kDropped, kStatus};
 
+// Asked of a run that goes on, and its answers (common/tracing/live_trace.hpp).
+inline constexpr const char* kTraceRequest = "trace-request.json";
+inline constexpr const char* kTraceFolder = "trace-";  // with the request's id
+
 // Of the states that kStatus tells: the run is over. launch/offramp_launch/progress.py
 constexpr bool is_end(std::string_view state) { return state == "ended" || state == "abandoned" || state == "failed"; }
 

@@ -17,7 +17,7 @@ namespace offramp {
 
 ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
                            const MakeOnEntry& make, const Clock& clock, const WatchedFds& fds,
-                           const NextProducer& next_producer, LookAtRun look_at_run)
+                           const NextProducer& next_producer, LookAtRun look_at_run, LiveTrace* trace)
     : port_(&port),
       session_(&session),
       mappings_(&mappings),
@@ -26,6 +26,7 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
       fds_(fds),
       look_at_run_(std::move(look_at_run)),
       looked_at_run_(clock.now()),
+      trace_(trace),
       progress_([this] { heartbeat_->progress(); }),
       still_current_([this] {
           told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
@@ -46,6 +47,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
         looked_at_ = now_;
         look_at_fds();
         look_for_producer();
+        if (trace_ != nullptr) trace_->look(now_);
         session_->step();
         if (auto end = end_if_run_is_over()) return end;
         if (auto end = end_if_over()) return end;

@@ -9,6 +9,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/error_kind.hpp"
+#include "common/tracing/live_trace.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/slab_ticket.hpp"
 #include "consumer/session/consumer_session.hpp"
@@ -55,7 +56,7 @@ class ConsumerLoop {
         : ConsumerLoop(port, session, mappings, make, clock, fds, NextProducer{}) {}
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
                  const Clock& clock, const WatchedFds& fds, const NextProducer& next_producer,
-                 LookAtRun look_at_run = {});
+                 LookAtRun look_at_run = {}, LiveTrace* trace = nullptr);
     ConsumerLoop(const ConsumerLoop&) = delete;
     ConsumerLoop& operator=(const ConsumerLoop&) = delete;
 
@@ -92,6 +93,7 @@ class ConsumerLoop {
     SlabContents contents_;        // of the slab at hand; its memory is used again
     LookAtRun look_at_run_;
     TimePoint looked_at_run_;  // or when it met its producer
+    LiveTrace* trace_;         // null: nobody asks for one
     TimePoint looked_at_{};
     TimePoint now_{};  // at the last look on the clock
     Progress progress_;

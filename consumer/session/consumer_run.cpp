@@ -12,6 +12,7 @@
 #include "common/base/readiness.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/tracing/live_trace.hpp"
 #include "common/transport/ports.hpp"
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/run_connection.hpp"
@@ -117,8 +118,10 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
         let_in = true;
         return make(consumer_index);
     };
-    return ConsumerLoop(*found->port, session, mappings, make_when_in, clock, fds,
-                        next_producer_of(options, connection), [&connection] { return connection.standing(); })
+    LiveTrace trace(endpoint.run_dir, "consumer", "consumer");
+    return ConsumerLoop(
+               *found->port, session, mappings, make_when_in, clock, fds, next_producer_of(options, connection),
+               [&connection] { return connection.standing(); }, &trace)
         .run();
 }
 

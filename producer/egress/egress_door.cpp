@@ -12,6 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/tracing/live_trace.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
@@ -100,7 +101,8 @@ struct EgressDoor::Parts final : private StoppableRun {
     const SlabPlan plan;
     LendingPool<Event> events;
     std::optional<EgressRun> run;
-    EgressStream* stream = nullptr;  // the run's path
+    EgressStream* stream = nullptr;    // the run's path
+    std::unique_ptr<LiveTrace> trace;  // its thread's, until that has ended
     std::unique_ptr<RunStatus> status;
     std::uint64_t batches = 0, next_item = 0;
 };
@@ -121,17 +123,22 @@ EgressDoor::Parts::Parts(EgressDoorOptions wanted)
     run.emplace(place, *device, timeline, run_options(), run_hooks());
     run->wait_until_first_usable();
     place.begin_account();
+    trace = std::make_unique<LiveTrace>(place.folder(), "producer", "main", [this] {
+        device->use_on_this_thread();
+        timeline.align();
+    });
     const DeviceInfo info = device->info();
-    status = std::make_unique<RunStatus>(RunStatus::Facts{.run_dir = place.folder(),
-                                                          .run_id = options.run_id,
-                                                          .name = options.name,
-                                                          .nonce = place.names().nonce,
-                                                          .epoch = place.endpoint().epoch,
-                                                          .device = info.word(),
-                                                          .device_uuid = info.uuid,
-                                                          .began_ns = began_ns,
-                                                          .shm_bytes = run->shm_bytes()},
-                                         [this] { return figures_now(); });
+    status = std::make_unique<RunStatus>(
+        RunStatus::Facts{.run_dir = place.folder(),
+                         .run_id = options.run_id,
+                         .name = options.name,
+                         .nonce = place.names().nonce,
+                         .epoch = place.endpoint().epoch,
+                         .device = info.word(),
+                         .device_uuid = info.uuid,
+                         .began_ns = began_ns,
+                         .shm_bytes = run->shm_bytes()},
+        [this] { return figures_now(); }, [this] { trace->look(kSteadyClock.now()); });
     try {
         run->open_to_consumers();
     } catch (...) {
@@ -208,6 +215,7 @@ void EgressDoor::Parts::end() {
     attempt([this] { run->delivery().join(); });
     life.end();
     status->end(life.word(), life.failure());
+    trace->end();
 }
 
 // With each batch: words are made where something is wrong, and nowhere else.

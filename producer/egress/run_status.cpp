@@ -34,7 +34,8 @@ std::string limiting_stage(const std::string& state, const RunStatusFigures& bef
 
 }  // namespace
 
-RunStatus::RunStatus(Facts facts, Look look) : facts_(std::move(facts)), look_(std::move(look)) {
+RunStatus::RunStatus(Facts facts, Look look, std::function<void()> beside)
+    : facts_(std::move(facts)), look_(std::move(look)), beside_(std::move(beside)) {
     earlier_.push_back(look_());
     write();
     thread_ = std::thread([this] { tell_now_and_then(); });
@@ -76,6 +77,9 @@ void RunStatus::tell_now_and_then() {
         } catch (const std::exception& problem) {  // the run goes on untold
             spdlog::error("telling of the run: {}", problem.what());
         }
+        lock.unlock();
+        beside_();
+        lock.lock();
     }
 }
 

@@ -39,7 +39,8 @@ class RunStatus {
     };
     using Look = std::function<RunStatusFigures()>;
 
-    RunStatus(Facts facts, Look look);
+    // `beside`: what else is looked at on the thread, as often; until end() as well. It throws nothing.
+    RunStatus(Facts facts, Look look, std::function<void()> beside);
     ~RunStatus();
     RunStatus(const RunStatus&) = delete;
     RunStatus& operator=(const RunStatus&) = delete;
@@ -60,6 +61,7 @@ class RunStatus {
 
     const Facts facts_;
     const Look look_;
+    const std::function<void()> beside_;
     std::mutex mutex_;  // of all that follows
     std::condition_variable changed_;
     bool over_ = false;

@@ -60,7 +60,8 @@ ROOMS_OF_COMMON = {
     "common/safetensors/": ("base", "json"),
     "common/transport/": ("base", "shm", "wire"),
     "common/dead_letters/": ("base", "json", "safetensors", "wire"),
-    "common/program/": ("base",),
+    "common/tracing/": ("base", "json", "shm"),
+    "common/program/": ("base", "tracing"),
     "common/settings/": ("base", "shm"),
     "common/images/": ("base", "json", "settings", "wire"),
 }

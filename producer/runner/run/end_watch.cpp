@@ -5,14 +5,21 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
+#include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{500};
+
+}  // namespace
 
 EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, LauncherLoss& launcher,
                    Beat beat)
@@ -31,8 +38,11 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
     name_this_thread("end-watch");
     std::array<pollfd, 3> entries{{{stop_.get(), POLLIN, 0}, {signals_fd, POLLIN, 0}, {lifeline_fd, 0, 0}}};
     int signals_seen = 0;
+    TimePoint next_beat = kSteadyClock.now() + beat_.interval;
     while (true) {
-        const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(beat_.interval.count()));
+        const auto to_beat = std::chrono::ceil<std::chrono::milliseconds>(next_beat - kSteadyClock.now());
+        const auto patience = std::clamp(to_beat, std::chrono::milliseconds{0}, kLookEvery);
+        const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(patience.count()));
         if (ready > 0 && entries[0].revents != 0) return;
         if (ready > 0 && (entries[1].revents & POLLIN) != 0) {
             signalfd_siginfo signal{};
@@ -44,6 +54,10 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
             entries[2].fd = -1;  // once
             launcher_.launcher_gone();
         }
+        beat_.look();
+        const TimePoint now = kSteadyClock.now();
+        if (ready == 0 && now < next_beat) continue;
+        next_beat = now + beat_.interval;
         try {
             beat_.work();
         } catch (const std::exception& problem) {

@@ -21,6 +21,7 @@ class EndWatch {
     struct Beat {
         std::function<void()> work;  // called on the watch's thread
         std::chrono::milliseconds interval{500};
+        std::function<void()> look;  // what else is looked at on this thread, twice a second
     };
     // `lifeline_fd`: -1 for none.
     EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, LauncherLoss& launcher, Beat beat);

@@ -40,7 +40,8 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
       lifecycle_(*this, log_stop),
       end_watch_(signals, config_.lifeline_fd, lifecycle_, launcher_,
                  {.work = [this] { beat(); },
-                  .interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
+                  .interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3)),
+                  .look = [this] { look_at_trace(); }}),
       place_({.run_dir = config_.run_dir,
               .run_id = config_.run_id,
               .start = config_.adopt ? RunStart::Recovered : RunStart::Begun,
@@ -48,7 +49,8 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
               .check_recovered = [this](const std::string& run_dir) { require_kept_settings(run_dir, config_); }}),
       device_(open_device_of(config_)),
       compute_(device_->make_stream("compute")),
-      timeline_(std::make_unique<DeviceTimeline>(*device_, *compute_)) {
+      clock_stream_(device_->make_stream("timeline")),
+      timeline_(std::make_unique<DeviceTimeline>(*device_, *clock_stream_)) {
     const EgressTraits& traits = strategy_->traits();
     const auto still_wanted = [this] { lifecycle_.require_not_stopped(); };
     auto pictures = open_input(config_, still_wanted);  // told before a model is loaded
@@ -77,6 +79,10 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                                               plan.pace);
     still_wanted();
     place_.begin_account();
+    trace_ = std::make_unique<LiveTrace>(place_.folder(), "producer", "main", [this] {
+        device_->use_on_this_thread();
+        timeline_->align();
+    });
     report_ = std::make_unique<RunReport>(place_.folder(), facts());
 }
 
@@ -160,6 +166,7 @@ ExitCode ProducerRun::execute() {
     attempt([this] { record_->close(); });
     failpoint("run.joined");
     lifecycle_.end();
+    trace_->end();
     const RunFigures last = pipeline_->figures();
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
@@ -196,6 +203,10 @@ void ProducerRun::beat() {
                              [](const ConsumerReport& consumer) { return consumer.end.empty(); });
     });
     if (!anyone) launcher_.no_consumers();
+}
+
+void ProducerRun::look_at_trace() {
+    lifecycle_.while_under_way([&] { trace_->look(kSteadyClock.now()); });
 }
 
 // --- what a stop asks for ---

@@ -9,6 +9,7 @@
 #include "common/program/end_signals.hpp"
 #include "common/settings/exit_code.hpp"
 #include "common/settings/run_config.hpp"
+#include "common/tracing/live_trace.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/egress_run.hpp"
@@ -53,6 +54,7 @@ class ProducerRun final : private StoppableRun {
     void leave_to_successor(std::exception_ptr error);
     std::optional<ExitCode> end_of(const RunFigures& last);
     void beat();
+    void look_at_trace();
 
     const RunConfig config_;
     const std::unique_ptr<EgressStrategy> strategy_;
@@ -66,13 +68,15 @@ class ProducerRun final : private StoppableRun {
     RunPlace place_;
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;
+    std::unique_ptr<Stream> clock_stream_;  // of the timeline
     std::unique_ptr<DeviceTimeline> timeline_;
     OpenedModel model_;
     std::unique_ptr<BatchSource> source_;
     std::unique_ptr<WorkRecord> record_;
     std::unique_ptr<EgressRun> egress_;
     std::unique_ptr<RunPipeline> pipeline_;
-    std::unique_ptr<RunReport> report_;  // the beat's; behind the lifecycle's end, the run's own thread's
+    std::unique_ptr<LiveTrace> trace_;
+    std::unique_ptr<RunReport> report_;  // both are the beat's; behind the lifecycle's end, the run's own thread's
 };
 
 }  // namespace offramp

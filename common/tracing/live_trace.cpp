@@ -1,0 +1,96 @@
+#include "common/tracing/live_trace.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
+#include "common/json/json_text.hpp"
+#include "common/shm/run_files.hpp"
+#include "common/tracing/range_file.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kLongestId = 64;
+
+// It is a part of a path.
+bool is_id(std::string_view text) {
+    return !text.empty() && text.size() <= kLongestId && std::ranges::all_of(text, [](char one) {
+        return (one >= 'a' && one <= 'z') || (one >= '0' && one <= '9') || one == '-';
+    });
+}
+
+}  // namespace
+
+LiveTrace::LiveTrace(std::string run_dir, std::string process, std::string main_lane, std::function<void()> on_begin)
+    : run_dir_(std::move(run_dir)),
+      process_(std::move(process)),
+      main_lane_(std::move(main_lane)),
+      request_path_(run_dir_ + "/" + run_files::kTraceRequest),
+      on_begin_(std::move(on_begin)) {}
+
+void LiveTrace::look(TimePoint now) {
+    if (now < next_look_) return;
+    next_look_ = now + kLookEvery;
+    try {
+        if (under_way_ && to_ns(now) >= under_way_->until_ns) end();
+        if (under_way_) return;
+        const auto request = asked();
+        if (request && to_ns(now) < request->until_ns) begin(*request);
+    } catch (const std::exception& problem) {
+        spdlog::warn("no trace of this process: {}", problem.what());
+    }
+}
+
+// Nothing where there is none that was not seen before.
+std::optional<LiveTrace::Request> LiveTrace::asked() {
+    struct stat file {};
+    if (::stat(request_path_.c_str(), &file) != 0) return std::nullopt;
+    const std::int64_t changed_ns = file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec;
+    if (file.st_ino == seen_inode_ && changed_ns == seen_at_ns_) return std::nullopt;
+    seen_inode_ = file.st_ino;
+    seen_at_ns_ = changed_ns;
+    std::ifstream text(request_path_);
+    const auto told = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(text), {}));
+    if (!told.is_object() || !told.contains("id") || !told["id"].is_string()) return std::nullopt;
+    const auto time = [&](const char* key) -> std::uint64_t {
+        return told.contains(key) && told[key].is_number_unsigned() ? told[key].get<std::uint64_t>() : 0;
+    };
+    Request request{told["id"].get<std::string>(), time("from_ns"), time("until_ns")};
+    if (!is_id(request.id)) return std::nullopt;
+    return request;
+}
+
+void LiveTrace::begin(const Request& request) {
+    // Whoever asked is gone, or another user's.
+    if (::access((run_dir_ + "/" + run_files::kTraceFolder + request.id).c_str(), W_OK | X_OK) != 0) return;
+    if (!keep_ranges(main_lane_, kMostRangesKept)) return;
+    under_way_ = request;
+    if (on_begin_) on_begin_();
+}
+
+void LiveTrace::end() noexcept {
+    if (!under_way_) return;
+    try {
+        const Request request = *std::exchange(under_way_, {});
+        auto kept = take_ranges();
+        if (!kept) return;
+        std::erase_if(kept->ranges, [&](const RecordedRange& range) {
+            return range.end_ns < request.from_ns || range.begin_ns >= request.until_ns;
+        });
+        write_range_file({.folder = run_dir_ + "/" + run_files::kTraceFolder + request.id, .process = process_}, *kept);
+    } catch (const std::exception& problem) {
+        spdlog::warn("no trace of this process: {}", problem.what());
+    }
+}
+
+}  // namespace offramp

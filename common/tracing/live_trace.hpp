@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/base/clock.hpp"
+
+namespace offramp {
+
+// Records time ranges of this process while a run goes on, when its directory asks for it, and goes on as if nothing
+// had been:
+//
+//   RUN_DIR/trace-request.json         {"id": "20261126-101500-1f", "from_ns": 1, "until_ns": 2}, put there by rename;
+//                                      times of CLOCK_MONOTONIC
+//   RUN_DIR/trace-ID/PROCESS-PID.jsonl  what touches that time (common/tracing/range_file.hpp), in a folder that
+//                                      whoever asks has made
+//
+// A request that is over when it is seen, that is not of this form, or that comes while this process records already
+// (--trace-dir, or another one of these), is none. Nothing is written elsewhere.
+//
+// Owns: the recording that it has begun. Thread: one at a time. Blocks: look(), where a recording ends, on the disk.
+// Errors: none; what stands in the way is logged, and the run goes on.
+class LiveTrace {
+  public:
+    // At most this often it looks: a stat().
+    static constexpr std::chrono::milliseconds kLookEvery{250};
+    // Of one process; what comes later is counted, not kept.
+    static constexpr std::size_t kMostRangesKept = std::size_t{1} << 18;
+
+    // `main_lane`: what the main thread is called. `on_begin`: called where a recording has begun, on look()'s thread.
+    LiveTrace(std::string run_dir, std::string process, std::string main_lane, std::function<void()> on_begin = {});
+    ~LiveTrace() { end(); }
+    LiveTrace(const LiveTrace&) = delete;
+    LiveTrace& operator=(const LiveTrace&) = delete;
+
+    // Call it now and then: between slabs, while it waits.
+    void look(TimePoint now);
+    // The process leaves the run: what was recorded so far is written.
+    void end() noexcept;
+
+  private:
+    struct Request {
+        std::string id;
+        std::uint64_t from_ns = 0, until_ns = 0;
+    };
+    std::optional<Request> asked();
+    void begin(const Request& request);
+
+    const std::string run_dir_, process_, main_lane_, request_path_;
+    const std::function<void()> on_begin_;
+    TimePoint next_look_{};
+    std::uint64_t seen_inode_ = 0;
+    std::int64_t seen_at_ns_ = 0;  // when the file was last changed that was seen
+    std::optional<Request> under_way_;
+};
+
+}  // namespace offramp

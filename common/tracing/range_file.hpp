@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/trace_recording.hpp"
+
+// Time ranges of a process as a file, one JSON object a line:
+//
+//   {"process":"producer","pid":4711,"rung":"streams","not_kept":0}
+//   {"lane":"egress-copy","name":"copy_to_cpu","batch":12,"begin_ns":1,"end_ns":2}
+//   {"lane":"d2h","name":"d2h","batch":12,"begin_ns":1,"end_ns":2,"clock":"device"}
+//
+// "rung" is the run's strategy, where that is known; the key keeps that name for who reads such files.
+namespace offramp {
+
+struct RangeFile {
+    std::string folder;
+    std::string process;   // "producer", "consumer"
+    std::string strategy;  // empty: not told
+    // FOLDER/PROCESS-PID.jsonl of the calling process
+    std::string path() const;
+};
+
+// Writes it, whole or not at all. Blocks: on the disk. Errors: SystemError.
+void write_range_file(const RangeFile& to, const RecordedRanges& kept);
+
+}  // namespace offramp
