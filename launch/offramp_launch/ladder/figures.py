@@ -1,6 +1,6 @@
 """What the runs of a ladder say, as figures: of each rung, and of the rungs against one another."""
 
-from offramp_launch.ladder import intervals
+from offramp_launch.tracing import intervals
 from offramp_launch.ladder.rungs import LIMIT, RUNGS, rung_named
 
 

@@ -7,7 +7,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder.checks import compare_checksums
 from offramp_launch.ladder.figures import compare, figures_of
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT, RUNGS
-from offramp_launch.ladder.traces import read_trace
+from offramp_launch.tracing.traces import read_trace
 
 HEADER = "measured.json"
 VERSION = 1

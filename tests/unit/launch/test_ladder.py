@@ -18,9 +18,10 @@ from made_ladder import MS, ORIGIN, make_ladder
 from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder import checks, command, figures, intervals, machine, perfetto, picture, rungs, table
+from offramp_launch.ladder import checks, command, figures, machine, perfetto, picture, rungs, table
 from offramp_launch.ladder.saved import Ladder
-from offramp_launch.ladder.traces import Program, Range, Trace, read_trace
+from offramp_launch.tracing import drawing, intervals
+from offramp_launch.tracing.traces import Program, Range, Trace, read_trace
 from offramp_launch.ladder.workload import make_workload
 
 try:
@@ -286,17 +287,17 @@ class PerfettoTest(InFolder):
 class PictureTest(InFolder):
     def test_the_view_shows_steps_of_the_fastest_and_enough_of_the_slowest(self):
         ladder = Ladder(make_ladder(self.folder, keys=["pool", "streams"]))
-        self.assertAlmostEqual(6 * 90.5, picture.view_length(list(ladder.traces.values())) / MS)
+        self.assertAlmostEqual(6 * 90.5, drawing.view_length(list(ladder.traces.values())) / MS)
         ladder = Ladder(make_ladder(self.folder))
-        self.assertAlmostEqual(14 * 90, picture.view_length(list(ladder.traces.values())) / MS)
+        self.assertAlmostEqual(14 * 90, drawing.view_length(list(ladder.traces.values())) / MS)
 
     def test_a_view_is_never_longer_than_what_was_measured(self):
         ladder = Ladder(make_ladder(self.folder, keys=["streams"], batches=3))
-        self.assertAlmostEqual(3 * 90.5, picture.view_length(list(ladder.traces.values())) / MS)
+        self.assertAlmostEqual(3 * 90.5, drawing.view_length(list(ladder.traces.values())) / MS)
 
     def test_a_view_begins_with_a_batch_in_the_middle_of_the_measured_ones(self):
         trace = Ladder(make_ladder(self.folder)).traces["pool"]
-        view = picture.View(trace, 600 * MS)
+        view = drawing.View(trace, 600 * MS)
         self.assertIn(view.begin, [begin for begin, _ in trace.device("compute")])
         self.assertLess(trace.window[0], view.begin)
         self.assertLess(view.end, trace.window[1])

@@ -1,0 +1,43 @@
+"""Programs' time ranges in Chrome's JSON trace format, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
+
+LANE_NAMES = {"h2d": "GPU h2d", "compute": "GPU compute", "d2h": "GPU d2h"}
+# Ranges that overlap their neighbours on one thread, which a thread's stack of slices cannot hold.
+OVERLAPPING = ("hand_over",)
+
+
+def events_of(program, group, name, zero):
+    """`group`: the number of the process there; `zero`: the time from which microseconds count, in nanoseconds."""
+    return [_about(group, "process_name", name=name), _about(group, "process_sort_index", sort_index=group), *_of_program(program, group, zero)]
+
+
+def _about(group, what, thread=0, **arguments):
+    return {"ph": "M", "pid": group, "tid": thread, "name": what, "args": arguments}
+
+
+def _of_program(program, group, zero):
+    # Times in the device's clock first: they are what one looks for.
+    order = {"h2d": 0, "compute": 1, "d2h": 2}
+    lanes = sorted({_lane(entry) for entry in program.ranges}, key=lambda lane: (order.get(lane[0], 9) if lane[1] else 10, lane))
+    threads = {lane: thread for thread, lane in enumerate(lanes, start=1)}
+    events = []
+    for lane, thread in threads.items():
+        events += [_about(group, "thread_name", thread, name=LANE_NAMES.get(lane[0], lane[0]) if lane[1] else lane[0]),
+                   _about(group, "thread_sort_index", thread, sort_index=thread)]
+    for number, entry in enumerate(program.ranges):
+        events += _of_range(entry, group, threads[_lane(entry)], zero, f"{group}.{number}")
+    return events
+
+
+def _lane(entry):
+    return (entry.lane, entry.device)
+
+
+def _of_range(entry, group, thread, zero, identity):
+    begin = (entry.begin - zero) / 1e3
+    where = {"pid": group, "tid": thread, "name": entry.name, "cat": "device" if entry.device else "host"}
+    if entry.name in OVERLAPPING:
+        return [{"ph": "b", "id": identity, "ts": begin, "args": {"batch": entry.batch}, **where},
+                {"ph": "e", "id": identity, "ts": (entry.end - zero) / 1e3, **where}]
+    if entry.begin == entry.end:
+        return [{"ph": "i", "s": "p", "ts": begin, **where}]
+    return [{"ph": "X", "ts": begin, "dur": (entry.end - entry.begin) / 1e3, "args": {"batch": entry.batch}, **where}]
