@@ -21,6 +21,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kLongestId = 64;
+constexpr std::uint64_t kLongestNs = 300'000'000'000;  // what ends later is of before the machine's last start
 
 // It is a part of a path.
 bool is_id(std::string_view text) {
@@ -45,7 +46,8 @@ void LiveTrace::look(TimePoint now) {
         if (under_way_ && to_ns(now) >= under_way_->until_ns) end();
         if (under_way_) return;
         const auto request = asked();
-        if (request && to_ns(now) < request->until_ns) begin(*request);
+        const std::uint64_t at_ns = to_ns(now);
+        if (request && at_ns < request->until_ns && request->until_ns - at_ns <= kLongestNs) begin(*request);
     } catch (const std::exception& problem) {
         spdlog::warn("no trace of this process: {}", problem.what());
     }

@@ -19,7 +19,8 @@ namespace offramp {
 //   RUN_DIR/trace-ID/PROCESS-PID.jsonl  what touches that time (common/tracing/range_file.hpp), in a folder that
 //                                      whoever asks has made
 //
-// A request that is over when it is seen, that is not of this form, or that comes while this process records already
+// A request that is over when it is seen, or ends five minutes later, that is not of this form, or that comes while
+// this process records already
 // (--trace-dir, or another one of these), is none. Nothing is written elsewhere.
 //
 // Owns: the recording that it has begun. Thread: one at a time. Blocks: look(), where a recording ends, on the disk.

@@ -22,11 +22,12 @@ from offramp_launch.progress import describe, who_holds_what
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
+from offramp_launch.tracing import command as trace_command
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 from offramp_launch.tuning import command as tune_command, trial as tune_trial
 from offramp_launch.watching import address, top as top_command
 
-# `run`, `shard`, `job`, `consume`, `demo`, `ladder`, `tune` and `top` continue as these in the set-up's own Python, which has what the progress line, the contact
+# `run`, `shard`, `job`, `consume`, `demo`, `ladder`, `tune`, `top` and `trace` continue as these in the set-up's own Python, which has what the progress line, the contact
 # sheet and the pictures need.
 CONTINUED = "run-set-up"
 CONSUME_CONTINUED = "consume-set-up"
@@ -36,11 +37,12 @@ TUNE_CONTINUED = "tune-set-up"
 SHARD_CONTINUED = "shard-set-up"
 JOB_CONTINUED = "job-set-up"
 TOP_CONTINUED = "top-set-up"
+TRACE_CONTINUED = "trace-set-up"
 
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "tune", "bench", "scale", "reload", "status", "top", "stop", "quarantine",
+COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "tune", "bench", "scale", "reload", "status", "top", "trace", "stop", "quarantine",
             "new-processor", "clean", "doctor", "test", "setup", "package", "version", "help")
 SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "tune", "bench", "test", "setup", "package")
 # Those with --http, which may stand in the environment.
@@ -49,7 +51,7 @@ HELP = ("help", "-h", "--help")
 WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
 END_BY_WHAT_THEY_DID = ("run", CONTINUED, "shard", SHARD_CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
-                        "package", "export", "stop", "scale", "reload", "new-processor", "clean")
+                        "package", "export", "stop", "scale", "reload", "trace", TRACE_CONTINUED, "new-processor", "clean")
 
 
 def main(argv):
@@ -63,7 +65,8 @@ def main(argv):
 
 def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "demo": demo, DEMO_CONTINUED: demo_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up,
-                "scale": scale, "reload": reload, "status": status, "top": top, TOP_CONTINUED: top_command.start, "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
+                "scale": scale, "reload": reload, "status": status, "top": top, TOP_CONTINUED: top_command.start, "trace": trace, TRACE_CONTINUED: trace_command.start,
+                "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
                 "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "job": job, JOB_CONTINUED: job_command.start, "shard": shard, SHARD_CONTINUED: shard_command.start, "package": package, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, "tune": tune, TUNE_CONTINUED: tune_command.start, gpus_worker.COMMAND: gpus_worker.start, tune_trial.COMMAND: tune_trial.start, NO_COMMAND: refuse_command}
@@ -279,6 +282,10 @@ def reload(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     refuse(rest, "reload")
     return reload_command.reload(client(places, flags))
+
+
+def trace(places, argv):
+    return continue_set_up(places, TRACE_CONTINUED, trace_command.start, argv)
 
 
 def status(places, argv):

@@ -7,7 +7,7 @@ import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-COMMANDS = ("run", "demo", "consume", "scale", "reload", "status", "top", "stop", "quarantine", "new-processor", "clean", "doctor", "version", "help")
+COMMANDS = ("run", "demo", "consume", "scale", "reload", "status", "top", "trace", "stop", "quarantine", "new-processor", "clean", "doctor", "version", "help")
 # What the others are for.
 OF_THE_SOURCES = {"setup": "builds", "test": "builds and tests", "bench": "measures", "ladder": "measures", "tune": "measures", "package": "builds packages",
                   "export": "compiles a model with PyTorch", "query": "encodes words with PyTorch"}

@@ -266,6 +266,10 @@ class GpusSupervisor(Overseer):
         raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
                           "Shards that begin later have what changed", ExitCode.USAGE)
 
+    def _begin_trace(self, seconds):
+        one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
+        raise LaunchError("a run with --gpus is traced a worker at a time", f"./launch/offramp trace {one}; status lists all", ExitCode.USAGE)
+
     def _scale(self, text):
         """Of all workers together, whose consumers follow the work of each within its share of bounds; one's own are scaled through its run directory."""
         working = [worker for worker in self._workers if not worker.lost]

@@ -21,7 +21,7 @@ class Overseer:
     Thread: the main thread, for it handles signals. Blocks: run() until every child has ended.
     Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
     lifeline, and the children read that as the order to end.
-    Who oversees says what: _begin(), _goes_on(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(),
+    Who oversees says what: _begin(), _goes_on(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(), _begin_trace(),
     _describe(), and where there is more of it _between_looks() and _let_go().
     """
 
@@ -131,10 +131,12 @@ class Overseer:
             return self._scale(str(request.get("consumers")))
         if what == "reload":
             return self._begin_reload()
+        if what == "trace":
+            return self._begin_trace(request.get("seconds"))
         if what == "stop":
             if request.get("now"):
                 self._abandon()
             else:
                 self._drain("asked by stop")
             return self._describe()
-        raise LaunchError(f"the run knows no '{what}'", "Known: reload, scale, status, stop", ExitCode.USAGE)
+        raise LaunchError(f"the run knows no '{what}'", "Known: reload, scale, status, stop, trace", ExitCode.USAGE)

@@ -10,9 +10,11 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision.follower import MOST_CONSUMERS, Follower, bounds_of
 from offramp_launch.supervision.overseer import Overseer
+from offramp_launch.progress import ENDS
 from offramp_launch.quarantine import IncidentReporter
 from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.seats import Seats, is_work_left
+from offramp_launch.tracing.request import TraceRequests
 
 CONSUMERS_END_SECONDS = 1.5     # after the run, which waited for the Disconnects of all that it had let in
 TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
@@ -57,6 +59,11 @@ class Watch(Overseer):
         if plan.follows:
             self._follower.take_up(plan.follows)
         self._reload = None     # the latest
+        self._traces = TraceRequests(plan.run_dir, self._timers)
+
+    def close(self):
+        self._traces.close()
+        super().close()
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
 
@@ -175,6 +182,12 @@ class Watch(Overseer):
         if self._draining or not self.wants_consumers():
             self._reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
         self._reload.look(self._consumers_that_are("ready"), self._consumers_that_are("overdue"))
+
+    def _begin_trace(self, seconds):
+        """Of the producer and, unless they are another user's, of all consumers that it knows."""
+        producer = [("producer", self._status["pid"])] if self._status.get("pid") and self._status.get("state") not in ENDS else []
+        consumers = [] if self._plan.account else [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
+        return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, producer + consumers)}
 
     def _consumers_that_are(self, what):
         """Their processes, by what the run said last."""

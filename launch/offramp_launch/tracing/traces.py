@@ -1,4 +1,4 @@
-"""Reads what programs leave under --trace-dir: a file a program, one JSON object a line, times of CLOCK_MONOTONIC in nanoseconds."""
+"""Reads what programs leave under --trace-dir, or when they are asked in the middle of a run: a file a program, one JSON object a line, times of CLOCK_MONOTONIC in nanoseconds."""
 
 import dataclasses
 import json
@@ -23,6 +23,7 @@ class Program:
     process: str
     pid: int
     ranges: tuple
+    not_kept: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,11 @@ class Trace:
 
 def read_trace(folder):
     """Errors: LaunchError (BAD_INPUT) names the file that is not a trace."""
-    programs = [_read_program(file) for file in sorted(folder.glob("*.jsonl"))]
+    programs = [read_program(file) for file in sorted(folder.glob("*.jsonl"))]
+    for program in programs:
+        if program.not_kept:
+            raise LaunchError(f"the trace of {program.process} {program.pid} in '{folder}' lacks {program.not_kept} time ranges: more than a program keeps",
+                              "Measure fewer --batches", ExitCode.BAD_INPUT)
     # The producer comes first, then consumers as they were started.
     programs.sort(key=lambda program: (program.process != "producer", program.pid))
     instants = {entry.name: entry.begin for program in programs if program.process == "producer" for entry in program.ranges
@@ -54,17 +59,15 @@ def read_trace(folder):
     return Trace(tuple(programs), (instants["measure_begin"], instants["measure_end"]) if complete else None)
 
 
-def _read_program(file):
+def read_program(file):
+    """Errors: LaunchError (BAD_INPUT) names a file that is none."""
     with open(file, encoding="utf-8") as lines:
         try:
             head = json.loads(next(lines, ""))
-            if head.get("not_kept", 0):
-                raise LaunchError(f"'{file}' lacks {head['not_kept']} time ranges: more than a program keeps", "Measure fewer --batches",
-                                  ExitCode.BAD_INPUT)
             ranges = tuple(_range(json.loads(line)) for line in lines if line.strip())
-            return Program(head["process"], head["pid"], ranges)
+            return Program(head["process"], head["pid"], ranges, head.get("not_kept", 0))
         except (ValueError, KeyError, TypeError) as problem:
-            raise LaunchError(f"'{file}' is not a trace ({problem!r})", "Measure again: ./launch/offramp ladder",
+            raise LaunchError(f"'{file}' is not a trace ({problem!r})", "Record it again",
                               ExitCode.BAD_INPUT) from problem
 
 

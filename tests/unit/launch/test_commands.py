@@ -13,7 +13,7 @@ from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
 
 from offramp_launch.places import Places
 
-COMMANDS = ("run", "job", "shard", "demo", "ladder", "tune", "bench", "test", "setup", "package", "scale", "reload", "status", "stop", "quarantine", "new-processor", "clean", "doctor",
+COMMANDS = ("run", "job", "shard", "demo", "ladder", "tune", "bench", "test", "setup", "package", "scale", "reload", "status", "trace", "stop", "quarantine", "new-processor", "clean", "doctor",
             "version")
 
 

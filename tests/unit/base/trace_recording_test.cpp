@@ -1,0 +1,91 @@
+#include "common/base/trace_recording.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+class TraceRecording : public ::testing::Test {
+  protected:
+    ~TraceRecording() override { take_ranges(); }
+};
+
+TEST_F(TraceRecording, IsBegunAndEndedInAProcessThatLives) {
+    record_range("before", 1, 10, 20);
+    ASSERT_TRUE(keep_ranges("main"));
+    EXPECT_FALSE(keep_ranges("another")) << "it is under way";
+    record_range("first", 2, 10, 20);
+    const auto first = take_ranges();
+    ASSERT_TRUE(first);
+    EXPECT_FALSE(take_ranges());
+    record_range("between", 3, 10, 20);
+    ASSERT_TRUE(keep_ranges("again"));
+    record_range("second", 4, 10, 20);
+    const auto second = take_ranges();
+    ASSERT_EQ(first->ranges.size(), 1U);
+    EXPECT_EQ(first->ranges[0].name, std::string("first"));
+    EXPECT_EQ(first->ranges[0].lane.data(), std::string("main"));
+    ASSERT_TRUE(second);
+    ASSERT_EQ(second->ranges.size(), 1U);
+    EXPECT_EQ(second->ranges[0].name, std::string("second"));
+    EXPECT_EQ(second->ranges[0].lane.data(), std::string("again"));
+}
+
+TEST_F(TraceRecording, WhatIsTooMuchIsCounted) {
+    ASSERT_TRUE(keep_ranges("main", 2));
+    for (std::uint64_t i = 0; i < 5; ++i) record_range("one", i, 10, 20);
+    const auto kept = take_ranges();
+    ASSERT_TRUE(kept);
+    EXPECT_EQ(kept->ranges.size(), 2U);
+    EXPECT_EQ(kept->not_kept, 3U);
+}
+
+// Threads of a program of somebody else's have names of their own, if any.
+TEST_F(TraceRecording, AThreadWithoutANameOfOursBearsTheKernels) {
+    ASSERT_TRUE(keep_ranges("main"));
+    std::thread([] {
+        ::pthread_setname_np(::pthread_self(), "a\"b\\c");
+        record_range("one", 1, 10, 20);
+    }).join();
+    std::thread([] {
+        name_this_thread("ours");
+        record_range("two", 1, 10, 20);
+    }).join();
+    const auto kept = take_ranges();
+    ASSERT_TRUE(kept);
+    ASSERT_EQ(kept->ranges.size(), 2U);
+    EXPECT_EQ(kept->ranges[0].lane.data(), std::string("a?b?c"));
+    EXPECT_EQ(kept->ranges[1].lane.data(), std::string("ours"));
+}
+
+// ThreadSanitizer looks on.
+TEST_F(TraceRecording, OneThreadBeginsAndEndsItWhileOthersWork) {
+    std::atomic<bool> over{false};
+    std::vector<std::thread> workers;
+    for (int worker = 0; worker < 3; ++worker)
+        workers.emplace_back([&] {
+            for (std::uint64_t i = 0; !over; ++i) {
+                const TraceRange range(TraceName::Compute, i);
+                record_device_range("d2h", i, 10, 20);
+            }
+        });
+    for (int round = 0; round < 20; ++round) {
+        ASSERT_TRUE(keep_ranges("main", 100));
+        while (take_ranges().value_or(RecordedRanges{}).ranges.empty()) ASSERT_TRUE(keep_ranges("main", 100));
+        EXPECT_FALSE(recording());
+    }
+    over = true;
+    for (std::thread& worker : workers) worker.join();
+    EXPECT_FALSE(take_ranges());
+}
+
+}  // namespace
+}  // namespace offramp
