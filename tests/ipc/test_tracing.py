@@ -1,0 +1,123 @@
+"""A run that goes on is traced: its programs leave their time ranges, go on, and the results are those of a run that nobody looked at."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+
+from test_hosts import Hosted, in_python
+
+from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.real_run import BIN
+from tests.support.waiting import WATCHDOG_SECONDS, put_away
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--slabs", "4", "--consumers", "2", "--batches", "3000", "--processor", "checksum")
+SLABS_AT_ONCE, LOOK_SECONDS = 2, 0.05
+# It submits until it may end, and what it computes in between takes its time.
+LOOP = """
+    import pathlib, sys, time, numpy, offramp
+
+    with offramp.Egress(sys.argv[1], slabs=4) as egress:
+        number = 0
+        while not pathlib.Path(sys.argv[1]).with_name("go").exists():
+            time.sleep(0.01)
+            egress.submit({"values": numpy.full((4, 100), number, "float32")})
+            number += 1
+        egress.drain()
+"""
+
+
+def asked_in(run_dir):
+    """What was asked of the run, while it is."""
+    try:
+        return json.loads((run_dir / "trace-request.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+class Traced(Hosted):
+    def trace(self, run, *flags):
+        """The command, under way."""
+        tracing = subprocess.Popen([str(ROOT / "launch" / "offramp"), "trace", str(run.run_dir), "--seconds", "1", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env=run.environment)
+        self.addCleanup(put_away, tracing)
+        self.addCleanup(tracing.stdout.close)
+        return tracing
+
+    def check_trace(self, into, asked, processes):
+        """Of each program there are ranges that touch the time that was asked for. Returns the names of what `processes` did."""
+        events = json.loads((into / "trace.json").read_text())["traceEvents"]
+        names = {event["pid"]: event["args"]["name"].split()[0] for event in events if event["name"] == "process_name"}
+        self.assertEqual(sorted(processes), sorted(names.values()))
+        length = (asked["until_ns"] - asked["from_ns"]) / 1e3
+        done = {}
+        for event in events:
+            if event["ph"] == "X":
+                self.assertLess(event["ts"], length)
+                self.assertGreaterEqual(event["ts"] + event["dur"], -0.001)
+                done.setdefault(event["pid"], set()).add(event["name"])
+        self.assertEqual(set(names), set(done), "each program did something")
+        return {names[group]: done[group] for group in done}
+
+    def test_a_run_of_the_launchers(self):
+        with LaunchedRun(*COPY) as run:
+            self.assertEqual(0, run.start().wait(), run.said())
+            wanted = run.files()
+        with LaunchedRun(*COPY) as run, run.gate() as gate:
+            run.start()
+            gate.let(SLABS_AT_ONCE)
+            run.until(lambda: len(run.status().get("consumers") or []) == 2, "both consumers")
+            run.until(lambda: run.status().get("state") == "running", "that it runs")
+            into = run.folder / "traced"
+            tracing = self.trace(run, "--into", str(into))
+            asked = run.until(lambda: gate.let(SLABS_AT_ONCE) or asked_in(run.run_dir), "the request")
+            refused = run.command("trace")
+            self.assertEqual(85, refused.returncode, refused.stdout + refused.stderr)
+            self.assertIn("a trace of this run is under way", refused.stderr)
+            while tracing.poll() is None:
+                gate.let(SLABS_AT_ONCE)
+                try:
+                    tracing.wait(LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    pass
+            self.assertEqual(0, tracing.returncode, said := tracing.stdout.read())
+            self.assertNotIn("not in it", said)
+            self.assertEqual([], list(run.run_dir.glob("trace-2*")), "the files are where they were wanted")
+            done = self.check_trace(into, asked, ["producer", "consumer", "consumer"])
+            self.assertLessEqual({"compute", "copy_to_cpu", "d2h", "publish"}, done["producer"])
+            self.assertIn("process_output", done["consumer"])
+            gate.open()
+            self.assertEqual(0, run.wait(), run.said())
+            self.assertEqual(wanted, run.files())
+            self.assertIsNone(asked_in(run.run_dir), "it does not outlive its run")
+
+    @in_python
+    def test_a_loop_of_ones_own_one_of_whose_consumers_dies_meanwhile(self):
+        run = self.run_of()
+        library = {"OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python")}
+        loop = subprocess.Popen([sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library})
+        self.addCleanup(put_away, loop)
+        with open(run.folder / "launcher.log", "wb") as log:
+            run.launcher = subprocess.Popen([str(ROOT / "launch" / "offramp"), "consume", "--run-dir", str(run.run_dir), "--processor", "checksum", "--consumers", "2",
+                                             "--output", str(run.output)], stdout=log, stderr=log, env=run.environment)
+        run.until(lambda: sum(consumer["ready"] for consumer in run.status().get("consumers") or []) == 2, "both consumers")
+        dead = run.status()["consumers"][0]["pid"]
+        tracing = self.trace(run)
+        asked = run.until(lambda: asked_in(run.run_dir), "the request")
+        os.kill(dead, signal.SIGKILL)
+        said, _ = tracing.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, tracing.returncode, said)
+        self.assertIn(f"not in it: consumer {dead}, which ended without an answer", said)
+        done = self.check_trace(run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"])
+        self.assertLessEqual({"queue_output", "d2h"}, done["producer"])
+        pathlib.Path(run.folder, "go").touch()
+        self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))
+        self.assertEqual(0, run.wait(), run.said())
+
+
+if __name__ == "__main__":
+    unittest.main()
