@@ -1,0 +1,107 @@
+"""Time ranges of a run that goes on: how they are asked for, waited for, written and drawn."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import unittest
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.supervision.timers import Timers
+from offramp_launch.tracing import command, timeline
+from offramp_launch.tracing.request import LEAD_SECONDS, PATIENCE_SECONDS, REQUEST, TraceRequests
+from offramp_launch.tracing.traces import Program, Range, Trace, read_program
+
+MS = 1_000_000
+
+
+class Folder:
+    def __init__(self, path):
+        self.path = path
+
+    def file(self, name):
+        return self.path / name
+
+
+def made_trace(every=1):
+    """A producer that computes 20 batches of 10 ms, each `every`-th timed, copies them in 4 and a consumer that takes 8 for each."""
+    computed = [Range("compute", "compute", batch, batch * 10 * MS, (batch * 10 + 9) * MS, True) for batch in range(0, 20, every)]
+    copied = [Range("d2h", "d2h", batch, (batch * 10 + 10) * MS, (batch * 10 + 14) * MS, True) for batch in range(20)]
+    processed = [Range("consumer", "process_output", batch, (batch * 10 + 15) * MS, (batch * 10 + 23) * MS, False) for batch in range(20)]
+    return Trace((Program("producer", 7, (*computed, *copied)), Program("consumer", 8, tuple(processed))), (0, 200 * MS))
+
+
+class TracingTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.now = 0.0
+        self.timers = Timers(lambda: self.now)
+        self.requests = TraceRequests(Folder(self.folder), self.timers)
+
+    def begin(self, seconds=5, programs=(("producer", 7), ("consumer", 8))):
+        return self.requests.begin(seconds, list(programs))
+
+    def refused(self, code, *arguments):
+        with self.assertRaises(LaunchError) as problem:
+            self.begin(*arguments)
+        self.assertEqual(code, problem.exception.code)
+        return problem.exception.what
+
+    def test_the_request_is_there_whole_and_goes_when_nobody_can_answer_any_more(self):
+        asked = self.begin()
+        told = json.loads((self.folder / REQUEST).read_text())
+        self.assertEqual({key: asked[key] for key in ("id", "from_ns", "until_ns")}, told)
+        self.assertEqual(5 * 10**9, told["until_ns"] - told["from_ns"])
+        self.assertGreater(told["from_ns"], time.monotonic_ns())
+        self.assertEqual(0o700, os.stat(asked["folder"]).st_mode & 0o777)
+        self.assertEqual([7, 8], [program["pid"] for program in asked["programs"]])
+        self.assertIn("under way", self.refused(ExitCode.RUN_IN_USE))
+        self.now = LEAD_SECONDS + 5 + PATIENCE_SECONDS
+        self.timers.run_due()
+        self.assertFalse((self.folder / REQUEST).exists())
+
+    def test_what_cannot_be_asked_is_refused_and_leaves_nothing(self):
+        for seconds in (0, 61, -1, "5", None, True, float("nan")):
+            self.assertIn("out of bounds", self.refused(ExitCode.USAGE, seconds))
+        self.assertIn("no programs yet", self.refused(ExitCode.NO_SUCH_RUN, 5, ()))
+        self.assertEqual([], list(self.folder.iterdir()))
+
+    def test_who_has_ended_is_not_waited_for(self):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        asked = {"until_ns": time.monotonic_ns(), "programs": [{"process": "producer", "pid": os.getpid()}, {"process": "consumer", "pid": ended.pid}]}
+        (self.folder / f"producer-{os.getpid()}.jsonl").touch()
+        [(program, why)] = command.wait_for_answers(self.folder, asked)
+        self.assertEqual(ended.pid, program["pid"])
+        self.assertIn("ended without an answer", why)
+
+    def test_what_was_not_kept_is_told(self):
+        file = self.folder / "consumer-8.jsonl"
+        file.write_text('{"process":"consumer","pid":8,"not_kept":3}\n{"lane":"consumer","name":"map","batch":1,"begin_ns":5,"end_ns":6}\n')
+        program = read_program(file)
+        self.assertEqual((3, 1), (program.not_kept, len(program.ranges)))
+
+    def test_the_idle_device_is_told_where_every_batch_is_timed(self):
+        self.assertTrue(timeline.every_batch_is_timed(made_trace()))
+        self.assertFalse(timeline.every_batch_is_timed(made_trace(every=4)))
+        self.assertEqual(140 * MS, timeline.shown_length(made_trace()))
+        self.assertEqual(200 * MS, timeline.shown_length(Trace((), (0, 200 * MS))))
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
+    def test_the_picture_has_a_lane_for_what_there_is(self):
+        picture = self.folder / "timeline.svg"
+        self.assertTrue(timeline.draw(made_trace(), "Run made-up", [picture]))
+        drawn = picture.read_text()
+        for text in ("Run made-up", "compute", "d2h", "consumers", "2 programs"):
+            self.assertIn(text, drawn)
+        self.assertNotIn(">read<", drawn)
+        self.assertFalse(timeline.draw(Trace((), (0, MS)), "nothing", [picture]))
+
+
+if __name__ == "__main__":
+    unittest.main()
