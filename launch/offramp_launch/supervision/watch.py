@@ -185,6 +185,7 @@ class Watch(Overseer):
 
     def _begin_trace(self, seconds):
         """Of the producer and, unless they are another user's, of all consumers that it knows."""
+        self._look()    # who has just come is to answer as well
         producer = [("producer", self._status["pid"])] if self._status.get("pid") and self._status.get("state") not in ENDS else []
         consumers = [] if self._plan.account else [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
         return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, producer + consumers)}
