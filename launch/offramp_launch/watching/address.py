@@ -10,6 +10,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 FLAG, VARIABLE = "--http", "OFFRAMP_HTTP"
 WAITING_CLIENTS = 128
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+EXAMPLES = "Give one such as 127.0.0.1:9464, [::1]:9464, or 127.0.0.1:0 for any free port"
 
 
 def take(argv):
@@ -25,14 +26,30 @@ def take(argv):
 def parsed(text):
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536) or (":" in host and f"[{host}]" not in text):
-        raise LaunchError(f"{FLAG} is '{text}', which is not HOST:PORT", "Give one such as 127.0.0.1:9464, [::1]:9464, or 127.0.0.1:0 for any free port", ExitCode.USAGE)
+    if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536) or (":" in host and f"[{host}]" not in text):
+        raise LaunchError(f"{FLAG} is '{text}', which is not HOST:PORT", EXAMPLES, ExitCode.USAGE)
+    if not is_numeric(numeric(host)):
+        raise LaunchError(f"{FLAG} is '{text}', and '{host}' is neither a numeric address nor localhost: a run looks no name up, as it would wait for that",
+                          f"{EXAMPLES}; 0.0.0.0:9464 for all addresses of this machine", ExitCode.USAGE)
     return host, int(port)
 
 
+def numeric(host):
+    return "127.0.0.1" if host.lower() == "localhost" else host
+
+
+def is_numeric(host):
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return host.isascii()
+
+
 def listen(address):
-    """The socket. Errors: OSError where the address is taken, or not this machine's."""
-    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    """The socket. Nothing is looked up. Errors: OSError where the address is taken, or not this machine's."""
+    host, port = address
+    found = socket.getaddrinfo(numeric(host).encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV)
     family, kind, protocol, _, where = found[0]
     listener = socket.socket(family, kind, protocol)
     try:
