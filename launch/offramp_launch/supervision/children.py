@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from offramp_launch.supervision import memory_kills
-from offramp_launch.exit_code import NO_ROOM, cannot_be_started, signal_name
+from offramp_launch.exit_code import cannot_be_started, signal_name
 from offramp_launch.supervision.log_follower import last_error, size_of
 
 LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
@@ -15,7 +15,7 @@ LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
 class Child:
     """
     A started program, in its own process group and session, so that a terminal's Ctrl-C reaches the launcher only.
-    Owns: its pidfd, which is readable once it has ended and can never mean another process.
+    Owns: its pidfd, which is readable once it has ended and can never mean another process. Errors: LaunchError where it cannot be started.
     """
 
     def __init__(self, name, argv, log_path, inherited, stdin=subprocess.DEVNULL, **identity):
@@ -28,15 +28,24 @@ class Child:
         self.log_begin = size_of(log_path)
         self._memory_kills = memory_kills.count()
         self._ended_for_memory = ""
-        with open_log(log_path) as log:
-            try:
+        try:
+            with open_log(log_path) as log:
                 self._process = subprocess.Popen(
                     argv, stdin=stdin, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
                     start_new_session=True, **identity)
-            except OSError as problem:
-                raise cannot_be_started(argv[0], problem) from problem
-        self.pid = self._process.pid
-        self.pidfd = os.pidfd_open(self.pid)
+            self.pid = self._process.pid
+            self.pidfd = self._opened()
+        except OSError as problem:
+            raise cannot_be_started(argv[0], problem) from problem
+
+    def _opened(self):
+        """Errors: OSError; then it is gone again."""
+        try:
+            return os.pidfd_open(self.pid)
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     def reap(self):
         """Call once, when the pidfd is readable."""
@@ -87,10 +96,8 @@ class Child:
 
 
 def open_log(path):
-    """Where the disk is full a program runs without one: its results may lie on another."""
+    """Where none can be had, as the disk is full or the folder was moved away, a program runs without: its results may lie elsewhere."""
     try:
         return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab")
-    except OSError as problem:
-        if problem.errno not in NO_ROOM:
-            raise
+    except OSError:
         return open(os.devnull, "ab")

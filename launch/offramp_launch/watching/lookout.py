@@ -23,7 +23,7 @@ METRICS, TARGETS, WHERE = "metrics.prom", "targets.json", "http.json"
 METRICS_SECONDS = 15
 LAST_WORD_SECONDS = 1       # for the server to take it
 SERVER_END_SECONDS = 2      # then, for it to end
-TOLD_ENDS = 3               # of a server that ends again and again
+TOLD_ENDS, MOST_ENDS = 3, 20        # of a server that ends again and again
 # What a Python may need to start; the server is told nothing else of this process's.
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
 
@@ -62,9 +62,7 @@ class Lookout:
         self._write_metrics(document)
         self._say(document)
         self._end_server()
-        if self._listener:
-            self._listener.close()
-            self._remove(TARGETS, WHERE)
+        self._stop_listening()
 
     # -- files ------------------------------------------------------------------------------------------------------
 
@@ -112,18 +110,22 @@ class Lookout:
     def _start_server(self):
         if self._is_closing:
             return
-        read, write = os.pipe()
+        server, pipe = None, ()
         try:
-            self._server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment())
-        except LaunchError as problem:
-            os.close(write)
-            self._start_again(0, str(problem))
+            read, write = pipe = os.pipe()
+            os.set_blocking(write, False)
+            server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment())
+            self._selector.register(server.pidfd, selectors.EVENT_READ, self._on_server_end)
+        except Exception as problem:        # no descriptor is free, or whatever else: the run goes on
+            if server:
+                server.signal(signal.SIGKILL)
+                server.reap()
+            for end in pipe:
+                os.close(end)
+            self._start_again(0, f"the server of --http cannot be started: {problem.in_one_line() if isinstance(problem, LaunchError) else problem}")
             return
-        finally:
-            os.close(read)
-        os.set_blocking(write, False)
-        self._words = write
-        self._selector.register(self._server.pidfd, selectors.EVENT_READ, self._on_server_end)
+        os.close(read)
+        self._server, self._words = server, write
 
     def _command(self):
         options = ["-E", "-s", *(["-B"] if sys.dont_write_bytecode else []), *(["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else [])]
@@ -137,9 +139,20 @@ class Lookout:
     def _start_again(self, lived_seconds, why):
         delay = self._backoff.after_life_of(lived_seconds)
         self._ends = 1 if delay == FIRST_SECONDS else self._ends + 1
+        if self._ends >= MOST_ENDS:
+            self._display.note(f"{why}: it ended {self._ends} times without having lived for long; nobody can watch by HTTP any more, and the run goes on without. "
+                               f"Its log: {self._run_dir.log('http')}")
+            self._stop_listening()
+            return
         if self._ends <= TOLD_ENDS:
             self._display.note(f"{why}; starting it again in {delay:.1f} s")
         self._timers.after(delay, self._start_server)
+
+    def _stop_listening(self):
+        if self._listener:
+            self._listener.close()
+            self._listener = None
+            self._remove(TARGETS, WHERE)
 
     def _forget_server(self):
         server, self._server = self._server, None

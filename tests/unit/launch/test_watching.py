@@ -5,18 +5,27 @@ import json
 import os
 import pathlib
 import re
+import selectors
 import signal
 import socket
+import sys
+import tempfile
+import types
 import unittest
+from unittest import mock
 
 from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
 from watched_runs import of_a_run, of_gpus, status_of
 
 from offramp_launch.exit_code import LaunchError
+from offramp_launch.places import Places
+from offramp_launch.run_dir import RunDir
+from offramp_launch.supervision.timers import Timers
 from offramp_launch.watching import address, health
 from offramp_launch.watching.connections import Connections
 from offramp_launch.watching.counters import BusySeconds, added, counters_of, grown
 from offramp_launch.watching.exposition import text_of
+from offramp_launch.watching.lookout import Lookout
 from offramp_launch.watching.metrics import families_of
 from offramp_launch.watching.moments import seconds_of
 
@@ -155,9 +164,18 @@ class AddressTest(unittest.TestCase):
         self.assertEqual((("127.0.0.1", 9464), ["--batch", "4"]), address.take(["--http", "127.0.0.1:9464", "--batch", "4"]))
         self.assertEqual((("::1", 0), []), address.take(["--http=[::1]:0"]))
         self.assertEqual((None, ["--http-url", "x"]), address.take(["--http-url", "x"]))
-        for text in ("", "9464", ":9464", "localhost:", "localhost:x", "localhost:65536", "::1:80", "localhost:-1", "localhost:٣"):
+        for text in ("", "9464", ":9464", "localhost:", "localhost:x", "localhost:65536", "::1:80", "localhost:-1", "localhost:٣", "localhost:" + "0" * 5000):
             with self.subTest(text):
                 self.assertRaisesRegex(LaunchError, "not HOST:PORT", address.take, ["--http", text])
+
+    def test_no_name_is_looked_up(self):
+        for text in ("foo..bar:80", "a" * 64 + ":80", "\udcff:80", "example.org:80", "127.1:80", "[::1%\udcff]:80", "[example.org]:80"):
+            with self.subTest(text):
+                self.assertRaisesRegex(LaunchError, "neither a numeric address nor localhost", address.take, ["--http", text])
+        with mock.patch.object(socket, "getaddrinfo", wraps=socket.getaddrinfo) as asked, address.listen(("localhost", 0)) as listener:
+            self.assertEqual("127.0.0.1", listener.getsockname()[0])
+            self.assertTrue(all(call.kwargs["flags"] & socket.AI_NUMERICHOST for call in asked.mock_calls) and asked.mock_calls)
+        self.assertRaises(OSError, address.listen, ("::1%a..b", 0))
 
     def test_of_the_environment_it_is_this_commands_alone(self):
         os.environ["OFFRAMP_HTTP"] = "localhost:1"
@@ -213,6 +231,66 @@ class ConnectionsTest(unittest.TestCase):
         self.assertRaises(BlockingIOError, self.others[0].recv, 1)
         self.connections.leave(first)
         self.assertFalse(self.connections.has_streams())
+
+
+class LookoutTest(unittest.TestCase):
+    """Of a run without programs, whose time is the test's."""
+
+    def setUp(self):
+        self.now, self.said, self.document = 0.0, [], {"status": {}}
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.run_dir = RunDir(Places(build=folder.name), pathlib.Path(folder.name, "run"))
+        self.selector = selectors.DefaultSelector()
+        self.addCleanup(self.selector.close)
+        self.timers = Timers(lambda: self.now)
+        self.display = types.SimpleNamespace(note=self.said.append)
+
+    def lookout(self, http=("127.0.0.1", 0)):
+        lookout = Lookout(self.run_dir, http, self.selector, self.timers, self.display, lambda: self.document)
+        lookout.begin()
+        self.addCleanup(lookout.close, {"status": {}})
+        return lookout
+
+    def pass_by(self, seconds):
+        self.now += seconds
+        self.timers.run_due()
+
+    def server_ends(self):
+        (key, _), = self.selector.select(WATCHDOG_SECONDS)
+        key.data()
+
+    def test_a_server_that_can_never_live_is_given_up_and_that_is_told_once(self):
+        with mock.patch.object(sys, "executable", "/bin/false"):
+            self.lookout()
+            where = json.loads(self.run_dir.file("http.json").read_text())
+            for _ in range(19):
+                self.server_ends()
+                self.pass_by(5)
+            self.assertTrue(self.run_dir.file("targets.json").exists())
+            self.server_ends()
+            self.pass_by(60)
+        self.assertEqual([], list(self.selector.get_map()), "no other is started")
+        self.assertEqual((3, 1), tuple(sum(words in each for each in self.said) for words in ("starting it again", "nobody can watch by HTTP any more")), self.said)
+        self.assertEqual([], [name for name in ("http.json", "targets.json") if self.run_dir.file(name).exists()])
+        self.assertRaises(ConnectionRefusedError, socket.create_connection, (where["host"], where["port"]), WATCHDOG_SECONDS)
+
+    def test_what_keeps_it_from_starting_is_tried_again_and_leaves_nothing_open(self):
+        def taken():
+            return len(os.listdir("/proc/self/fd"))
+        for what in (mock.patch.object(os, "pidfd_open", side_effect=OSError(24, "Too many open files")), mock.patch.object(os, "pipe", side_effect=OSError(24, "Too many")),
+                     mock.patch.object(selectors.DefaultSelector, "register", side_effect=OSError(28, "No space"))):
+            with self.subTest(what):
+                self.said.clear()
+                with what:
+                    lookout = self.lookout()
+                    before = taken()
+                    self.pass_by(0.1)
+                    self.assertEqual(before, taken())
+                self.pass_by(5)
+                self.assertEqual(1, len(self.selector.get_map()), "it is there")
+                self.assertEqual(2, sum("the server of --http cannot be started" in each for each in self.said), self.said)
+                lookout.close({"status": {}})
 
 
 class Watched(unittest.TestCase):
@@ -338,6 +416,17 @@ class Watched(unittest.TestCase):
         said = self.stage.end(launcher, producer, consumers)
         self.assertEqual(0, launcher.returncode, said)
         self.assertEqual(2, said.count("the server of --http (pid"))
+
+    def test_a_server_whose_log_has_no_folder_any_more_is_followed_all_the_same(self):
+        launcher, producer, consumers = self.start()
+        until(lambda: self.get("/livez")[0] == 200)
+        server = self.server_of(launcher)
+        os.rename(self.run_dir / "logs", self.run_dir / "logs-elsewhere")
+        os.kill(server, signal.SIGKILL)
+        wait_until_gone(server)
+        self.assertEqual(200, self.get("/livez")[0])
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertEqual((0, 1), (launcher.returncode, said.count("the server of --http (pid")), said)
 
     def server_of(self, launcher):
         def found():
