@@ -316,7 +316,7 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             code = supervisor.run()
             display.close()
             code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
-            display.show_end(run_dir.told("status.json") or {})
+            display.show_end(run_dir.status())
             if lies_beside(output):
                 note(f"the earlier run's results in {output} are as they were; what this one made lies beside them, and takes their place when "
                      "--resume has made the rest")

@@ -14,6 +14,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.previous_account import NOT_BEGUN, PreviousAccount
 from offramp_launch.places import can_be_made_in
 from offramp_launch.run_logs import LogFile, RunLogs
+from offramp_launch.told_status import understood
 
 CONTROL_SOCKET = "control.sock"
 # By its name a folder is known as a run's.
@@ -135,6 +136,13 @@ class RunDir:
         """The JSON object in a file of this run's. None where there is none, or still the earlier run's."""
         self.previous.look()
         return None if self.previous.holds(name) else read_object(self.file(name))
+
+    def status(self, note=lambda left_out: None):
+        """What status.json tells that can be used; nothing where there is none. `note`: is told the names of what can not."""
+        status, left_out = understood(self.told("status.json") or {})
+        if left_out:
+            note(left_out)
+        return status
 
     def account(self):
         """The file that this run's summary goes to."""

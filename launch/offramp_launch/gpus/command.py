@@ -196,7 +196,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
             display.close()
             code, whole = conclude(run_dir, job, supervisor, code, about, time.monotonic() - began,
                                    lambda: gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, run_dir, lock, finishing)))
-            display.show_end(run_dir.told("status.json") or {})
+            display.show_end(run_dir.status())
             return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.account())
         finally:
             display.close()

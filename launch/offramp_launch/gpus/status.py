@@ -3,6 +3,7 @@
 import collections
 
 from offramp_launch.run_dir import read_object
+from offramp_launch.told_status import understood
 
 SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
 SHARES = ("gpu_share", "consumer_share")
@@ -32,7 +33,7 @@ def total_of(counts):
 
 def told_by(run_dir):
     """The status of a worker's run; nothing before that has begun."""
-    return (read_object(run_dir / "status.json") or {}) if run_dir else {}
+    return understood(read_object(run_dir / "status.json") or {})[0] if run_dir else {}
 
 
 def whole_status(state, items, total, at_work, workers):

@@ -73,7 +73,7 @@ class Overseer:
 
     def _last_words(self):
         """The status document with how the run ended, which is told last of all."""
-        document, told = self._describe(), self._at.told("status.json") or {}
+        document, told = self._describe(), self._at.status()
         if told.get("nonce") == document["status"].get("nonce"):        # else it is the next run's of a program of one's own
             document["status"] = {**document["status"], **told}
         return {**document, "finishing": True}

@@ -95,6 +95,9 @@ class ProgramSupervisor(Supervisor):
             self._count_as_earlier(before)
 
     def _count_as_earlier(self, status):
+        """`status`: empty of a program that died before it told anything; the one before it has been counted."""
+        if not status:
+            return
         for name in ADDED:
             self._earlier[name] += status.get(name) or 0
         self._counted_before, self._counted, self._last_counted = self._counted, grown(self._counted, status), status.get("pid")

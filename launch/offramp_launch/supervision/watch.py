@@ -50,6 +50,7 @@ class Watch(Overseer):
         super().__init__(plan.run_dir, display, plan.http)
         self._plan = plan
         self._status = {}
+        self._left_out = set()      # of it
         self._stories = IncidentReporter(plan.run_dir.path)
         self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
@@ -99,11 +100,17 @@ class Watch(Overseer):
 
     def _look(self):
         """Reads what the programs say, and shows it."""
-        self._status = self._plan.run_dir.told("status.json") or self._status
+        self._status = self._plan.run_dir.status(self._note_left_out) or self._status
         self._seats.relay_logs()
         self._stories.complete()
         self._display.show(self._status)
         self._end_where_every_slab_fails()
+
+    def _note_left_out(self, names):
+        """Once."""
+        if new := [name for name in names if name not in self._left_out]:
+            self._left_out.update(new)
+            self._display.note(f"status.json tells {', '.join(new)} in a form that is not known: that is passed over")
 
     def _end_where_every_slab_fails(self):
         if not self.failure and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0):

@@ -52,27 +52,28 @@ class Lookout:
     def end(self):
         """The overseer's loop is over: from here on the server knows what it is told here."""
         self._is_closing = True
-        document = {**self._describe(), "finishing": True}
-        self._write_metrics(document)
-        self._say(document)
+        self._tell_last(lambda: {**self._describe(), "finishing": True})
 
     def close(self, document):
         """`document`: the last."""
         self._is_closing = True
-        self._write_metrics(document)
-        self._say(document)
+        self._tell_last(lambda: document)
         self._end_server()
         self._stop_listening()
+
+    def _tell_last(self, describe):
+        self._write_metrics(describe)
+        self._say(describe)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
     def _tell_now_and_then(self):
-        self._write_metrics(self._describe())
+        self._write_metrics(self._describe)
         self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
 
-    def _write_metrics(self, document):
+    def _write_metrics(self, describe):
         try:
-            text = text_of(families_of(document))
+            text = text_of(families_of(describe()))
         except Exception as problem:        # a status that no program of ours tells: what is only watched with ends no run
             if not self._cannot_count:
                 self._display.note(f"{METRICS} is not written: {problem!r} in what status.json tells")
@@ -160,11 +161,11 @@ class Lookout:
         os.close(self._words)
         return server
 
-    def _say(self, document):
+    def _say(self, describe):
         """To the server, unless it does not listen."""
         if self._server:
-            with contextlib.suppress(OSError):
-                write_within(self._words, json.dumps(document).encode() + b"\n", LAST_WORD_SECONDS)
+            with contextlib.suppress(Exception):        # as of the metrics
+                write_within(self._words, json.dumps(describe()).encode() + b"\n", LAST_WORD_SECONDS)
 
     def _end_server(self):
         if not self._server:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import selectors
+import shlex
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from offramp_launch.exit_code import LaunchError
 from offramp_launch.places import Places
 from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.timers import Timers
+from offramp_launch.told_status import understood
 from offramp_launch.watching import address, health
 from offramp_launch.watching.connections import Connections
 from offramp_launch.watching.counters import BusySeconds, added, counters_of, grown
@@ -233,6 +235,20 @@ class ConnectionsTest(unittest.TestCase):
         self.assertFalse(self.connections.has_streams())
 
 
+class ToldStatusTest(unittest.TestCase):
+    def test_what_programs_tell_is_understood_whole(self):
+        for status in (status_of(1, 4), of_gpus()["status"], {"totals": {"completed": {"samples": None}}, "slabs": {"free": None}, "input_wait_seconds": None, "new": [1]}):
+            self.assertEqual((status, []), understood(status))
+
+    def test_what_has_another_form_is_left_out_and_named(self):
+        for odd, rest in (({"consumers": [1]}, {}), ({"consumers": {}}, {}), ({"consumers": [None]}, {}), ({"consumers": [{"pid": "1", "ready": True}]}, {"consumers": [{"ready": True}]}), ({"refused": 3}, {}),
+                          ({"releases": [1]}, {}), ({"releases": {"failed": "x", "stale": 1}}, {"releases": {"stale": 1}}), ({"pid": True}, {}), ({"state": 1}, {}),
+                          ({"now_ns": float("nan")}, {}), ({"now_ns": 10 ** 400}, {}), ({"totals": {"completed": 1}}, {"totals": {}}), ({"workers": [1]}, {}),
+                          ({"stage_seconds": {"d2h": {"counts": [1, "x"], "sum": 1}}}, {"stage_seconds": {"d2h": {"sum": 1}}}), ({"stage_bounds_seconds": ["x"]}, {})):
+            with self.subTest(odd):
+                self.assertEqual(({**rest, "device": "cpu"}, list(odd)), understood({**odd, "device": "cpu"}))
+
+
 class LookoutTest(unittest.TestCase):
     """Of a run without programs, whose time is the test's."""
 
@@ -397,13 +413,61 @@ class Watched(unittest.TestCase):
         said = self.stage.end(launcher, successor, [follower])
         self.assertEqual(0, launcher.returncode, said)
 
-    def test_a_status_that_nothing_can_be_counted_of_ends_no_run(self):
+    def test_a_status_in_another_form_ends_no_run(self):
+        launcher, producer, consumers = self.start("--producer-restarts", "1")
+        odd = {"totals": [1], "consumers": [1], "refused": 3, "releases": [1], "stage_seconds": {"compute": 1}, "stage_bounds_seconds": 2, "slabs": "FF", "pid": [1],
+               "samples_per_second": "x", "total_samples": {}, "done_samples": [1], "time": 7, "message": 1, "last_failure": 5, "skipped": "y"}
+        producer.order(meet=True, status={"state": "running", "now_ns": 5, **odd})
+        until(lambda: self.status()["status"] == {"state": "running", "now_ns": 5, "stage_seconds": {}})
+        self.assertEqual([200, 200, 200], [self.get(path)[0] for path in ("/livez", "/metrics", "/")])
+        kill(producer)
+        successor = self.stage.enter()
+        successor.order(status={"state": "running", **odd, "consumers": [{"pid": [1], "session": {}, "busy_seconds": [2]}]})
+        until(lambda: self.status()["status"].get("consumers") == [{}])
+        self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/metrics")])
+        said = self.stage.end(launcher, successor, consumers)
+        self.assertEqual((0, 1), (launcher.returncode, said.count("status.json tells")), said)
+        self.assertRegex(said, "status.json tells totals, consumers, .* skipped in a form that is not known")
+        self.assertIn("\nofframp_run_state", (self.run_dir / "metrics.prom").read_text())
+
+    def test_what_no_metrics_can_be_made_of_is_told_and_ends_no_run(self):
         launcher, producer, consumers = self.start()
-        producer.order(status={"state": "running", "totals": [1]})
+        producer.order(status={"state": "running", "workers": [{}]})
         until(lambda: self.get("/metrics")[0] == 500)
         self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/status.json")])
         said = self.stage.end(launcher, producer, consumers)
         self.assertEqual((0, 1), (launcher.returncode, said.count("metrics.prom is not written")), said)
+
+    def test_a_program_of_ones_own_that_dies_before_it_tells_anything_counts_for_nothing(self):
+        program = (f"PUPPET_PROGRAM=loop exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' producer --run-dir \"$OFFRAMP_RUN_DIR\" "
+                   "--lifeline-fd \"${OFFRAMP_LIFELINE_FD%%:*}\"")
+        launcher = self.stage.launch("run", "--consumers", "1", "--http", "127.0.0.1:0", "--processor", "checksum", "--producer-restarts", "2",
+                                     "--producer", shlex.join(["sh", "-c", program]))
+
+        def entered():
+            pair = {puppet.role: puppet for puppet in (self.stage.enter(), self.stage.enter())}
+            return pair["producer"], pair["consumer"]
+        first, consumer = entered()
+        self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
+
+        def tell(program, samples):
+            program.order(status={"state": "running", "pid": program.pid, "run_id": self.run_dir.name, "totals": {"completed": {"samples": samples}}})
+
+        def next_after(program):
+            kill(program)
+            consumer.order(exit=0)
+            return entered()
+        tell(first, 1000)
+        until(lambda: self.metric('offramp_samples_total{state="completed"} 1000'))
+        second, consumer = next_after(first)
+        third, consumer = next_after(second)
+        self.assertTrue(self.metric('offramp_samples_total{state="completed"} 1000'))
+        tell(third, 7)
+        until(lambda: self.metric('offramp_samples_total{state="completed"} 1007'))
+        kill(third)
+        consumer.order(exit=0)
+        self.assertNotEqual(0, launcher.wait(WATCHDOG_SECONDS))
+        self.assertIn('\nofframp_samples_total{state="completed"} 1007\n', (self.run_dir / "metrics.prom").read_text())
 
     def test_a_server_that_dies_is_followed_by_another_and_the_run_does_not_notice(self):
         launcher, producer, consumers = self.start()
