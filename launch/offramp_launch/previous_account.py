@@ -6,6 +6,8 @@ import os
 from offramp_launch import shared_folder
 
 ACCOUNT = ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl")
+# Of its launcher, which go with it: what it counted, and who died.
+METRICS, LOGBOOK = "metrics.prom", "launcher.json"
 # Either is written by a producer that nothing refuses any more, which also removes what is there of the account.
 TOLD_BY_A_PRODUCER = ("status.json", "producer-summary.json")
 # Of a run that was refused, or stopped, before it began, where an earlier one's account stands.
@@ -48,7 +50,7 @@ class PreviousAccount:
     def _give_way(self):
         left = [name for name in ACCOUNT if self.holds(name)]
         self._found = {}
-        for name in (*left, NOT_BEGUN):
+        for name in (*left, METRICS, LOGBOOK, NOT_BEGUN):
             with contextlib.suppress(OSError):
                 (self._folder / name).unlink()
         for name, text in self._kept_back.items():

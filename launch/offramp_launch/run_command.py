@@ -24,7 +24,7 @@ from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.follower import MOST_CONSUMERS, bounds_given
-from offramp_launch.supervision.watch import RunPlan
+from offramp_launch.supervision.watch import STATUS_SECONDS, RunPlan
 from offramp_launch.watching import address
 
 # Flags that make the producer answer instead of run.
@@ -92,7 +92,7 @@ def start(places, argv, typed, go_on=None, held=None):
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found, *at_most(bounds)], consumers, bounds, account,
                    config.get("producer-restarts", 0), rungs.not_taken_over(config))
-    plan.log_format, plan.http = config.get("log-format", "text"), http
+    plan.log_format, plan.http, plan.status_seconds = config.get("log-format", "text"), http, config.get("status-seconds", STATUS_SECONDS)
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
 

@@ -26,6 +26,7 @@ from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.progress import make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
+from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.watching import address
 
 FLAG = "--gpus"
@@ -188,7 +189,8 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
     display = make_display(unit, config.get("log-format", "text"))
     display.note(f"run {run_id}: {counted(len(workers), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
-    supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http)
+    supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http,
+                                config.get("status-seconds", STATUS_SECONDS))
     began = time.monotonic()
     with Finishing(note) as finishing:
         try:

@@ -14,8 +14,9 @@ from offramp_launch.gpus.shares import least_of
 from offramp_launch.gpus.status import told_by
 from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record
-from offramp_launch.supervision.logbook import FILE as LAUNCHERS_OWN, KEPT_DEATHS
+from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
+from offramp_launch.previous_account import LOGBOOK
 from offramp_launch.run_dir import SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
 from offramp_launch.watching.moments import seconds_of
@@ -71,8 +72,9 @@ class Worker:
     def told(self):
         """For who watches: all its runs as one. `taking_over`: a producer of the last died behind what its status says."""
         begun = seconds_of(self.status.get("time")) or 0
+        died = [death["time"] for death in self.launcher.get("deaths") or [] if death["who"] == "producer" and (seconds_of(death["time"]) or 0) >= begun]
         return {"run_dir": str(self.run_dir) if self.child else None, "status": self.status, "earlier": self._earlier, "consumer_busy_seconds": round(self.busy.seconds, 3),
-                "taking_over": any(death["who"] == "producer" and (seconds_of(death["time"]) or 0) >= begun for death in self.launcher.get("deaths") or []),
+                "taking_over": bool(died), "taking_over_since": died[-1] if died else None,
                 **added(self._earlier_launchers, self._counts())}
 
     def deaths(self):
@@ -85,7 +87,7 @@ class Worker:
     def look(self):
         """Reads what its run tells. Returns the lines that are worth telling."""
         self.status = told_by(self.run_dir) or self.status
-        self.launcher = read_object(self.run_dir / LAUNCHERS_OWN) or self.launcher
+        self.launcher = read_object(self.run_dir / LOGBOOK) or self.launcher
         self.busy.look(self.status.get("consumers"))
         told = list(filter(None, map(worth_telling, self._log.new_lines())))
         shown, self._shown = told[:max(0, SHOWN_LINES - self._shown)], self._shown + len(told)

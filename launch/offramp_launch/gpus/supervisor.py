@@ -22,6 +22,7 @@ from offramp_launch.supervision.overseer import Overseer
 from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
 from offramp_launch.supervision.follower import MOST_CONSUMERS, most_of_this_machine
 from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.watch import STATUS_SECONDS
 
 FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
@@ -34,12 +35,12 @@ class GpusSupervisor(Overseer):
     Owns: the workers. If the launcher itself is killed, they read its end from the lifeline, and end, and so do their programs.
     """
 
-    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None):
-        """`workers`: [(device, shares)]; `flags`: of the run."""
+    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None, status_seconds=STATUS_SECONDS):
+        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as of RunPlan."""
         super().__init__(run_dir, display, http)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
         self._workers = [Worker(device, shares) for device, shares in workers]
-        self._error_limit, self._kept_open = error_limit, kept_open
+        self._error_limit, self._kept_open, self._status_seconds = error_limit, kept_open, status_seconds
         self._records_before = records = job.records()
         self._todo = collections.deque(index for index in range(job.shards) if index not in records)
         self.counts = {index: counts_of_record(records[index]) if index in records else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
@@ -299,7 +300,7 @@ class GpusSupervisor(Overseer):
 
     def _told_by_workers(self):
         """Of the whole, and of each by its name."""
-        workers = {worker.name: worker.told() for worker in self._workers}
+        workers = {worker.name: {**worker.told(), "status_seconds": self._status_seconds} for worker in self._workers}
         return {"workers": workers, "deaths": self._all_deaths(), "done_before": self.done_before,
                 **{name: sum(each[name] for each in workers.values()) for name in ("restarts", "takeovers", "consumer_busy_seconds")}}
 

@@ -17,6 +17,8 @@ class Attendance(Watch):
     Thread, Blocks: as Watch; run() until the run is over, or somebody ends the watch, and every consumer has ended.
     """
 
+    ENDS_THE_RUN = False
+
     def __init__(self, plan, display, endpoint, program):
         """`endpoint`: where the run was met; `program`: a pidfd of the process that it names, owned from here on."""
         super().__init__(plan, display)
@@ -107,4 +109,4 @@ class Attendance(Watch):
             self._terminate_children()
 
     def _facts(self):
-        return {"producer_pid": int(self._endpoint["producer_pid"]), "producer_restarts": 0, "taking_over": False}
+        return {"producer_pid": int(self._endpoint["producer_pid"]), "producer_restarts": 0, "taking_over": False, "taking_over_since": None}

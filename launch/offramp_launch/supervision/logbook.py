@@ -4,18 +4,18 @@ import collections
 import contextlib
 import json
 
-from offramp_launch import shared_folder
+from offramp_launch.previous_account import LOGBOOK
 from offramp_launch.summary import wall_clock
 from offramp_launch.watching.counters import BusySeconds
 
-FILE = "launcher.json"      # of a worker's launcher, for that of the whole run
 KEPT_DEATHS, KEPT_LINES = 20, 40
 LONGEST_LINE = 400          # characters
 
 
 class Logbook:
     """
-    A display that remembers what is told on it. Borrows: the display, the run directory. Thread: the overseer's. Blocks: on the disk.
+    A display that remembers what is told on it, and keeps it in launcher.json, which a worker's launcher tells that of the whole run.
+    Borrows: the display, the run directory. Thread: the overseer's. Blocks: on the disk.
     """
 
     def __init__(self, run_dir, display):
@@ -24,8 +24,9 @@ class Logbook:
         self._lines = collections.deque(maxlen=KEPT_LINES)
         self._deaths = collections.deque(maxlen=KEPT_DEATHS)
         self._restarts = self._takeovers = 0
-        with contextlib.suppress(OSError):
-            run_dir.file(FILE).unlink()     # an earlier launcher's
+        if not run_dir.previous.stands:
+            with contextlib.suppress(OSError):
+                run_dir.file(LOGBOOK).unlink()      # an earlier launcher's
 
     def note(self, text):
         time = wall_clock()[11:19]
@@ -57,4 +58,4 @@ class Logbook:
 
     def _keep(self):
         with contextlib.suppress(OSError):      # a full disk; what is asked for is told all the same
-            shared_folder.write(self._run_dir.path, FILE, (json.dumps({**self._counts(), "deaths": list(self._deaths)}, indent=2) + "\n").encode())
+            self._run_dir.previous.put(LOGBOOK, json.dumps({**self._counts(), "deaths": list(self._deaths)}, indent=2) + "\n")

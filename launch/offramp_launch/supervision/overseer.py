@@ -6,6 +6,7 @@ import signal
 
 from offramp_launch.supervision.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.supervision.logbook import Logbook
 from offramp_launch.supervision.signal_inbox import SignalInbox
@@ -25,6 +26,8 @@ class Overseer:
     _describe(), and where there is more of it _between_looks() and _let_go().
     """
 
+    ENDS_THE_RUN = True     # with its own end
+
     def __init__(self, run_dir, display, http=None):
         """`http`: (host, port) where it is to be watched; None: nowhere."""
         self._at = run_dir
@@ -36,6 +39,7 @@ class Overseer:
         self._lookout = Lookout(run_dir, http, self._selector, self._timers, self._display, self._describe)
         self._draining = False
         self._abandoned = False
+        self._is_cut_off = False        # by an exception
         self.failure = None     # LaunchError: why the launcher itself ended it
 
     # -- the life of a run ------------------------------------------------------------------------------------------
@@ -50,16 +54,19 @@ class Overseer:
                     for key, _ in self._selector.select(self._timers.next_in()):
                         key.data()
                     self._timers.run_due()
+            except BaseException:
+                self._is_cut_off = True
+                raise
             finally:
                 self._kill_everyone()
                 self._look()
                 self._let_go()
-                self._lookout.end()
+                self._lookout.end(self._told_at_end)
         return int(self.failure.code) if self.failure else self._code()
 
     def close(self):
         """The last thing: whoever waits on the control socket now learns that it is over."""
-        self._lookout.close(self._last_words())
+        self._lookout.close(self._last_words)
         self._control.close()
         self._selector.close()
         os.close(self._lifeline_write)
@@ -71,12 +78,23 @@ class Overseer:
         if self._goes_on():
             self._timers.after(TICK_SECONDS, self._tick)
 
+    def _told_at_end(self):
+        """The status document, when the loop is over."""
+        document = {**self._describe(), "finishing": True}
+        return self._as_failed(document) if self._is_cut_off else document
+
     def _last_words(self):
-        """The status document with how the run ended, which is told last of all."""
+        """With how the run ended, which is told last of all."""
         document, told = self._describe(), self._at.status()
         if told.get("nonce") == document["status"].get("nonce"):        # else it is the next run's of a program of one's own
             document["status"] = {**document["status"], **told}
-        return {**document, "finishing": True}
+        return self._as_failed({**document, "finishing": True})
+
+    def _as_failed(self, document):
+        """Unless it tells another end: nobody is left who would."""
+        if self.ENDS_THE_RUN and document["status"].get("state") not in ENDS:
+            document["status"] = {**document["status"], "state": "failed"}
+        return document
 
     def _between_looks(self):
         """What is tried again and again."""

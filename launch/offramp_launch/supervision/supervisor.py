@@ -31,6 +31,7 @@ class Supervisor(Watch):
         self._recovery = Recovery(plan.producer_restarts)
         self._hold = RunHold(plan.run_dir.file("endpoint"))
         self._spent_cpu_seconds = 0.0  # by producers before this one
+        self._died = None       # when the last producer did that another one follows
         self._told_by_the_dead = None      # the process that the status was of when a producer ended
         self._told = None       # by a producer that died after its account: what it was about to end with
         super().__init__(plan, display)
@@ -148,7 +149,7 @@ class Supervisor(Watch):
             return False
         delay = self._recovery.next_delay(self._producer.lived_seconds())
         self._display.note(f"{self.FOLLOWS} in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); {self.WITH_CONSUMERS}")
-        self._successor_is_due = True
+        self._successor_is_due, self._died = True, summary.wall_clock()
         self._timers.after(delay, self._start_successor)
         return True
 
@@ -197,7 +198,7 @@ class Supervisor(Watch):
 
     def _facts(self):
         return {"producer_pid": self._producer.pid if self._producer else None, "producer_restarts": self._recovery.restarts,
-                "taking_over": self._is_taken_over()}
+                "taking_over": self._is_taken_over(), "taking_over_since": self._died if self._is_taken_over() else None}
 
     def _is_taken_over(self):
         """A producer died, and its successor has told nothing yet."""

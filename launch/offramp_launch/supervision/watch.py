@@ -19,6 +19,7 @@ from offramp_launch.tracing.request import TraceRequests
 CONSUMERS_END_SECONDS = 1.5     # after the run, which waited for the Disconnects of all that it had let in
 TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
 ABANDONED_END_SECONDS = 5       # for programs that were asked to abandon, before they are killed
+STATUS_SECONDS = 0.5            # from one status.json to the next, where --status-seconds, which a program of one's own has not, says nothing else
 
 
 @dataclasses.dataclass
@@ -36,6 +37,7 @@ class RunPlan:
     not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
     kept_open: tuple = ()       # descriptors that every program inherits
     log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
+    status_seconds: float = STATUS_SECONDS      # from one status.json to the next
     http: tuple = None          # (host, port) where it is to be watched
 
 
@@ -204,7 +206,8 @@ class Watch(Overseer):
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
                 "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(), **self._facts(), **self._logbook.told(),
-                "ending": self._draining, "following": self._follower.account(), "reload": self._reload.describe() if self._reload else None, "status": self._status}
+                "ending": self._draining, "status_seconds": self._plan.status_seconds, "following": self._follower.account(),
+                "reload": self._reload.describe() if self._reload else None, "status": self._status}
 
     def _facts(self):
         """What else it tells of the run."""

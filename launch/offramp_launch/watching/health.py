@@ -3,7 +3,8 @@
 from offramp_launch.progress import ENDS
 from offramp_launch.watching.moments import seconds_of
 
-OLD_SECONDS = 5         # of a status that is written twice a second
+OLD_SECONDS, OLD_STATUSES = 5, 3        # of a status that is written twice a second; of one that is written less often
+TAKE_OVER_SECONDS = 600                 # from a producer's death to what the next one tells first: it opens the input, and loads the model
 
 
 def alive(document, now):
@@ -19,7 +20,10 @@ def alive_alone(told, now):
     """Of one producer's run."""
     status = told.get("status") or {}
     if told.get("taking_over"):
-        return True, "another producer takes over"
+        died = seconds_of(told.get("taking_over_since"))
+        if died is None or now - died < TAKE_OVER_SECONDS:
+            return True, "another producer takes over"
+        return False, f"a producer died {now - died:.0f} s ago, and the one that is to take over has told nothing"
     if not status:
         return True, "the producer begins"
     if status.get("state") in ENDS:
@@ -27,7 +31,8 @@ def alive_alone(told, now):
     if (written := seconds_of(status.get("time"))) is None:
         return True, "the run is watched"
     age = now - written
-    return (True, "the producer tells of itself") if age < OLD_SECONDS else (False, f"the producer has told nothing for {age:.0f} s (status.json is of {status['time']})")
+    old = max(OLD_SECONDS, OLD_STATUSES * (told.get("status_seconds") or 0))
+    return (True, "the producer tells of itself") if age < old else (False, f"the producer has told nothing for {age:.0f} s (status.json is of {status['time']})")
 
 
 def ready(document, now):
@@ -36,6 +41,8 @@ def ready(document, now):
     status = document.get("status") or {}
     if not well:
         return False, why
+    if document.get("ending"):
+        return False, "the run was told to end"
     if document.get("finishing") or status.get("state") != "running":
         return False, f"the run is {status.get('state') or 'starting'}"
     if not any(consumer.get("ready") and not consumer.get("overdue") and not consumer.get("end") for consumer in status.get("consumers") or []):

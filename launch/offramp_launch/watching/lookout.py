@@ -13,13 +13,14 @@ import time
 
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import LaunchError
+from offramp_launch.previous_account import METRICS
 from offramp_launch.supervision.backoff import FIRST_SECONDS, Backoff
 from offramp_launch.supervision.children import Child
 from offramp_launch.watching.address import is_any, is_loopback, listen, spelled
 from offramp_launch.watching.exposition import text_of
 from offramp_launch.watching.metrics import families_of
 
-METRICS, TARGETS, WHERE = "metrics.prom", "targets.json", "http.json"
+TARGETS, WHERE = "targets.json", "http.json"
 METRICS_SECONDS = 15
 LAST_WORD_SECONDS = 1       # for the server to take it
 SERVER_END_SECONDS = 2      # then, for it to end
@@ -44,24 +45,23 @@ class Lookout:
         self._cannot_count = False
 
     def begin(self):
-        self._remove(TARGETS, WHERE)        # an earlier launcher's, that was killed
+        self._remove(TARGETS, WHERE, *([] if self._run_dir.previous.stands else [METRICS]))     # an earlier launcher's, that was killed
         self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
         if self._address:
             self._begin_server()
 
-    def end(self):
-        """The overseer's loop is over: from here on the server knows what it is told here."""
-        self._is_closing = True
-        self._tell_last(lambda: {**self._describe(), "finishing": True})
+    def end(self, describe):
+        """The overseer's loop is over: from here on the server knows what it is told here. `describe()`: the status document then."""
+        self._tell_last(describe)
 
-    def close(self, document):
-        """`document`: the last."""
-        self._is_closing = True
-        self._tell_last(lambda: document)
+    def close(self, describe):
+        """`describe()`: the last status document."""
+        self._tell_last(describe)
         self._end_server()
         self._stop_listening()
 
     def _tell_last(self, describe):
+        self._is_closing = True
         self._write_metrics(describe)
         self._say(describe)
 
@@ -72,8 +72,15 @@ class Lookout:
         self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
 
     def _write_metrics(self, describe):
+        """Not over an earlier run's, before this one has begun; nor that a run starts which is over."""
+        if self._run_dir.previous.stands:
+            return
         try:
-            text = text_of(families_of(describe()))
+            document = describe()
+            if self._is_closing and not document["status"]:
+                self._remove(METRICS)
+                return
+            text = text_of(families_of(document, time.time()))
         except Exception as problem:        # a status that no program of ours tells: what is only watched with ends no run
             if not self._cannot_count:
                 self._display.note(f"{METRICS} is not written: {problem!r} in what status.json tells")

@@ -15,6 +15,7 @@ class Metrics:
     def __init__(self):
         self.run = Family("offramp_run_info", "info", "1; which run this is, what runs, and on what. `uuid` is the device's, as DCGM has it.")
         self.state = Family("offramp_run_state", "gauge", "1 for the state that the run is in, 0 for the others.")
+        self.told = Family("offramp_launcher_timestamp_seconds", "gauge", "When the run's launcher told this, in seconds since 1970: where that is long ago it is gone.")
         self.amounts = {unit: Family(f"offramp_{unit}_total", "counter", f"{unit.capitalize()} by what became of them; one may be counted under several states.")
                         for unit in UNITS}
         self.expected = Family("offramp_samples_expected", "gauge", "Samples that this run is to do: all of its input but what earlier runs did. Absent where not known.")
@@ -35,11 +36,12 @@ class Metrics:
         self.takeovers = Family("offramp_producer_takeovers_total", "counter", "Producers that followed one that died.")
 
     def all(self):
-        return [self.run, self.state, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.charges,
+        return [self.run, self.state, self.told, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.charges,
                 self.leases, self.refused, self.pinned, self.memory, self.last, self.takeovers]
 
-    def add_run(self, document):
+    def add_run(self, document, now):
         """What is the whole's, however many workers it has."""
+        self.told.add(round(now, 3), {})
         status = document.get("status") or {}
         state = status.get("state") or "starting"
         for each in (*STATES, *([] if state in STATES else [state])):
@@ -51,7 +53,8 @@ class Metrics:
         """`told`: what stands beside and in the `status` of one producer's run. `labels`: of each series."""
         status = told.get("status") or {}
         counters = added(told.get("earlier") or {}, counters_of(status))
-        if status:
+        if status:      # a worker between two shards has none, and is not without consumers
+            self.consumers.add(len([each for each in status.get("consumers") or [] if not each.get("end")]), labels)
             self.run.add(1, {**labels, "run_id": told.get("run_id") or "", "version": status.get("version") or "", "model": status.get("model") or status.get("name") or "",
                              "device": status.get("device") or "", "uuid": status.get("device_uuid") or ""})
         for state, amounts in (counters.get("totals") or {}).items():
@@ -60,7 +63,6 @@ class Metrics:
         self.amounts["samples"].add(counters.get("skipped"), {**labels, "state": "skipped"})
         for state, slabs in (status.get("slabs") or {}).items():
             self.slabs.add(slabs, {**labels, "state": state})
-        self.consumers.add(len([each for each in status.get("consumers") or [] if not each.get("end")]), labels)
         self.restarts.add(told.get("restarts") or 0, labels)
         self.busy.add(told.get("consumer_busy_seconds") or 0, labels)
         for stage in WAITS:
@@ -78,10 +80,13 @@ class Metrics:
         self.takeovers.add(told.get("takeovers") or 0, labels)
 
 
-def families_of(document):
-    """One series of each kind for a run; for one with --gpus one for each of its workers, by `gpu`, so that sum() is the whole."""
+def families_of(document, now):
+    """
+    One series of each kind for a run; for one with --gpus one for each of its workers, by `gpu`, so that sum() is the whole. `now`: when the launcher
+    told the document, in seconds since 1970.
+    """
     metrics = Metrics()
-    metrics.add_run(document)
+    metrics.add_run(document, now)
     workers = (document.get("status") or {}).get("workers")
     if workers is None:
         metrics.add_producer(document, {})

@@ -165,7 +165,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         open_metrics = "application/openmetrics-text" in self.headers.get("Accept", "")
         document = self.server.source.document()
         try:
-            text = text_of(families_of(document), open_metrics)
+            text = text_of(families_of(document, time.time()), open_metrics)
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
             self._answer(500, f"no metrics can be made of what status.json tells: {problem!r}\n")
             return

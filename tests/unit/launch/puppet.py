@@ -15,7 +15,7 @@ import socket
 import sys
 
 KNOWN = ("run-dir", "run-id", "consumers", "output", "input", "processor", "model", "source", "batches", "lifeline-fd", "log-level",
-         "consumer-user", "producer-restarts", "rung", "log-format", "only-run")
+         "consumer-user", "producer-restarts", "rung", "log-format", "only-run", "status-seconds")
 
 
 def parse(argv):
@@ -42,6 +42,8 @@ def print_config(role, flags):
               "source": "synthetic", "batches": 3, "producer-restarts": 0, **flags}
     config["consumers"] = 0 if config["consumers"] == "auto" else int(str(config["consumers"]).partition("..")[0])
     config["producer-restarts"] = int(config["producer-restarts"])
+    if "status-seconds" in config:
+        config["status-seconds"] = float(config["status-seconds"])
     if role == "producer" and config["processor"] == "auto":
         config["processor"] = "checksum"
     print(json.dumps(config))

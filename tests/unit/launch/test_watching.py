@@ -1,5 +1,6 @@
 """How a run is watched: metrics and their names, health, who is let in, and the server of a run with puppets."""
 
+import datetime
 import http.client
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import types
 import unittest
 from unittest import mock
@@ -20,7 +22,10 @@ from watched_runs import of_a_run, of_gpus, status_of
 
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.places import Places
+from offramp_launch.previous_account import PreviousAccount
 from offramp_launch.run_dir import RunDir
+from offramp_launch.supervision.logbook import Logbook
+from offramp_launch.supervision.overseer import Overseer
 from offramp_launch.supervision.timers import Timers
 from offramp_launch.told_status import understood
 from offramp_launch.watching import address, health
@@ -33,6 +38,11 @@ from offramp_launch.watching.moments import seconds_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH = HERE.parents[2] / "launch"
+NOW = seconds_of("2026-01-31T12:00:11.000Z")
+
+
+def moment(seconds):
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class MetricsTest(unittest.TestCase):
@@ -42,7 +52,7 @@ class MetricsTest(unittest.TestCase):
 
     def golden(self, name, document, open_metrics=False):
         path = HERE / "golden" / name
-        text = text_of(families_of(document), open_metrics)
+        text = text_of(families_of(document, NOW), open_metrics)
         if os.environ.get("OFFRAMP_WRITE_GOLDEN"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
@@ -56,15 +66,22 @@ class MetricsTest(unittest.TestCase):
 
     def test_of_a_run_with_gpus_each_worker_has_its_own_and_the_sum_is_the_whole(self):
         self.golden("metrics-gpus.txt", of_gpus())
-        text = text_of(families_of(of_gpus()))
+        text = text_of(families_of(of_gpus(), NOW))
         completed = [int(value) for value in re.findall(r'^offramp_samples_total\{gpu="[^"]+",state="completed"\} (\d+)$', text, re.M)]
         self.assertEqual([1000 + 7 * 4, 1000 + 7 * 5], completed, "a worker's shards before are counted, and nothing counts twice")
         self.assertNotIn('offramp_samples_total{state=', text)
         self.assertEqual(1, text.count("\nofframp_samples_expected "))
 
+    def test_a_worker_between_two_shards_is_not_without_consumers(self):
+        document = of_gpus()
+        document["workers"]["cuda:1"]["status"] = {}
+        text = text_of(families_of(document, NOW))
+        self.assertEqual(['{gpu="cuda:0"} 1'], re.findall(r"^offramp_consumers(.*)$", text, re.M))
+        self.assertIn('offramp_samples_total{gpu="cuda:1",state="completed"} 1000\n', text)
+
     def test_every_line_is_what_prometheus_reads(self):
         for open_metrics in (False, True):
-            text = text_of(families_of(of_a_run()), open_metrics)
+            text = text_of(families_of(of_a_run(), NOW), open_metrics)
             self.assertEqual(open_metrics, text.endswith("# EOF\n"))
             for line in text.splitlines():
                 self.assertRegex(line, r'^(# (HELP|TYPE) offramp_[a-z0-9_]+ .+|# EOF|offramp_[a-z0-9_]+(\{([a-z_]+="([^"\\\n]|\\\\|\\"|\\n)*",?)+\})? [-+0-9.e]+)$')
@@ -78,7 +95,7 @@ class MetricsTest(unittest.TestCase):
             self.skipTest("no prometheus_client")
         for document in (of_a_run(), of_gpus(), {"status": {}}):
             with self.subTest(document):
-                families = families_of(document)
+                families = families_of(document, NOW)
                 text, open_text = text_of(families), text_of(families, open_metrics=True)
                 ours = {(f"{family.name}{suffix}", *sorted((name, str(value).encode(errors="replace").decode()) for name, value in labels.items() if name != "le"),
                          *((("le", float(labels["le"])),) if "le" in labels else ())): value for family in families for suffix, labels, value in family.samples}
@@ -91,19 +108,19 @@ class MetricsTest(unittest.TestCase):
     def test_what_a_program_of_another_version_tells_or_not_harms_nothing(self):
         for status in ({}, {"state": "waiting"}, {"totals": {"completed": {}}, "slabs": {"free": None}, "stage_seconds": {"compute": {"counts": [1], "sum": None}}},
                        {"stage_seconds": {"compute": {"counts": [1, 2], "sum": float("nan")}}, "stage_bounds_seconds": [1], "shm_bytes": True, "time": 7, "now_ns": 1}):
-            text = text_of(families_of({"status": status}))
-            self.assertIn("offramp_consumers 0\n", text)
+            text = text_of(families_of({"status": status}, NOW))
+            self.assertEqual(bool(status), "offramp_consumers 0\n" in text)
             self.assertNotIn("stage_seconds", text)
             self.assertNotIn("shm_bytes", text)
 
     def test_a_library_without_totals_is_read_by_its_older_fields(self):
-        text = text_of(families_of({"status": {"released_samples": 8, "released_batches": 2, "released_bytes": 99, "dropped_samples": 1}}))
+        text = text_of(families_of({"status": {"released_samples": 8, "released_batches": 2, "released_bytes": 99, "dropped_samples": 1}}, NOW))
         for line in ('offramp_samples_total{state="completed"} 8', 'offramp_batches_total{state="completed"} 2', 'offramp_bytes_total{state="completed"} 99',
                      'offramp_samples_total{state="dropped"} 1'):
             self.assertIn(line + "\n", text)
 
     def test_the_dashboard_and_the_alerts_name_what_is_exported(self):
-        exported = {name for document in (of_a_run(), of_gpus()) for line in text_of(families_of(document)).splitlines() if not line.startswith("#")
+        exported = {name for document in (of_a_run(), of_gpus()) for line in text_of(families_of(document, NOW)).splitlines() if not line.startswith("#")
                     for name in [re.match(r"\w+", line)[0]]}
         for name, least in (("offramp-dashboard.json", 10), ("offramp-alerts.yml", 6)):
             text = (LAUNCH / "watching" / name).read_text()
@@ -113,7 +130,10 @@ class MetricsTest(unittest.TestCase):
         dashboard = json.loads((LAUNCH / "watching" / "offramp-dashboard.json").read_text())
         self.assertEqual(8, len(dashboard["panels"]))
         self.assertTrue(all(panel["targets"] and all(target["expr"] for target in panel["targets"]) for panel in dashboard["panels"]))
-        self.assertEqual(6, len(re.findall(r"^ +- alert: ", (LAUNCH / "watching" / "offramp-alerts.yml").read_text(), re.M)))
+        alerts = (LAUNCH / "watching" / "offramp-alerts.yml").read_text()
+        self.assertEqual(6, len(re.findall(r"^ +- alert: ", alerts, re.M)))
+        self.assertEqual(*(alerts.count(words) for words in ('offramp_run_state{state="running"} == 1', "time() - offramp_launcher_timestamp_seconds < 60")),
+                         "what a launcher that is gone told last says nothing of what is")
 
 
 class CountersTest(unittest.TestCase):
@@ -135,8 +155,6 @@ class CountersTest(unittest.TestCase):
 
 
 class HealthTest(unittest.TestCase):
-    NOW = seconds_of("2026-01-31T12:00:11.000Z")
-
     def test_what_lives_and_what_is_ready(self):
         old, consumer = "2026-01-31T12:00:01.000Z", status_of(1, 1)["consumers"][0]
         for document, lives, ready in (
@@ -144,6 +162,11 @@ class HealthTest(unittest.TestCase):
                 (of_a_run(status={}), True, False),
                 (of_a_run(status=status_of(1, 1, time=old)), False, False),
                 (of_a_run(status=status_of(1, 1, time=old), taking_over=True), True, True),
+                (of_a_run(status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:55:00.000Z"), True, True),
+                (of_a_run(status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:50:00.000Z"), False, False),
+                (of_a_run(status=status_of(1, 1, time=old), status_seconds=2.0), False, False),
+                (of_a_run(status=status_of(1, 1, time=old), status_seconds=5.0), True, True),
+                (of_a_run(ending=True), True, False),
                 (of_a_run(status=status_of(1, 1, time=old, state="ended")), True, False),
                 (of_a_run(status=status_of(1, 1, time=old), finishing=True), True, False),
                 (of_a_run(status=status_of(1, 1, state="draining")), True, False),
@@ -151,12 +174,12 @@ class HealthTest(unittest.TestCase):
                 (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "overdue": True}])), True, False),
                 (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "ready": False}])), True, False),
                 (of_gpus(), True, False)):
-            self.assertEqual((lives, ready), (health.alive(document, self.NOW)[0], health.ready(document, self.NOW)[0]), document)
+            self.assertEqual((lives, ready), (health.alive(document, NOW)[0], health.ready(document, NOW)[0]), document)
 
     def test_of_workers_one_that_is_silent_is_named(self):
         document = of_gpus()
         document["workers"]["cuda:1"]["status"]["time"] = "2026-01-31T12:00:01.000Z"
-        well, why = health.alive(document, self.NOW)
+        well, why = health.alive(document, NOW)
         self.assertFalse(well)
         self.assertTrue(why.startswith("cuda:1: the producer has told nothing for 10 s"), why)
 
@@ -265,7 +288,7 @@ class LookoutTest(unittest.TestCase):
     def lookout(self, http=("127.0.0.1", 0)):
         lookout = Lookout(self.run_dir, http, self.selector, self.timers, self.display, lambda: self.document)
         lookout.begin()
-        self.addCleanup(lookout.close, {"status": {}})
+        self.addCleanup(lookout.close, lambda: self.document)
         return lookout
 
     def pass_by(self, seconds):
@@ -306,7 +329,66 @@ class LookoutTest(unittest.TestCase):
                 self.pass_by(5)
                 self.assertEqual(1, len(self.selector.get_map()), "it is there")
                 self.assertEqual(2, sum("the server of --http cannot be started" in each for each in self.said), self.said)
-                lookout.close({"status": {}})
+                lookout.close(lambda: self.document)
+
+
+    def metrics(self):
+        try:
+            return self.run_dir.file("metrics.prom").read_text()
+        except FileNotFoundError:
+            return None
+
+    def test_a_run_that_never_began_is_not_told_to_start(self):
+        lookout = self.lookout(http=None)
+        self.pass_by(15)
+        self.assertIn('\nofframp_run_state{state="starting"} 1\n', self.metrics())
+        lookout.end(lambda: self.document)
+        self.assertIsNone(self.metrics())
+        lookout.close(lambda: {"status": {"state": "failed"}})
+        self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
+
+    def test_when_it_was_told_is_told(self):
+        lookout, before = self.lookout(http=None), time.time()
+        self.pass_by(15)
+        told = float(re.search(r"^offramp_launcher_timestamp_seconds (\S+)$", self.metrics(), re.M)[1])
+        self.assertTrue(before - 1 < told < time.time() + 1)
+        lookout.close(lambda: 1 / 0)
+        self.assertEqual(1, sum("metrics.prom is not written: ZeroDivisionError" in each for each in self.said))
+
+    def test_a_run_that_an_exception_ends_has_failed(self):
+        class CutOff(Overseer):
+            def _begin(self):
+                raise ZeroDivisionError
+
+            def _alive(self):
+                return []
+
+            def _look(self):
+                pass
+
+            def _describe(self):
+                return {"status": {"state": "running"}}
+        overseer = CutOff(self.run_dir, self.display)
+        self.assertRaises(ZeroDivisionError, overseer.run)
+        self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
+        overseer.close()
+        self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
+
+    def test_an_earlier_runs_stay_until_this_one_has_begun(self):
+        self.run_dir.file("summary.json").write_text("{}")
+        for name in ("metrics.prom", "launcher.json"):
+            self.run_dir.file(name).write_text("an earlier run's")
+        self.run_dir.previous = PreviousAccount(self.run_dir.path)
+        logbook, lookout = Logbook(self.run_dir, self.display), self.lookout(http=None)
+        logbook.note_restart()
+        self.pass_by(15)
+        self.assertEqual(["an earlier run's"] * 2, [self.run_dir.file(name).read_text() for name in ("metrics.prom", "launcher.json")])
+        self.run_dir.file("status.json").write_text('{"state": "running"}')
+        self.document = {"status": self.run_dir.status()}
+        self.assertEqual((None, 1), (self.metrics(), json.loads(self.run_dir.file("launcher.json").read_text())["restarts"]))
+        self.pass_by(15)
+        self.assertIn('\nofframp_run_state{state="running"} 1\n', self.metrics())
+        lookout.close(lambda: self.document)
 
 
 class Watched(unittest.TestCase):
@@ -437,6 +519,34 @@ class Watched(unittest.TestCase):
         self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/status.json")])
         said = self.stage.end(launcher, producer, consumers)
         self.assertEqual((0, 1), (launcher.returncode, said.count("metrics.prom is not written")), said)
+
+    def test_what_is_refused_in_an_earlier_runs_directory_leaves_what_that_counted(self):
+        folder = str(self.stage.folder / "run")
+        launcher, producer, consumers = self.stage.start_run(1, "--run-dir", folder)
+        producer.order(status={"state": "ended", "released_samples": 8}, summary={"exit": 0})
+        self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
+        before = pathlib.Path(folder, "metrics.prom").read_text()
+        self.assertIn('\nofframp_samples_total{state="completed"} 8\n', before)
+        launcher = self.stage.launch("run", "--consumers", "1", "--run-dir", folder, "--start-over")
+        producer, consumer = sorted((self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True)
+        self.stage.end(launcher, producer, [consumer], code=64)
+        self.assertEqual((64, before), (launcher.returncode, pathlib.Path(folder, "metrics.prom").read_text()))
+
+    def test_what_is_refused_in_a_directory_of_its_own_has_failed(self):
+        launcher = self.stage.launch("run", "--consumers", "1")
+        producer, consumer = sorted((self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True)
+        self.stage.end(launcher, producer, [consumer], code=64)
+        self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
+        self.assertIn('\nofframp_run_state{state="failed"} 1\n', (self.run_dir / "metrics.prom").read_text())
+
+    def test_a_status_that_is_seldom_told_is_not_old_before_the_next(self):
+        launcher, producer, consumers = self.start("--status-seconds", "3000")
+        producer.order(status={"state": "running", "time": moment(time.time() - 1000)})
+        until(lambda: self.status()["status"].get("time"))
+        self.assertEqual((3000, 200), (self.status()["status_seconds"], self.get("/livez")[0]))
+        producer.order(status={"state": "running", "time": moment(time.time() - 20000)})
+        until(lambda: self.get("/livez")[0] == 503)
+        self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
 
     def test_a_program_of_ones_own_that_dies_before_it_tells_anything_counts_for_nothing(self):
         program = (f"PUPPET_PROGRAM=loop exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' producer --run-dir \"$OFFRAMP_RUN_DIR\" "
