@@ -1,5 +1,6 @@
 """`job k8s`: a job as an Indexed Job of Kubernetes, in YAML. Each index is one shard; a pod that another try may mend is started again."""
 
+import ipaddress
 import json
 import os
 import pathlib
@@ -14,7 +15,6 @@ from offramp_launch.watching import address
 FLAGS = ("--image", "--claim", "--mount", "--name", "--gpus-per-shard", "--cpus", "--memory", "--shm", "--at-once", "--secret")
 TRIES_AGAIN = 5
 PROBE_SECONDS = 10
-START_PROBES, LIVE_PROBES = 360, 30     # that may fail: what lies in the output is looked at before a run, and parts are hashed behind it
 SHARED_MEMORY = "16Gi"
 # Of a name of which pods are named, with their index behind.
 LONGEST_NAME = 52
@@ -63,23 +63,23 @@ def container_of(job, given, flags, mount):
             "args": ["shard", "--job", require_one_line("the job's folder", str(job.folder)), *(require_one_line("a flag", flag) for flag in flags)],
             **({"envFrom": [{"secretRef": {"name": named("--secret", given)}}]} if "--secret" in given else {}),
             **({"resources": resources} if resources else {}),
-            **probes_of(flags),
+            **watched_by(flags),
             "volumeMounts": [{"name": "job", "mountPath": str(mount)}, {"name": "shm", "mountPath": "/dev/shm"}]}
 
 
-def probes_of(flags):
-    """Where each shard is to be watched by HTTP: whether its pod lives, and whether it is at work. Before and behind its run nothing answers, for as long as is waited here."""
+def watched_by(flags):
+    """
+    Where each shard is to be watched by HTTP: whether it is at work. Nothing kills its pod for having no answer: before a run what lies in the output
+    is looked at, and behind it parts are hashed, for however long, and then nothing answers.
+    """
     text = take_values(flags, (address.FLAG,))[0].get(address.FLAG)
     if text is None:
         return {}
     host, port = address.parsed(text)
-    if port == 0 or host in address.LOOPBACK_NAMES:
+    if port == 0 or ipaddress.ip_address(address.numeric(host)).is_loopback:
         raise LaunchError(f"{address.FLAG} is {text}, which a cluster does not reach", f"Give {address.FLAG} 0.0.0.0:9464", ExitCode.USAGE)
-
-    def probe(path, failures):
-        return {"httpGet": {"path": path, "port": port}, "periodSeconds": PROBE_SECONDS, "timeoutSeconds": PROBE_SECONDS, "failureThreshold": failures}
-    return {"ports": [{"name": "metrics", "containerPort": port}], "startupProbe": probe("/livez", START_PROBES), "livenessProbe": probe("/livez", LIVE_PROBES),
-            "readinessProbe": probe("/readyz", 1)}
+    return {"ports": [{"name": "metrics", "containerPort": port}],
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": port}, "periodSeconds": PROBE_SECONDS, "timeoutSeconds": PROBE_SECONDS, "failureThreshold": 1}}
 
 
 def required(name, given):

@@ -144,12 +144,13 @@ class KubernetesTest(OfAJob):
                 kubernetes_validate.validate(wrong, version, strict=True)
 
     @unittest.skipUnless(yaml, "without PyYAML")
-    def test_a_shard_that_is_watched_has_probes(self):
+    def test_a_shard_that_is_watched_tells_whether_it_is_at_work_and_no_probe_kills_it(self):
         container = yaml.safe_load(self.manifest(self.job(), ["--http", "0.0.0.0:9464"]))["spec"]["template"]["spec"]["containers"][0]
-        self.assertEqual([("/livez", 9464), ("/livez", 9464), ("/readyz", 9464)],
-                         [(probe["path"], probe["port"]) for probe in (container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness"))])
+        self.assertEqual(["readinessProbe"], [name for name in container if name.endswith("Probe")])
+        self.assertEqual({"path": "/readyz", "port": 9464}, container["readinessProbe"]["httpGet"])
+        self.assertEqual([{"name": "metrics", "containerPort": 9464}], container["ports"])
         self.assertEqual(["--http", "0.0.0.0:9464"], container["args"][-2:])
-        for text in ("127.0.0.1:9464", "0.0.0.0:0", "9464"):
+        for text in ("127.0.0.1:9464", "127.0.0.2:9464", "localhost:9464", "[::1]:9464", "0.0.0.0:0", "9464", "pod.example:9464"):
             self.refused(ExitCode.USAGE, self.manifest, self.job(text), ["--http", text])
 
     def test_folders_that_pods_would_not_see_are_refused(self):
