@@ -262,6 +262,10 @@ class ToldStatusTest(unittest.TestCase):
     def test_what_programs_tell_is_understood_whole(self):
         for status in (status_of(1, 4), of_gpus()["status"], {"totals": {"completed": {"samples": None}}, "slabs": {"free": None}, "input_wait_seconds": None, "new": [1]}):
             self.assertEqual((status, []), understood(status))
+        for recorded in sorted((HERE / "watched").glob("*.json")):
+            document = json.loads(recorded.read_text())
+            for told in (document, *(document.get("workers") or {}).values()):
+                self.assertEqual((told["status"], []), understood(told["status"]), recorded.name)
 
     def test_what_has_another_form_is_left_out_and_named(self):
         for odd, rest in (({"consumers": [1]}, {}), ({"consumers": {}}, {}), ({"consumers": [None]}, {}), ({"consumers": [{"pid": "1", "ready": True}]}, {"consumers": [{"ready": True}]}), ({"refused": 3}, {}),
