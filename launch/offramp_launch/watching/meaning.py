@@ -8,6 +8,7 @@ import datetime
 import math
 import re
 
+from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS, seconds_left, settled
 
 LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "Q": "quarantined"}
@@ -81,17 +82,19 @@ def sentence(document):
     state = status.get("state")
     if not state:
         return Sentence("starting", "Starting: the producer has said nothing yet")
-    if status.get("failure") or state == "failed":
+    if state == "failed":
         reason, rest = in_two(status.get("failure") or said or "the log says why")
         return Sentence("failed", f"Failed: {reason}", f"{f'{rest} — ' if rest else ''}{amount(status)}{lasted}", True)
+    if document.get("finishing") and "exit" not in status:
+        return Sentence("draining", "Finishing: the results are put together", said)
+    failure = capital(status.get("failure") or "")
+    alarm = bool(failure) and status.get("exit") != ExitCode.INTERRUPTED
     if state == "abandoned":
-        return Sentence("abandoned", f"Stopped: {amount(status)}{lasted}", said or "The rest is done with --resume")
+        return Sentence("abandoned", f"Stopped: {amount(status)}{lasted}", failure or said or "The rest is done with --resume", alarm)
     if state == "ended":
-        return Sentence("ended", f"Ended: {amount(status)}{lasted}", on_the_whole(status, seconds))
+        return Sentence("ended", f"Ended: {amount(status)}{lasted}", " — ".join(filter(None, (failure, on_the_whole(status, seconds)))), alarm)
     if document.get("taking_over"):
         return Sentence("taking over", "The producer died: another one takes over", said)
-    if document.get("finishing"):
-        return Sentence("draining", "Finishing: the results are put together", said)
     trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is overdue"
                         for each in status.get("consumers") or [] if each.get("overdue"))
 
@@ -121,14 +124,18 @@ def sentence(document):
     if limit == "compute":
         share = status.get("gpu_share")
         return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), said or busy_shares({"consumer_share": status.get("consumer_share")}))
-    return holds("running", state[:1].upper() + state[1:])
+    return holds("running", capital(state))
 
 
 def in_two(text):
     """The first clause, and what follows."""
     found = re.search("[.;] ", text)
     rest = text[found.end():].strip() if found else ""
-    return (text[:found.start()], rest[:1].upper() + rest[1:]) if found else (text, "")
+    return (text[:found.start()], capital(rest)) if found else (text, "")
+
+
+def capital(text):
+    return text[:1].upper() + text[1:]
 
 
 def who_waits(status):
