@@ -15,6 +15,7 @@ LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retir
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
 WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a consumer", "leased": "with a consumer", "retired": "retired", "quarantined": "set aside"}
 LISTED_DEATHS = 5
+SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # how a producer begins to tell why no slab is free
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +48,12 @@ def per_second(value):
     return f"{value or 0:.1f}/s" if (value or 0) < 100 else f"{number(value)}/s"
 
 
-def counted(count, what):
-    return f"{number(count)} {what}" + ("" if count == 1 else "s")
+def counted(count, one, many=None):
+    return f"{number(count)} {one if count == 1 else many or f'{one}s'}"
+
+
+def are(count):
+    return "is" if count == 1 else "are"
 
 
 def in_words(seconds):
@@ -74,9 +79,7 @@ def amount(status):
 def sentence(document):
     status = document.get("status") or {}
     who, waits = who_waits(status)
-    slabs, limit = status.get("slabs") or {}, status.get("limiting_stage")
-    several = status.get("workers") is not None
-    said = "" if status.get("shortage") or (several and limit == "consumers") else status.get("message") or ""
+    slabs, limit, said = status.get("slabs") or {}, status.get("limiting_stage"), message(document)
     seconds = ran_seconds(status)
     lasted = f" in {in_words(seconds)}" if seconds else ""
     state = status.get("state")
@@ -103,18 +106,23 @@ def sentence(document):
 
     lost = [worker for worker in status.get("workers") or [] if worker.get("state") == "lost"]
     if lost:
-        return Sentence("lost", f"{len(lost)} of {counted(len(status['workers']), 'producer')} {'is' if len(lost) == 1 else 'are'} lost: {lost[0].get('why_lost')}",
+        return Sentence("lost", f"{len(lost)} of {counted(len(status['workers']), 'producer')} {are(len(lost))} lost: {lost[0].get('why_lost')}",
                         said or busy_shares(status), True)
     if not status.get("consumers") and state != "starting" and (slabs.get("ready") or limit == "consumers"):
+        alive = consumers_alive(document)
+        if alive:
+            return Sentence("joining", f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join", said)
         return Sentence("nobody", "Nobody takes slabs: no consumers", said, True)
     total = status.get("total_samples")
     if total and settled(status) >= total:
         return holds("draining", "Finishing: every sample is done")
-    if state == "draining" or document.get("ending"):
+    if state == "draining" or document.get("ending") or (slabs.get("free") and everything_is_published(status)):
         out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
-        return holds("draining", f"Finishing: {counted(out, 'slab')} {'is' if out == 1 else 'are'} not done yet" if out else "Finishing: the results are put in place")
+        return holds("draining", f"Finishing: {counted(out, 'slab')} {are(out)} not done yet" if out else "Finishing: the results are put in place")
+    if limit == "consumers" and status.get("shortage") == "quarantine":
+        return holds("disk", f"{who} {waits} for the disk, to which {counted(slabs.get('quarantined'), 'slab')} set aside {are(slabs.get('quarantined'))} written", said or busy_shares(status))
     if limit == "consumers":
-        return holds("consumers", f"{who} {waits} for consumers: {where_slabs_are(slabs)}", said or busy_shares(status))
+        return holds("consumers", f"{who} {waits} for consumers: {where_slabs_are(status)}", said or busy_shares(status))
     if limit == "input":
         return holds("input", f"{who} {waits} for input", said or busy_shares(status))
     if limit == "copy to host":
@@ -146,8 +154,34 @@ def who_waits(status):
     return "The model" if status.get("device") in (None, "", "cpu") else "The GPU", "waits"
 
 
-def where_slabs_are(slabs):
+def message(document):
+    """What the run says by itself, without what its sentence tells: why no slab is free."""
+    if document.get("workers"):
+        return "; ".join(f"{name}: {message(told)}" for name, told in document["workers"].items() if message(told))
+    status = document.get("status") or {}
+    said = status.get("message") or ""
+    return "" if status.get("shortage") and said.startswith(SHORTAGES) else said
+
+
+def consumers_alive(document):
+    """Processes, whether they have joined or not. Several producers only tell who has joined: each keeps its share alive."""
+    return document.get("consumers_alive") or sum(worker.get("consumers") or 0 for worker in (document.get("status") or {}).get("workers") or [] if worker.get("state") == "at work")
+
+
+def everything_is_published(status):
+    """Of the input nothing is on its way to a slab any more, as far as that is told."""
+    totals = status.get("totals") or {}
+    read = sum((totals.get(name) or {}).get("samples") or 0 for name in ("published", "dropped")) + (status.get("done_before") or 0) + (status.get("skipped") or 0)
+    return bool(status.get("total_samples")) and read >= status["total_samples"]
+
+
+def where_slabs_are(status):
+    slabs = status.get("slabs") or {}
     total, leased = sum(filter(None, slabs.values())), slabs.get("leased") or 0
+    if status.get("shortage") == "retired-but-held":
+        return f"{counted(slabs.get('retired'), 'slab')} {are(slabs.get('retired'))} done with, and a late one still holds {'it' if slabs.get('retired') == 1 else 'them'}"
+    if status.get("shortage") == "draining":
+        return "all of them are leaving"
     if total and leased == total:
         return f"all {number(total)} slabs are leased"
     return f"{number(leased)} of {number(total)} slabs are leased" if slabs.get("free") else "no slab is free"

@@ -20,7 +20,7 @@ from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 from offramp_launch.watching import meaning
 from offramp_launch.watching.server import Server
 from offramp_launch.watching.source import Source
-from watched_documents import ALARMING, DOCUMENTS, SENTENCES
+from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES
 
 PAGE = pathlib.Path(meaning.__file__).with_name("page.html")
 TEXT = PAGE.read_text()
@@ -119,6 +119,12 @@ class PageTest(unittest.TestCase):
 
     def test_top_says_it(self):
         self.assertEqual(SENTENCES, {name: meaning.sentence(document).text for name, document in DOCUMENTS.items()})
+
+    def test_what_stands_below(self):
+        self.assertEqual(BELOW, {name: meaning.sentence(DOCUMENTS[name]).why for name in BELOW})
+        self.assertIn("all slabs are in use", DOCUMENTS["starved"]["status"]["message"])
+        for name in ("starved", "gpus"):    # it tells no more than the sentence
+            self.assertNotIn("in use", meaning.sentence(DOCUMENTS[name]).why)
 
     def test_it_alarms_where_somebody_has_to_act(self):
         self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if meaning.sentence(document).alarm})
