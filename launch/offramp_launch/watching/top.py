@@ -1,9 +1,11 @@
 """The command `top`: a run on a terminal, drawn anew twice a second, and keys that change it."""
 
+import codecs
 import contextlib
 import importlib.util
 import os
 import select
+import signal
 import sys
 import termios
 import time
@@ -21,6 +23,9 @@ LOOK_SECONDS = 0.5
 PATIENCE_SECONDS = 2
 NOTE_SECONDS = 5        # what a key did is shown so long
 KEYS = {"+": 1, "=": 1, "-": -1, "_": -1}
+LEAVE_SCREEN = b"\x1b[?1049l\x1b[?25h"       # back from the alternate screen, and the cursor is seen
+# What a terminal that is not of UTF-8 shows for what is drawn.
+IN_ASCII = dict(zip("·▄▒█━─▁▂▃▅▆▇–—…", ".=o#=-_.-+*%--~"))
 
 
 def start(places, argv):
@@ -47,23 +52,28 @@ def start(places, argv):
 class Screen:
     """
     The terminal, without echo and line by line no more, until the end of the block, however that ends. Owns: how the terminal is set. Borrows: standard
-    input and output. Ctrl-Z does nothing meanwhile: it would leave the shell a terminal like that.
+    input and output. Ctrl-Z, Ctrl-\\ and SIGTSTP do nothing meanwhile: they would leave the shell a terminal like that. SIGQUIT is what SIGTERM is.
     """
 
     def __init__(self):
         from rich.console import Console
         from rich.live import Live
 
-        self.console = Console(file=drawn_on(sys.stdout))
+        codecs.register_error("in ASCII", in_ascii)
+        output = drawn_on(sys.stdout)
+        output.reconfigure(errors="in ASCII")
+        self.console = Console(file=output)
         self._live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        self._input = sys.stdin.fileno()
+        self._input, self._output = sys.stdin.fileno(), output.fileno()
 
     def __enter__(self):
         self._before = termios.tcgetattr(self._input)
+        self._handlers = {signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
+                          signal.SIGQUIT: signal.signal(signal.SIGQUIT, lambda *_: signal.raise_signal(signal.SIGTERM))}
         try:
             now = termios.tcgetattr(self._input)
             now[3] &= ~(termios.ICANON | termios.ECHO)
-            now[6][termios.VSUSP] = b"\0"
+            now[6][termios.VSUSP] = now[6][termios.VQUIT] = b"\0"
             termios.tcsetattr(self._input, termios.TCSANOW, now)
             self._live.start()
         except BaseException:
@@ -78,11 +88,13 @@ class Screen:
         try:
             with contextlib.suppress(OSError, ValueError):
                 self._live.stop()
-                self.console.set_alt_screen(False)
-                self.console.show_cursor(True)
         finally:
-            with contextlib.suppress(termios.error):        # the terminal is gone
+            with contextlib.suppress(OSError):      # the terminal is gone
+                os.write(self._output, LEAVE_SCREEN)
+            with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._input, termios.TCSANOW, self._before)
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
 
     def show(self, lines):
         from rich.console import Group
@@ -98,6 +110,11 @@ class Screen:
         except OSError:
             return None
         return typed.decode(errors="replace") if typed else None
+
+
+def in_ascii(problem):
+    """As codecs.register_error() has it."""
+    return "".join(IN_ASCII.get(character, "?") for character in problem.object[problem.start:problem.end]), problem.end
 
 
 class Top:

@@ -4,6 +4,7 @@ import fcntl
 import importlib.util
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -150,6 +151,11 @@ class Session:
             self.said += os.read(self.ours, 65536)
         return self.process.returncode
 
+    def ignores(self, number):
+        """Here its process group is an orphan, which the kernel does not stop at all."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return bool(int(re.search(r"SigIgn:\t(\w+)", status)[1], 16) & 1 << number - 1)
+
     def is_as_before(self):
         after = termios.tcgetattr(self.theirs)
         return after == self.before and self.said.rfind(LEAVES_ALTERNATE_SCREEN) > self.said.rfind(b"\x1b[?1049h") and self.said.rfind(SHOWS_CURSOR) > self.said.rfind(b"\x1b[?25l")
@@ -180,7 +186,8 @@ class TerminalTest(unittest.TestCase):
             session.type(b"r")
             session.until_drawn(rb"reload: consumers are replaced")
             consumers.append(self.stage.enter())
-            session.type(b"\x1a")       # Ctrl-Z: it goes on
+            session.type(b"\x1a\x1c")   # Ctrl-Z, Ctrl-\: it goes on
+            self.assertTrue(session.ignores(signal.SIGTSTP))
             session.type(b"q")
             self.assertEqual(0, session.ended(), session.said)
             self.assertTrue(session.is_as_before())
@@ -190,7 +197,7 @@ class TerminalTest(unittest.TestCase):
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
     def test_the_terminal_is_as_before_whatever_ends_it(self):
         launcher, producer, consumers = self.run_begun(1)
-        for how, code in (("a key", 130), ("SIGTERM", 130), ("SIGHUP", 130)):
+        for how, code in (("a key", 130), ("SIGTERM", 130), ("SIGHUP", 130), ("SIGQUIT", 130)):
             with self.subTest(how=how), self.top() as session:
                 session.until_drawn(rb"1 alive, 1 wanted")
                 if how == "a key":
@@ -200,6 +207,19 @@ class TerminalTest(unittest.TestCase):
                 self.assertEqual(code, session.ended(), session.said)
                 self.assertTrue(session.is_as_before())
                 self.assertNotIn(b"Traceback", session.said)
+        self.stage.end(launcher, producer, consumers)
+
+    @unittest.skipUnless(HAS_RICH, "rich is not installed here")
+    def test_a_terminal_that_is_not_of_utf_8_is_drawn_on_and_restored(self):
+        launcher, producer, consumers = self.run_begun(1)
+        self.stage.environment["PYTHONIOENCODING"] = "ascii"
+        with self.top() as session:
+            session.until_drawn(rb"1 alive, 1 wanted")
+            session.until_drawn(rb"[-]{20}")        # nothing is done: an empty bar
+            session.type(b"q")
+            self.assertEqual(0, session.ended(), session.said)
+            self.assertTrue(session.is_as_before())
+            session.said.decode("ascii")
         self.stage.end(launcher, producer, consumers)
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
