@@ -17,14 +17,14 @@ ACCENT, QUIET, ALARM, HEAD = "blue", "dim", "red", "bold"
 KEYS = "+ - one consumer more or less   r reload   q leave"
 
 
-def draw(document, seen, width, height, note=""):
-    """At most `height` lines, none wider than `width`. `note`: what the last key did."""
-    top = [*head_lines(document, width), *progress_lines(document, seen, width), Text()]
+def draw(document, seen, width, height, note=None):
+    """At most `height` lines, none wider than `width`. `note`: what the last key did, or what is to be known meanwhile; whether it is an alarm."""
+    top = [*head_lines(document, seen, width), *progress_lines(document, seen, width), Text()]
     room = height - len(top) - 1
     body = two_columns(document, seen, width, room) if width >= WIDE else one_column(document, seen, width, room)
     lines = [*top, *body][:height - 1]
     lines += [Text()] * (height - 1 - len(lines))
-    return [cut(line, width) for line in (*lines, cells((note, ALARM)) if note else cells((KEYS, QUIET)))]
+    return [cut(line, width) for line in (*lines, cells((note[0], ALARM if note[1] else HEAD) if note else (KEYS, QUIET)))]
 
 
 def cells(*parts):
@@ -57,8 +57,8 @@ def beside(left, right, width):
     return Text.assemble(left, " " * gap, right) if gap > 1 else left
 
 
-def head_lines(document, width):
-    status, now = document.get("status") or {}, sentence(document)
+def head_lines(document, seen, width):
+    status, now = document.get("status") or {}, sentence(document, seen.silent)
     facts = [f"run {document.get('run_id')}", (status.get("model") or status.get("name") or "").split(",")[0], status.get("device")]
     style = f"bold {ALARM}" if now.kind in ("failed", "nobody") else "bold"
     why = wrapped(now.why, ALARM, width, 3) if now.alarm else [cells((now.why, QUIET))]

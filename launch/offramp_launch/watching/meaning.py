@@ -15,6 +15,7 @@ LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retir
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
 WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a consumer", "leased": "with a consumer", "retired": "retired", "quarantined": "set aside"}
 LISTED_DEATHS = 5
+SILENT_SECONDS = 5      # of a producer that tells of itself twice a second
 SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # how a producer begins to tell why no slab is free
 
 
@@ -76,7 +77,8 @@ def amount(status):
     return f"{number(done)} of {counted(total, 'sample')}" if total else counted(done, "sample")
 
 
-def sentence(document):
+def sentence(document, silent=0):
+    """`silent`: seconds of the viewer's clock since the run told anything new."""
     status = document.get("status") or {}
     who, waits = who_waits(status)
     slabs, limit, said = status.get("slabs") or {}, status.get("limiting_stage"), message(document)
@@ -90,6 +92,9 @@ def sentence(document):
         return Sentence("failed", f"Failed: {reason}", f"{f'{rest} — ' if rest else ''}{amount(status)}{lasted}", True)
     if document.get("finishing") and "exit" not in status:
         return Sentence("draining", "Finishing: the results are put together", said)
+    if state in ENDS and "exit" not in status and document.get("consumers_alive"):
+        alive = document["consumers_alive"]
+        return Sentence("draining", f"Finishing: {counted(alive, 'consumer')} {'has' if alive == 1 else 'have'} not ended yet", said)
     failure = capital(status.get("failure") or "")
     alarm = bool(failure) and status.get("exit") != ExitCode.INTERRUPTED
     if state == "abandoned":
@@ -98,6 +103,8 @@ def sentence(document):
         return Sentence("ended", f"Ended: {amount(status)}{lasted}", " — ".join(filter(None, (failure, on_the_whole(status, seconds)))), alarm)
     if document.get("taking_over"):
         return Sentence("taking over", "The producer died: another one takes over", said)
+    if state == "running" and silent > SILENT_SECONDS:
+        return Sentence("silent", f"The producer has told nothing for {in_words(silent)}", f"Its last word: {sentence(document).text}", True)
     trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is overdue"
                         for each in status.get("consumers") or [] if each.get("overdue"))
 
@@ -122,7 +129,10 @@ def sentence(document):
     if limit == "consumers" and status.get("shortage") == "quarantine":
         return holds("disk", f"{who} {waits} for the disk, to which {counted(slabs.get('quarantined'), 'slab')} set aside {are(slabs.get('quarantined'))} written", said or busy_shares(status))
     if limit == "consumers":
-        return holds("consumers", f"{who} {waits} for consumers: {where_slabs_are(status)}", said or busy_shares(status))
+        free, total = slabs.get("free") or 0, sum(filter(None, slabs.values()))
+        is_past = 2 * free >= total > 0      # what limits is told of the last ten seconds
+        return holds("consumers", f"{who} waited for consumers a moment ago: {number(free)} of {counted(total, 'slab')} {are(free)} free" if is_past
+                     else f"{who} {waits} for consumers: {where_slabs_are(status)}", said or busy_shares(status))
     if limit == "input":
         return holds("input", f"{who} {waits} for input", said or busy_shares(status))
     if limit == "copy to host":
@@ -184,7 +194,7 @@ def where_slabs_are(status):
         return "all of them are leaving"
     if total and leased == total:
         return f"all {number(total)} slabs are leased"
-    return f"{number(leased)} of {number(total)} slabs are leased" if slabs.get("free") else "no slab is free"
+    return f"{number(leased)} of {counted(total, 'slab')} {are(leased)} leased" if slabs.get("free") else "no slab is free"
 
 
 def held_by(consumer):

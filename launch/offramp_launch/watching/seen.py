@@ -22,12 +22,17 @@ class Moment:
 
 
 class Seen:
+    """`silent`: seconds since the run told anything new, when it was looked at last."""
+
     def __init__(self):
         self.moments = collections.deque()
+        self.silent = 0.0
+        self._time = self._told = None
 
     def add(self, document, now):
-        """`now`: seconds of a clock that only goes forward, for a run that does not tell its own."""
+        """`now`: seconds of a clock that only goes forward."""
         status = document.get("status") or {}
+        self._listen(status.get("time"), now)
         at = status["now_ns"] / 1e9 if status.get("now_ns") else now
         last = self.moments[-1] if self.moments else Moment(0.0)
         if not status.get("state") or (self.moments and at <= last.at):
@@ -46,6 +51,11 @@ class Seen:
                                    {each.get("pid"): each.get("samples") or 0 for each in consumers}, {each.get("pid"): each.get("busy_seconds") or 0 for each in consumers}))
         while self.moments[0].at < at - KEPT_SECONDS:
             self.moments.popleft()
+
+    def _listen(self, time, now):
+        if time is None or time != self._time:
+            self._time, self._told = time, now
+        self.silent = now - self._told
 
     def _first(self, since, value):
         return next((moment for moment in self.moments if moment.at >= since and value(moment) is not None), None)

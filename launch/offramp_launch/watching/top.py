@@ -13,6 +13,7 @@ import time
 from offramp_launch import interrupts
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET, accepts_connections, find_live_run, read_object
 from offramp_launch.screen import drawn_on
 from offramp_launch.supervision.control import ControlClient
@@ -125,7 +126,7 @@ class Top:
         self._client = None
         self._seen = Seen()
         self._document = {}
-        self._note, self._noted = "", 0.0
+        self._note, self._noted = None, 0.0
         self._is_over = False
 
     def watch(self, screen):
@@ -135,7 +136,7 @@ class Top:
         while not self._is_over:
             until = self._clock() + LOOK_SECONDS
             self._look()
-            note = self._note if self._clock() < self._noted + NOTE_SECONDS else ""
+            note = self._note if self._clock() < self._noted + NOTE_SECONDS else None
             screen.show(draw(self._document, self._seen, screen.console.width, screen.console.height, note))
             typed = "" if self._is_over else screen.keys(until - self._clock())
             if typed is None or "q" in typed:
@@ -148,10 +149,15 @@ class Top:
             self._document = self._ask({"do": "status"})
             self._seen.add(self._document, self._clock())
         except LaunchError as problem:
-            self._say(problem.in_one_line())
-            if not accepts_connections(self._run_dir / CONTROL_SOCKET):
-                self._is_over = True
-                self._document = {**self._document, "status": {**(self._document.get("status") or {}), **(read_object(self._run_dir / "status.json") or {})}}
+            self._is_over = not accepts_connections(self._run_dir / CONTROL_SOCKET)
+            status = {**(self._document.get("status") or {}), **(read_object(self._run_dir / "status.json") or {})}
+            is_finishing = not self._is_over and status.get("state") in ("draining", *ENDS)
+            if self._is_over or is_finishing:
+                self._document = {**self._document, "status": status, "finishing": is_finishing}
+            if is_finishing:
+                self._say("finishing: the launcher puts the results together, and answers again when it has")
+            else:
+                self._say(problem.in_one_line(), True)
 
     def _ask(self, request):
         """Errors: LaunchError, after which the next request has a connection of its own."""
@@ -165,18 +171,18 @@ class Top:
 
     def _press(self, key):
         try:
-            if key in KEYS:
-                answer = self._ask({"do": "scale", "consumers": (self._document.get("consumers_wanted") or 0) + KEYS[key]})
+            if key in KEYS and self._document.get("consumers_wanted") is not None:
+                answer = self._ask({"do": "scale", "consumers": self._document["consumers_wanted"] + KEYS[key]})
                 self._document = answer
                 self._say(f"{answer['before']} -> {answer['consumers']} consumers")
             elif key == "r":
                 self._document = self._ask({"do": "reload"})
                 self._say("reload: consumers are replaced one by one")
         except LaunchError as problem:
-            self._say(problem.in_one_line())
+            self._say(problem.in_one_line(), True)
 
-    def _say(self, text):
-        self._note, self._noted = text, self._clock()
+    def _say(self, text, is_alarm=False):
+        self._note, self._noted = (text, is_alarm), self._clock()
 
     def last_words(self):
         """What stays on the terminal."""

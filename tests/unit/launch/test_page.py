@@ -1,6 +1,7 @@
 """The page of --http: that it stands alone, reads what a run tells, and says the same as `top`. With a browser, where there is one, also what it shows."""
 
 import contextlib
+import dataclasses
 import html.parser
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -20,7 +22,7 @@ from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 from offramp_launch.watching import meaning
 from offramp_launch.watching.server import Server
 from offramp_launch.watching.source import Source
-from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES
+from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, Answering
 
 PAGE = pathlib.Path(meaning.__file__).with_name("page.html")
 TEXT = PAGE.read_text()
@@ -92,15 +94,15 @@ class PageTest(unittest.TestCase):
         said = subprocess.run([NODE, "-e", SCRIPT + """
             const documents = JSON.parse(require("fs").readFileSync(0, "utf8"));
             console.log(JSON.stringify(Object.fromEntries(Object.entries(documents).map(([name, doc]) => [name, {
-              sentence: sentence(doc), faults: faults(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc)}]))));"""],
+              sentence: sentence(doc), silent: sentence(doc, 12), faults: faults(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc)}]))));"""],
                               input=json.dumps(DOCUMENTS), capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "UTC"}, check=False)
         self.assertEqual(0, said.returncode, said.stderr)
         self._live_in_utc()
         for name, page in json.loads(said.stdout).items():
             with self.subTest(document=name):
                 document = DOCUMENTS[name]
-                ours = meaning.sentence(document)
-                self.assertEqual({"kind": ours.kind, "text": ours.text, "why": ours.why, "alarm": ours.alarm}, page["sentence"])
+                self.assertEqual(dataclasses.asdict(meaning.sentence(document)), page["sentence"])
+                self.assertEqual(dataclasses.asdict(meaning.sentence(document, 12)), page["silent"])
                 self.assertEqual([[*fault] for fault in meaning.faults(document)],
                                  [[meaning.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
                 self.assertEqual([[slab.state, slab.pid] for slab in meaning.slabs_of(document)], page["slabs"])
@@ -125,6 +127,12 @@ class PageTest(unittest.TestCase):
         self.assertIn("all slabs are in use", DOCUMENTS["starved"]["status"]["message"])
         for name in ("starved", "gpus"):    # it tells no more than the sentence
             self.assertNotIn("in use", meaning.sentence(DOCUMENTS[name]).why)
+
+    def test_a_producer_that_tells_nothing_any_more(self):
+        told = meaning.sentence(DOCUMENTS["computing"], 12)
+        self.assertEqual(("The producer has told nothing for 12 s", f"Its last word: {SENTENCES['computing']}", True), (told.text, told.why, told.alarm))
+        for name, seconds in (("computing", 4), ("ended", 12), ("finishing", 12)):
+            self.assertEqual(SENTENCES[name], meaning.sentence(DOCUMENTS[name], seconds).text)
 
     def test_it_alarms_where_somebody_has_to_act(self):
         self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if meaning.sentence(document).alarm})
@@ -168,6 +176,29 @@ class PageTest(unittest.TestCase):
             browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['starved'])}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_what_is_not_told_any_more_is_not_live(self):
+        with Browser() as browser, served(DOCUMENTS["computing"]) as url:
+            browser.before_each_page("const now = performance.now.bind(performance); window.ahead = 0; performance.now = () => now() + window.ahead")
+            browser.show(url)
+            browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])} && document.getElementById('link').textContent == 'live'")
+            browser.value("window.ahead = 12e3")
+            browser.until("document.getElementById('sentence').textContent.startsWith('The producer has told nothing for 1')")
+            self.assertEqual("not live", browser.value("document.getElementById('link').textContent"))
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_a_launcher_that_gives_no_answer_is_not_a_lost_connection(self):
+        for events in ("", "delete window.EventSource"):
+            with self.subTest(before=events), Browser() as browser, tempfile.TemporaryDirectory() as folder, Answering(folder, DOCUMENTS["computing"]) as launcher, \
+                    served_from(Source(pathlib.Path(folder))) as url:
+                browser.before_each_page(events)
+                browser.show(url)
+                browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])}")
+                launcher.end()
+                browser.until("document.getElementById('sentence').textContent == 'The launcher gives no answer'")
+                self.assertRegex(browser.value("document.getElementById('link').textContent"), "no answer for .+")
+                self.assertRegex(browser.value("document.getElementById('why').textContent"), f"Last seen: {SENTENCES['computing']}")
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_it_says_when_nobody_answers_any_more(self):
         with Browser() as browser:
             for name, last in (("starved", "No connection: the run has ended, or its host is gone"), ("ended", SENTENCES["ended"])):
@@ -182,9 +213,15 @@ class PageTest(unittest.TestCase):
 @contextlib.contextmanager
 def served(document):
     """The page's address, whose server knows the document, and hangs up at the end."""
+    source = Source(pathlib.Path("/nowhere"))
+    source.hear(document)
+    with served_from(source) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def served_from(source):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        source = Source(pathlib.Path("/nowhere"))
-        source.hear(document)
         server = Server(listener.dup(), source, TEXT, True)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:

@@ -8,17 +8,20 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
 
 from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
-from watched_documents import DOCUMENTS, SENTENCES
+from watched_documents import DOCUMENTS, SENTENCES, Answering
 from offramp_launch.watching.seen import Seen
+from offramp_launch.watching.top import Top
 
 HAS_RICH = importlib.util.find_spec("rich")
 SIZES = ((80, 24), (100, 30), (160, 50), (40, 12))
@@ -27,7 +30,7 @@ LEAVES_ALTERNATE_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
 
 @unittest.skipUnless(HAS_RICH, "rich is not installed here")
 class DrawingTest(unittest.TestCase):
-    def lines(self, document, size, note=""):
+    def lines(self, document, size, note=None):
         from offramp_launch.watching.drawing import draw
         seen = Seen()
         seen.add(document, 0.0)
@@ -66,12 +69,19 @@ class DrawingTest(unittest.TestCase):
         document = json.loads(json.dumps(DOCUMENTS["starved"]))
         document["log"].append("\x1b[2Jgone [bold]\x07")
         document["status"].update(shortage="", message="\x1b[31mred")
-        text = "\n".join(line.plain for line in self.lines(document, (160, 50), note="\x1b]0;title"))
+        text = "\n".join(line.plain for line in self.lines(document, (160, 50), note=("\x1b]0;title", True)))
         self.assertNotIn("\x1b", text)
         self.assertIn("\\x1b[2Jgone [bold]\\x07", text)
 
+    def test_what_is_not_told_any_more_is_said(self):
+        from offramp_launch.watching.drawing import draw
+        seen = Seen()
+        for now in (0, 12):
+            seen.add(DOCUMENTS["computing"], now)
+        self.assertEqual("The producer has told nothing for 12 s", draw(DOCUMENTS["computing"], seen, 80, 24)[1].plain)
+
     def test_a_note_takes_the_place_of_the_keys(self):
-        self.assertEqual("2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), "2 -> 3 consumers")[-1].plain)
+        self.assertEqual("2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), ("2 -> 3 consumers", False))[-1].plain)
 
 
 class SeenTest(unittest.TestCase):
@@ -87,6 +97,12 @@ class SeenTest(unittest.TestCase):
         self.assertAlmostEqual(0.5, seen.growth(lambda moment: moment.busy.get(7)))
         self.assertAlmostEqual(3.0, seen.growth(lambda moment: moment.done.get(7)))
         self.assertAlmostEqual(0.25, seen.moments[-1].copy)
+
+    def test_silence_is_of_the_viewers_clock(self):
+        seen = Seen()
+        for now, word, silent in ((50, "12:00:01", 0), (51, "12:00:02", 0), (58, "12:00:02", 7), (59, "12:00:09", 0), (70, None, 0)):
+            seen.add({"status": {"state": "running", "time": word}}, now)
+            self.assertEqual(silent, seen.silent)
 
     def test_one_that_came_late_is_measured_since_then(self):
         seen = Seen()
@@ -161,6 +177,61 @@ class Session:
         return after == self.before and self.said.rfind(LEAVES_ALTERNATE_SCREEN) > self.said.rfind(b"\x1b[?1049h") and self.said.rfind(SHOWS_CURSOR) > self.said.rfind(b"\x1b[?25l")
 
 
+class Typing:
+    """In place of the terminal: 80 by 24, on which somebody types what `typed` has, a text at a time. `drawn`: what was shown, as lines."""
+
+    def __init__(self, *typed):
+        from rich.console import Console
+        self.console, self.drawn, self._typed = Console(width=80, height=24), [], [*typed]
+
+    def show(self, lines):
+        self.drawn.append(lines)
+
+    def keys(self, _):
+        return self._typed.pop(0)()
+
+
+@unittest.skipUnless(HAS_RICH, "rich is not installed here")
+class WatchingTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_keys_wait_for_the_first_document(self):
+        with Answering(self.folder, {}) as launcher:
+            def answers():
+                launcher.document = {**DOCUMENTS["starved"], "before": 4, "consumers": 5}
+                return "+"
+            Top(self.folder).watch(Typing(lambda: "+-", answers, lambda: "+", lambda: "q"))
+            self.assertEqual([{"do": "scale", "consumers": 5}], [each for each in launcher.asked if each["do"] == "scale"])
+
+    def test_while_results_are_put_together_nothing_is_amiss(self):
+        with Answering(self.folder, DOCUMENTS["starved"]) as launcher:
+            def ends():
+                launcher.mute()
+                (self.folder / "status.json").write_text(json.dumps(DOCUMENTS["finishing"]["status"]))
+                return ""
+
+            def is_over():
+                launcher.end()
+                (self.folder / "status.json").write_text(json.dumps(DOCUMENTS["ended"]["status"]))
+                return ""
+            screen, top = Typing(ends, is_over), Top(self.folder)
+            top.watch(screen)
+            texts = [[line.plain for line in lines] for lines in screen.drawn]
+            self.assertIn("Finishing: the results are put together", texts[1])
+            self.assertRegex(texts[1][-1], "^finishing: ")
+            self.assertNotIn("red", "".join(str(span.style) for line in screen.drawn[1] for span in line.spans))
+            self.assertIn(SENTENCES["ended"], top.last_words())
+
+    def test_a_launcher_that_is_stopped_is_told_as_such(self):
+        with Answering(self.folder, DOCUMENTS["starved"]) as launcher:
+            screen = Typing(lambda: launcher.mute() or "", lambda: "q")
+            Top(self.folder).watch(screen)
+            self.assertIn("red", "".join(str(span.style) for span in screen.drawn[1][-1].spans))
+            self.assertIn(SENTENCES["starved"], [line.plain for line in screen.drawn[1]])
+
+
 class TerminalTest(unittest.TestCase):
     def setUp(self):
         self.stage = Stage()
@@ -177,22 +248,21 @@ class TerminalTest(unittest.TestCase):
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
     def test_keys_change_the_run_and_q_leaves_it(self):
-        launcher, producer, consumers = self.run_begun()
+        launcher, *_ = self.run_begun()
         with self.top(str(self.run_dir)) as session:
             session.until_drawn(rb"2 alive, 2 wanted")
             session.type(b"+")
-            consumers.append(self.stage.enter())
+            self.stage.enter()
             session.until_drawn(rb"2 -> 3 consumers")
             session.type(b"r")
             session.until_drawn(rb"reload: consumers are replaced")
-            consumers.append(self.stage.enter())
+            self.stage.enter()
             session.type(b"\x1a\x1c")   # Ctrl-Z, Ctrl-\: it goes on
             self.assertTrue(session.ignores(signal.SIGTSTP))
             session.type(b"q")
             self.assertEqual(0, session.ended(), session.said)
             self.assertTrue(session.is_as_before())
-        self.assertIsNone(launcher.poll())
-        self.stage.end(launcher, producer, consumers)
+        self.assertIsNone(launcher.poll())      # which is killed in the middle of its reload, with all that it started
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
     def test_the_terminal_is_as_before_whatever_ends_it(self):

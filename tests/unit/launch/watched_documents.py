@@ -3,6 +3,11 @@
 import copy
 import json
 import pathlib
+import selectors
+import threading
+
+from offramp_launch.run_dir import CONTROL_SOCKET
+from offramp_launch.supervision.control import ControlServer
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "watched"
 DOCUMENTS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
@@ -29,6 +34,8 @@ DOCUMENTS.update({
     "set_aside_slabs": changed("starved", status={"shortage": "quarantine", **slabs(quarantined=10, leased=6)}),
     "held": changed("starved", status={"shortage": "retired-but-held", **slabs(retired=1)}),
     "leaving": changed("starved", status={"shortage": "draining"}),
+    "one_leased": changed("starved", status={"shortage": "", "message": "", **slabs(free=1, ready=22, leased=1)}),
+    "going": changed("ended", without=("exit", "failure"), finishing=False, consumers_alive=1),
     "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
 })
 # What each says at a glance.
@@ -38,6 +45,7 @@ SENTENCES = {
     "ended": "Ended: 4,800 of 4,800 samples in 29 s",
     "failed": "Failed: the device is broken: CUDA error 719 (unspecified launch failure)",
     "finishing": "Finishing: the results are put together",
+    "going": "Finishing: 1 consumer has not ended yet",
     "gpus": "The models wait for consumers: no slab is free",
     "held": "The model waits for consumers: 1 slab is done with, and a late one still holds it",
     "joining": "Waiting for consumers: 4 processes are about to join",
@@ -47,7 +55,8 @@ SENTENCES = {
     "loop": "The program is the limit: a slab is free whenever it has a batch",
     "lost_gpu": "1 of 2 producers is lost: the device is broken: CUDA error 719 (unspecified launch failure)",
     "nobody": "Nobody takes slabs: no consumers",
-    "older": "The model waits for consumers: 2 of 24 slabs are leased",
+    "older": "The model waited for consumers a moment ago: 22 of 24 slabs are free",
+    "one_leased": "The model waits for consumers: 1 of 24 slabs is leased",
     "set_aside": "Ended: 10,384 of 10,400 samples in 15 s",
     "set_aside_slabs": "The model waits for the disk, to which 10 slabs set aside are written",
     "starved": "The model waits for consumers: no slab is free",
@@ -64,3 +73,43 @@ BELOW = {
 }
 # Where somebody has to act.
 ALARMING = {"failed", "lost_gpu", "nobody", "older", "set_aside", "trouble"}
+
+
+class Answering:
+    """
+    The control socket of a run in `folder`, which answers a document until mute(), and is gone after end(). Owns: a thread. `asked`: every request.
+    """
+
+    def __init__(self, folder, document):
+        self.document, self.asked = document, []
+        self._selector = selectors.DefaultSelector()
+        self._server = ControlServer(pathlib.Path(folder, CONTROL_SOCKET), self._selector, self._answer)
+        self._goes_on = True
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def _serve(self):
+        while self._goes_on:
+            for key, _ in self._selector.select(0.05):
+                key.data()
+
+    def _answer(self, request):
+        self.asked.append(request)
+        return self.document
+
+    def mute(self):
+        self._goes_on = False
+        self._thread.join()
+
+    def end(self):
+        if self._server:
+            self.mute()
+            self._server.close()
+            self._selector.close()
+            self._server = None
