@@ -29,7 +29,7 @@ class Logbook:
                 run_dir.file(LOGBOOK).unlink()      # an earlier launcher's
 
     def note(self, text):
-        time = wall_clock()[11:19]
+        time = wall_clock()
         self._lines += [f"{time} {line[:LONGEST_LINE]}" for line in text.splitlines()]
         self._display.note(text)
 

@@ -1,10 +1,12 @@
 """A run as lines of a terminal, for `offramp top`. It needs rich."""
 
+import time
+
 from rich.text import Text
 
 from offramp_launch.progress import settled
 from offramp_launch.screen import one_line
-from offramp_launch.watching.meaning import STATES, WORDS, faults, is_over, left_in_words, number, per_second, percent, sentence, slabs_of
+from offramp_launch.watching.meaning import STATES, WORDS, at_clock, faults, is_over, left_in_words, number, per_second, percent, sentence, slabs_of
 
 WIDE = 120              # columns from which on there are two of everything
 TIGHT = 26              # lines, below which the log and what went wrong give way
@@ -72,7 +74,7 @@ def progress_lines(document, seen, width):
     rate = "" if is_over(document) else per_second(status.get("samples_per_second"))
     left = cells((f"{min(99, int(100 * done / total)) if done < total else 100} %  ", HEAD), (f"{number(done)} of {number(total)}", "")) if total else cells((f"{number(done)} samples", HEAD))
     chart = chart_of(seen.line("rate", 20, CHART_SECONDS), None)
-    line = beside(Text.assemble(left, "   ", chart, "  ", (rate, HEAD)), cells((left_in_words(status), "")), width)
+    line = beside(Text.assemble(left, "   ", chart, "  ", (rate, HEAD)), cells((left_in_words(document, time.time()), "")), width)
     return [bar(done / total, (settled(status) - done) / total, width), line] if total else [line]
 
 
@@ -164,7 +166,7 @@ def fault_lines(document, width, most):
 
 def log_lines(document, width, most):
     lines = document.get("log") or []
-    return headed("Log", "newest last", [cells((line, "")) for line in lines[-max(1, most - 1):]], width) if most > 1 and lines else []
+    return headed("Log", "newest last", [cells((at_clock(line), "")) for line in lines[-max(1, most - 1):]], width) if most > 1 and lines else []
 
 
 def stacked(*blocks):

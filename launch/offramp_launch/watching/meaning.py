@@ -15,6 +15,8 @@ LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retir
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
 WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a consumer", "leased": "with a consumer", "retired": "retired", "quarantined": "set aside"}
 LISTED_DEATHS = 5
+DAY_SECONDS = 86400
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SILENT_SECONDS = 5      # of a producer that tells of itself twice a second
 SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # how a producer begins to tell why no slab is free
 
@@ -245,13 +247,28 @@ def clock(time):
         return str(time)
 
 
-def left_in_words(status):
-    """How long it will take, and until when; empty where that is not known."""
-    left = seconds_left(status)
-    if left is None:
-        return ""
-    until = datetime.datetime.now() + datetime.timedelta(seconds=min(left, 1e8))
-    return f"{in_words(left)} left, until {until:%H:%M}"
+def at_clock(line):
+    """Of the log, which begins with its moment in UTC."""
+    time, _, text = line.partition(" ")
+    return f"{clock(time)} {text}" if re.match(r"\d{4}-\d\d-\d\dT", time) else line
+
+
+def time_left(document):
+    """Seconds at the present rate; None where that is not known, or where the rest only ends."""
+    status = document.get("status") or {}
+    return None if status.get("state") == "draining" or document.get("ending") or document.get("finishing") else seconds_left(status)
+
+
+def until(left, now):
+    """When `left` seconds are over. `now`: seconds of the epoch."""
+    moment = datetime.datetime.fromtimestamp(now + min(left, 1e8))
+    return f"{WEEKDAYS[moment.weekday()] + ' ' if left >= DAY_SECONDS else ''}{moment:%H:%M}"
+
+
+def left_in_words(document, now):
+    """How long it will take, and until when; empty where that is not known. `now`: seconds of the epoch."""
+    left = time_left(document)
+    return "" if left is None else f"{in_words(left)} left, until {until(left, now)}"
 
 
 def slabs_of(document):

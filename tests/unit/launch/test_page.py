@@ -22,13 +22,14 @@ from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 from offramp_launch.watching import meaning
 from offramp_launch.watching.server import Server
 from offramp_launch.watching.source import Source
-from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, Answering
+from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, Answering, changed
 
 PAGE = pathlib.Path(meaning.__file__).with_name("page.html")
 TEXT = PAGE.read_text()
 SCRIPT = re.search(r"<script>(.*)</script>", TEXT, re.S)[1]
 NODE = shutil.which("node")
 WATCHDOG_SECONDS = 60
+NOW = 1798633999        # a Wednesday, 12:33:19 UTC
 
 
 class Elements(html.parser.HTMLParser):
@@ -94,10 +95,11 @@ class PageTest(unittest.TestCase):
         said = subprocess.run([NODE, "-e", SCRIPT + """
             const documents = JSON.parse(require("fs").readFileSync(0, "utf8"));
             console.log(JSON.stringify(Object.fromEntries(Object.entries(documents).map(([name, doc]) => [name, {
-              sentence: sentence(doc), silent: sentence(doc, 12), faults: faults(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc)}]))));"""],
+              sentence: sentence(doc), silent: sentence(doc, 12), faults: faults(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc),
+              log: (doc.log || []).map(atClock), until: [timeLeft(doc), 86399, 86400, 9e9].filter(left => left != null).map(left => until(left, NOW))}]))));""".replace("NOW", str(NOW))],
                               input=json.dumps(DOCUMENTS), capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "UTC"}, check=False)
         self.assertEqual(0, said.returncode, said.stderr)
-        self._live_in_utc()
+        self.live_in("UTC")
         for name, page in json.loads(said.stdout).items():
             with self.subTest(document=name):
                 document = DOCUMENTS[name]
@@ -107,8 +109,10 @@ class PageTest(unittest.TestCase):
                                  [[meaning.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
                 self.assertEqual([[slab.state, slab.pid] for slab in meaning.slabs_of(document)], page["slabs"])
                 self.assertEqual(meaning.copy_seconds(document), page["copied"])
+                self.assertEqual([meaning.at_clock(line) for line in document["log"]], page["log"])
+                self.assertEqual([meaning.until(left, NOW) for left in (meaning.time_left(document), 86399, 86400, 9e9) if left is not None], page["until"])
 
-    def _live_in_utc(self):
+    def live_in(self, zone):
         before = os.environ.get("TZ")
 
         def set_zone(zone):
@@ -116,8 +120,9 @@ class PageTest(unittest.TestCase):
             os.environ.update({"TZ": zone} if zone else {})
             time.tzset()
 
-        set_zone("UTC")
+        set_zone(zone)
         self.addCleanup(set_zone, before)
+
 
     def test_top_says_it(self):
         self.assertEqual(SENTENCES, {name: meaning.sentence(document).text for name, document in DOCUMENTS.items()})
@@ -133,6 +138,19 @@ class PageTest(unittest.TestCase):
         self.assertEqual(("The producer has told nothing for 12 s", f"Its last word: {SENTENCES['computing']}", True), (told.text, told.why, told.alarm))
         for name, seconds in (("computing", 4), ("ended", 12), ("finishing", 12)):
             self.assertEqual(SENTENCES[name], meaning.sentence(DOCUMENTS[name], seconds).text)
+
+    def test_the_end_is_foretold_of_a_run_that_goes_on(self):
+        self.live_in("UTC")
+        goes_on, rests = DOCUMENTS["computing"], dict(total_samples=8412 + 284 * 90000, samples_per_second=284)
+        self.assertEqual("7 s left, until 12:33", meaning.left_in_words(goes_on, NOW))
+        self.assertEqual("25 h 00 min left, until Thu 13:33", meaning.left_in_words(changed("computing", status=rests), NOW))
+        for end in (changed("computing", status={"state": "draining"}), {**goes_on, "ending": True}, {**goes_on, "finishing": True}, DOCUMENTS["stopped"]):
+            self.assertEqual("", meaning.left_in_words(end, NOW))
+
+    def test_every_time_is_of_the_viewers_clock(self):
+        self.live_in("Asia/Tokyo")
+        self.assertEqual("13:32:55 consumer 1 (pid 1738) is in", meaning.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) is in"))
+        self.assertEqual("a line of its own", meaning.at_clock("a line of its own"))
 
     def test_it_alarms_where_somebody_has_to_act(self):
         self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if meaning.sentence(document).alarm})
