@@ -6,7 +6,7 @@ from rich.text import Text
 
 from offramp_launch.progress import settled
 from offramp_launch.screen import one_line
-from offramp_launch.watching.meaning import STATES, WORDS, at_clock, faults, is_over, left_in_words, number, per_second, percent, sentence, slabs_of
+from offramp_launch.watching.meaning import STATES, WORDS, at_clock, counted, faults, is_over, left_in_words, number, per_second, percent, sentence, slabs_of
 
 WIDE = 120              # columns from which on there are two of everything
 TIGHT = 26              # lines, below which the log and what went wrong give way
@@ -72,7 +72,7 @@ def progress_lines(document, seen, width):
     status = document.get("status") or {}
     done, total = status.get("done_samples") or 0, status.get("total_samples")
     rate = "" if is_over(document) else per_second(status.get("samples_per_second"))
-    left = cells((f"{min(99, int(100 * done / total)) if done < total else 100} %  ", HEAD), (f"{number(done)} of {number(total)}", "")) if total else cells((f"{number(done)} samples", HEAD))
+    left = cells((f"{min(99, int(100 * done / total)) if done < total else 100} %  ", HEAD), (f"{number(done)} of {number(total)}", "")) if total else cells((counted(done, "sample"), HEAD))
     chart = chart_of(seen.line("rate", 20, CHART_SECONDS), None)
     line = beside(Text.assemble(left, "   ", chart, "  ", (rate, HEAD)), cells((left_in_words(document, time.time()), "")), width)
     return [bar(done / total, (settled(status) - done) / total, width), line] if total else [line]
@@ -150,7 +150,7 @@ def producer_lines(document, width, most):
     if not workers:
         return []
     lines = [cells((f"{worker.get('name')!s:14} ", HEAD), (f"{'shard ' + str(worker.get('shard')) if worker.get('shard') is not None else worker.get('state')!s:12}", ALARM if worker.get("state") == "lost" else ""),
-                   (f"{per_second(worker.get('samples_per_second')):>10}  {worker.get('consumers')} consumers  ", ""), (worker.get("run_dir") or worker.get("why_lost") or "", QUIET)) for worker in workers]
+                   (f"{per_second(worker.get('samples_per_second')):>10}  {counted(worker.get('consumers') or 0, 'consumer')}  ", ""), (worker.get("run_dir") or worker.get("why_lost") or "", QUIET)) for worker in workers]
     return headed("Producers", f"{sum(worker.get('state') == 'at work' for worker in workers)} of {len(workers)} at work", lines[:max(1, most - 1)], width)
 
 

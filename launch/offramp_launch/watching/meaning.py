@@ -74,9 +74,14 @@ def ran_seconds(status):
     return (now - began) / 1e9 if began and now and now > began else None
 
 
-def amount(status):
-    done, total = status.get("done_samples") or 0, status.get("total_samples")
-    return f"{number(done)} of {counted(total, 'sample')}" if total else counted(done, "sample")
+def amount(document):
+    """How much is done, in what time, and how much of it by this run where it resumed another."""
+    status = document.get("status") or {}
+    done, total, before = status.get("done_samples") or 0, status.get("total_samples"), status.get("done_before") or document.get("done_before") or 0
+    seconds = ran_seconds(status)
+    lasted = f" in {in_words(seconds)}" if seconds else ""
+    words = f"{number(done)} of {counted(total, 'sample')}" if total else counted(done, "sample")
+    return f"{words}, {number(done - before)} of them{lasted or ' by this run'}" if before else f"{words}{lasted}"
 
 
 def sentence(document, silent=0):
@@ -84,14 +89,12 @@ def sentence(document, silent=0):
     status = document.get("status") or {}
     who, waits = who_waits(status)
     slabs, limit, said = status.get("slabs") or {}, status.get("limiting_stage"), message(document)
-    seconds = ran_seconds(status)
-    lasted = f" in {in_words(seconds)}" if seconds else ""
     state = status.get("state")
     if not state:
         return Sentence("starting", "Starting: the producer has said nothing yet")
     if state == "failed":
         reason, rest = in_two(status.get("failure") or said or "the log says why")
-        return Sentence("failed", f"Failed: {reason}", f"{f'{rest} — ' if rest else ''}{amount(status)}{lasted}", True)
+        return Sentence("failed", f"Failed: {reason}", f"{f'{rest} — ' if rest else ''}{amount(document)}", True)
     if document.get("finishing") and "exit" not in status:
         return Sentence("draining", "Finishing: the results are put together", said)
     if state in ENDS and "exit" not in status and document.get("consumers_alive"):
@@ -100,9 +103,9 @@ def sentence(document, silent=0):
     failure = capital(status.get("failure") or "")
     alarm = bool(failure) and status.get("exit") != ExitCode.INTERRUPTED
     if state == "abandoned":
-        return Sentence("abandoned", f"Stopped: {amount(status)}{lasted}", failure or said or "The rest is done with --resume", alarm)
+        return Sentence("abandoned", f"Stopped: {amount(document)}", failure or said or "The rest is done with --resume", alarm)
     if state == "ended":
-        return Sentence("ended", f"Ended: {amount(status)}{lasted}", " — ".join(filter(None, (failure, on_the_whole(status, seconds)))), alarm)
+        return Sentence("ended", f"Ended: {amount(document)}", " — ".join(filter(None, (failure, on_the_whole(status)))), alarm)
     if document.get("taking_over"):
         return Sentence("taking over", "The producer died: another one takes over", said)
     if state == "running" and silent > SILENT_SECONDS:
@@ -209,7 +212,8 @@ def busy_shares(status):
     return ", ".join(known).capitalize()
 
 
-def on_the_whole(status, seconds):
+def on_the_whole(status):
+    seconds = ran_seconds(status)
     parts = [f"{per_second((status.get('released_samples') or 0) / seconds)} on the whole"] if seconds else []
     for name, word in (("skipped", "skipped"), ("quarantined_samples", "set aside"), ("dropped_samples", "dropped")):
         if status.get(name):
@@ -221,18 +225,19 @@ def faults(document):
     """[(how often, or when, or who; what; whether nothing is lost by it)]"""
     status = document.get("status") or {}
     releases = status.get("releases") or {}
-    told = [(status.get("quarantined_samples"), "samples set aside, as they killed or failed their consumers: offramp quarantine list", False),
-            (status.get("dropped_samples"), "samples dropped, as no slab was free", False),
-            (status.get("skipped"), "items skipped, as they could not be read", False),
-            (status.get("spilled_samples"), "samples on the disk until consumers have time for them", True),
-            (releases.get("failed"), "slabs that a consumer gave back as failed", False),
-            (status.get("redelivered"), "slabs given to another consumer, as the first one did not finish them", True),
-            (document.get("restarts"), "consumers started again", True),
-            (document.get("takeovers"), "producers that took over from one that died", True),
-            (status.get("leases_expired"), "holds that took longer than allowed", False),
-            *((releases.get(name), f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
-            *((count, f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
-    found = [(number(count), text, mild) for count, text, mild in told if count]
+    told = [(status.get("quarantined_samples"), "sample set aside, as it killed or failed its consumers: offramp quarantine list",
+             "samples set aside, as they killed or failed their consumers: offramp quarantine list", False),
+            (status.get("dropped_samples"), "sample dropped, as no slab was free", "samples dropped, as no slab was free", False),
+            (status.get("skipped"), "item skipped, as it could not be read", "items skipped, as they could not be read", False),
+            (status.get("spilled_samples"), "sample on the disk until consumers have time for it", "samples on the disk until consumers have time for them", True),
+            (releases.get("failed"), "slab that a consumer gave back as failed", "slabs that a consumer gave back as failed", False),
+            (status.get("redelivered"), "slab given to another consumer, as the first one did not finish it", "slabs given to another consumer, as the first one did not finish them", True),
+            (document.get("restarts"), "consumer started again", "consumers started again", True),
+            (document.get("takeovers"), "producer that took over from one that died", "producers that took over from one that died", True),
+            (status.get("leases_expired"), "hold that took longer than allowed", "holds that took longer than allowed", False),
+            *((releases.get(name), f"release refused: {name}", f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
+            *((count, f"message refused: {reason}", f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
+    found = [(number(count), one if count == 1 else many, mild) for count, one, many, mild in told if count]
     found += [(clock(death.get("time")), f"{death.get('who')}: {death.get('how')}", False) for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])]
     if (status.get("last_failure") or "").strip():
         found.append(("last", status["last_failure"].strip().split("\n")[-1], False))

@@ -66,6 +66,10 @@ class PageTest(unittest.TestCase):
         elements.close()
         self.assertEqual(([], []), (elements.open, elements.wrong))
 
+    def test_what_changes_each_second_is_not_read_aloud(self):
+        self.assertNotIn("<output", TEXT)
+        self.assertEqual({"aloud": "polite", "told": "polite", "lines": "off"}, dict(re.findall(r"id=\"(\w+)\"[^>]*aria-live=\"(\w+)\"", TEXT)))
+
     def test_nothing_of_it_comes_from_elsewhere(self):
         elements = Elements()
         elements.feed(TEXT)
@@ -152,6 +156,19 @@ class PageTest(unittest.TestCase):
         self.assertEqual("13:32:55 consumer 1 (pid 1738) is in", meaning.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) is in"))
         self.assertEqual("a line of its own", meaning.at_clock("a line of its own"))
 
+    def test_one_is_not_several(self):
+        told = [text for count, text, _ in meaning.faults(DOCUMENTS["one_of_each"]) if count == "1"]
+        self.assertEqual(13, len(told))
+        self.assertEqual([], [text for text in told if re.match(r"\w+s\b", text)])
+
+    @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
+    def test_a_history_has_one_clock(self):
+        said = subprocess.run([NODE, "-e", SCRIPT + """
+            const history = new History(), moment = more => ({status: {state: "running", ...more}});
+            for (const doc of [moment(), moment({now_ns: 2e9}), moment({now_ns: 3e9}), moment()]) history.add(doc);
+            console.log(JSON.stringify(history.moments.map(moment => moment.at)));"""], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+        self.assertEqual("[2,3]\n", said.stdout, said.stderr)
+
     def test_it_alarms_where_somebody_has_to_act(self):
         self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if meaning.sentence(document).alarm})
 
@@ -185,6 +202,18 @@ class PageTest(unittest.TestCase):
                 browser.value(f"document.getElementById('grid').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
             self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
             self.assertIn(f"Slab {held['held'][0]}: with a consumer {held['session']}", browser.value("document.getElementById('told').textContent"))
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_another_run_begins_with_nothing_of_the_last(self):
+        source = Source(pathlib.Path("/nowhere"))
+        source.hear(DOCUMENTS["gpus"])
+        with Browser() as browser, served_from(source) as url:
+            names = "[...document.querySelectorAll('#crew summary > :first-child')].map(name => name.textContent).join()"
+            browser.show(url)
+            browser.until(f"{names} == 'producer 1,producer 2'")
+            source.hear({**DOCUMENTS["lost_gpu"], "run_id": "another"})
+            browser.until(f"{names} == 'GPU 0,GPU 1'")
+            self.assertEqual([], browser.errors)
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_without_events_it_asks(self):

@@ -104,6 +104,12 @@ class SeenTest(unittest.TestCase):
             seen.add({"status": {"state": "running", "time": word}}, now)
             self.assertEqual(silent, seen.silent)
 
+    def test_all_moments_are_of_one_clock(self):
+        seen = Seen()
+        for document in ({"status": {"state": "starting"}}, self.document(2, 0, 0, 0), self.document(3, 0, 0, 0), {"status": {"state": "failed"}}):
+            seen.add(document, 1e6)
+        self.assertEqual([2, 3], [moment.at for moment in seen.moments])
+
     def test_one_that_came_late_is_measured_since_then(self):
         seen = Seen()
         seen.add({"status": {"state": "running", "now_ns": 1_000_000_000}}, 0)

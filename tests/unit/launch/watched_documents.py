@@ -36,6 +36,12 @@ DOCUMENTS.update({
     "leaving": changed("starved", status={"shortage": "draining"}),
     "one_leased": changed("starved", status={"shortage": "", "message": "", **slabs(free=1, ready=22, leased=1)}),
     "going": changed("ended", without=("exit", "failure"), finishing=False, consumers_alive=1),
+    "resumed": changed("ended", status={"done_before": 4792, "released_samples": 8}),
+    "resumed_gpus": changed("gpus", status={"state": "ended", "exit": 0, "done_samples": 2400, "released_samples": 2400}, done_before=2392),
+    "one_of_each": changed("starved", status={"quarantined_samples": 1, "dropped_samples": 1, "skipped": 1, "spilled_samples": 1, "redelivered": 1, "leases_expired": 1,
+                                              "releases": dict.fromkeys(("failed", "stale", "foreign", "malformed"), 1), "refused": {"of another run": 1}}, restarts=1, takeovers=1),
+    "ages_untold": changed("trouble", status={"consumers": [{name: value for name, value in consumer.items() if name != "oldest_hold_seconds"}
+                                                            for consumer in DOCUMENTS["trouble"]["status"]["consumers"]]}),
     "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
 })
 # What each says at a glance.
@@ -57,6 +63,10 @@ SENTENCES = {
     "nobody": "Nobody takes slabs: no consumers",
     "older": "The model waited for consumers a moment ago: 22 of 24 slabs are free",
     "one_leased": "The model waits for consumers: 1 of 24 slabs is leased",
+    "one_of_each": "The model waits for consumers: no slab is free",
+    "ages_untold": "Finishing: 2 slabs are not done yet",
+    "resumed": "Ended: 4,800 of 4,800 samples, 8 of them in 29 s",
+    "resumed_gpus": "Ended: 2,400 of 2,400 samples, 8 of them by this run",
     "set_aside": "Ended: 10,384 of 10,400 samples in 15 s",
     "set_aside_slabs": "The model waits for the disk, to which 10 slabs set aside are written",
     "starved": "The model waits for consumers: no slab is free",
@@ -72,7 +82,7 @@ BELOW = {
     "trouble": "Consumer 2 (process 25884) has held slabs 8, 9 for 5 s and is overdue",
 }
 # Where somebody has to act.
-ALARMING = {"failed", "lost_gpu", "nobody", "older", "set_aside", "trouble"}
+ALARMING = {"ages_untold", "failed", "lost_gpu", "nobody", "older", "set_aside", "trouble"}
 
 
 class Answering:
