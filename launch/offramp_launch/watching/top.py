@@ -155,7 +155,7 @@ class Top:
             if self._is_over or is_finishing:
                 self._document = {**self._document, "status": status, "finishing": is_finishing}
             if is_finishing:
-                self._say("finishing: the launcher puts the results together, and answers again when it has")
+                self._say("finishing: results are put together")
             else:
                 self._say(problem.in_one_line(), True)
 

@@ -180,6 +180,8 @@ class PageTest(unittest.TestCase):
                     browser.show(url)
                     browser.until("document.getElementById('sentence').textContent != 'Waiting for the run'")
                     self.assertEqual(SENTENCES[name], browser.value("document.getElementById('sentence').textContent"))
+                    link = "over; this is its last state" if meaning.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
+                    self.assertEqual(link, browser.value("document.getElementById('link').textContent"))
                     self.assertEqual(len(meaning.slabs_of(document)), browser.value("document.querySelectorAll('#grid g').length"))
                     self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in what the run said became one")
             self.assertEqual([], browser.errors)
