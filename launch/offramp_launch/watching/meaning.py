@@ -101,11 +101,12 @@ def sentence(document, silent=0):
         alive = document["consumers_alive"]
         return Sentence("draining", f"Finishing: {counted(alive, 'consumer')} {'has' if alive == 1 else 'have'} not ended yet", said)
     failure = capital(status.get("failure") or "")
-    alarm = bool(failure) and status.get("exit") != ExitCode.INTERRUPTED
+    is_stopped = status.get("exit") == ExitCode.INTERRUPTED
+    alarm = bool(failure) and not is_stopped
     if state == "abandoned":
         return Sentence("abandoned", f"Stopped: {amount(document)}", failure or said or "The rest is done with --resume", alarm)
     if state == "ended":
-        return Sentence("ended", f"Ended: {amount(document)}", " — ".join(filter(None, (failure, on_the_whole(status)))), alarm)
+        return Sentence("ended", f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}", " — ".join(filter(None, (failure, on_the_whole(status)))), alarm)
     if document.get("taking_over"):
         return Sentence("taking over", "The producer died: another one takes over", said)
     if state == "running" and silent > SILENT_SECONDS:

@@ -42,12 +42,14 @@ DOCUMENTS.update({
                                               "releases": dict.fromkeys(("failed", "stale", "foreign", "malformed"), 1), "refused": {"of another run": 1}}, restarts=1, takeovers=1),
     "ages_untold": changed("trouble", status={"consumers": [{name: value for name, value in consumer.items() if name != "oldest_hold_seconds"}
                                                             for consumer in DOCUMENTS["trouble"]["status"]["consumers"]]}),
+    "drained": changed("stopped", status={"state": "ended"}),
     "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
 })
 # What each says at a glance.
 SENTENCES = {
     "computing": "Compute is the limit: 99 % busy",
     "disk_full": "The model waits for consumers: no slab is free",
+    "drained": "Stopped: 3,448 of 4,800 samples in 20 s",
     "ended": "Ended: 4,800 of 4,800 samples in 29 s",
     "failed": "Failed: the device is broken: CUDA error 719 (unspecified launch failure)",
     "finishing": "Finishing: the results are put together",
@@ -76,6 +78,7 @@ SENTENCES = {
 # What stands below that, where it is more than who is busy.
 BELOW = {
     "disk_full": "spilling: no space left on device",
+    "drained": "The run was stopped before its input was used up — 172/s on the whole",
     "set_aside": "16 samples were given up, since consumers died of their batches or failed at them: ./launch/offramp quarantine list --run-dir /runs/20261126-043019-f41c — "
                  "688/s on the whole, 16 set aside",
     "stopped": "The run was stopped before its input was used up",
