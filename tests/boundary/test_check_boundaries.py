@@ -60,7 +60,7 @@ class Includes(Project):
         ("common/transport/endpoint.cpp", '"common/dead_letters/payload_file.hpp"', "may know transport, base, shm, wire of"),
         ("common/dead_letters/payload_file.cpp", '"common/shm/shared_region.hpp"', "may know dead_letters, base, json, safetensors, wire of"),
         ("common/transport/endpoint.cpp", '"common/program/end_signals.hpp"', "may know transport, base, shm, wire of"),
-        ("common/program/end_signals.cpp", '"common/settings/run_config.hpp"', "may know program, base of"),
+        ("common/program/end_signals.cpp", '"common/settings/run_config.hpp"', "may know program, base, tracing of"),
         ("common/settings/run_config.cpp", '"common/images/file_list.hpp"', "may know settings, base, shm of"),
         ("common/images/image_decode.cpp", '"common/transport/ports.hpp"', "may know images, base, json, settings, wire of"),
         ("consumer/sinks/files/output_name.cpp", '"common/wire/slab_view.hpp"', "knows only common/base/"),
