@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace offramp {
 namespace {
@@ -21,10 +22,17 @@ constexpr std::size_t kRoomAtOnce = std::size_t{1} << 18;  // 15 MB, of which wh
 using Lane = decltype(RecordedRange::lane);
 
 struct Recording {
-    std::mutex mutex;  // of all that follows; `on` changes under it
+    std::mutex mutex;  // of what follows, up to the atomics, which are read without it and change under it, as `on`
     Lane main_lane{};
     std::size_t most = 0;
-    RecordedRanges kept;
+    std::vector<RecordedRange> ranges;
+    std::atomic<std::uint64_t> from_ns{0}, until_ns{0};
+    std::atomic<bool> full{false};
+    std::atomic<std::uint64_t> not_kept{0};  // counted without the mutex
+
+    bool wants(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+        return end_ns >= from_ns.load(std::memory_order_relaxed) && begin_ns < until_ns.load(std::memory_order_relaxed);
+    }
 };
 
 std::atomic<bool> on{false};
@@ -61,33 +69,47 @@ const Lane& lane_of_this_thread() {
     return this_lane;
 }
 
+// Whether there is anything to keep it for, as far as that is seen without the mutex.
+bool may_be_kept(std::uint64_t begin_ns, std::uint64_t end_ns) noexcept {
+    if (!recording()) return false;
+    Recording& recording = instance();
+    if (!recording.wants(begin_ns, end_ns)) return false;
+    if (!recording.full.load(std::memory_order_relaxed)) return true;
+    recording.not_kept.fetch_add(1, std::memory_order_relaxed);
+    return false;
+}
+
 // Without a lane: the main thread's.
 void keep(const Lane* lane, const char* name, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns,
           bool on_device) noexcept {
     Recording& recording = instance();
     const std::lock_guard lock(recording.mutex);
-    if (!on) return;  // it ended meanwhile
-    RecordedRanges& kept = recording.kept;
+    if (!on || !recording.wants(begin_ns, end_ns)) return;  // it ended meanwhile, or another one has begun
     try {
-        if (kept.ranges.size() < recording.most)
-            kept.ranges.push_back(
+        if (recording.ranges.size() < recording.most)
+            recording.ranges.push_back(
                 {lane != nullptr ? *lane : recording.main_lane, name, batch, begin_ns, end_ns, on_device});
         else
-            ++kept.not_kept;
+            ++recording.not_kept;
     } catch (const std::exception&) {
-        ++kept.not_kept;  // no memory: the run goes on
+        ++recording.not_kept;  // no memory: the run goes on
     }
+    recording.full.store(recording.ranges.size() >= recording.most, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-bool keep_ranges(std::string_view main_lane, std::size_t most) {
+bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted) {
     Recording& recording = instance();
     const std::lock_guard lock(recording.mutex);
     if (on) return false;
-    recording.kept.ranges.reserve(std::min(most, kRoomAtOnce));
+    recording.ranges.reserve(std::min(wanted.most, kRoomAtOnce));
     recording.main_lane = lane_of(std::string(main_lane).c_str());
-    recording.most = most;
+    recording.most = wanted.most;
+    recording.from_ns = wanted.from_ns;
+    recording.until_ns = wanted.until_ns;
+    recording.full = wanted.most == 0;
+    recording.not_kept = 0;
     on = true;
     return true;
 }
@@ -98,18 +120,18 @@ std::optional<RecordedRanges> take_ranges() {
     Recording& recording = instance();
     const std::lock_guard lock(recording.mutex);
     if (!on.exchange(false)) return std::nullopt;
-    return std::exchange(recording.kept, {});
+    return RecordedRanges{std::exchange(recording.ranges, {}), recording.not_kept};
 }
 
 void set_recording_lane(const char* lane) noexcept { this_lane = lane_of(lane); }
 
 void record_range(const char* name, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept {
-    if (!recording()) return;
+    if (!may_be_kept(begin_ns, end_ns)) return;
     keep(is_main_thread() ? nullptr : &lane_of_this_thread(), name, batch, begin_ns, end_ns, false);
 }
 
 void record_device_range(const char* lane, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept {
-    if (!recording()) return;
+    if (!may_be_kept(begin_ns, end_ns)) return;
     const Lane queue = lane_of(lane);
     keep(&queue, lane, batch, begin_ns, end_ns, true);
 }

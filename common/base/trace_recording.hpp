@@ -3,13 +3,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 // Keeps time ranges of this process in memory, for whoever draws pictures and tables of a run without a profiler
 // (common/tracing). Process-wide, as NVTX is, which marks the same places (trace.hpp). Off until keep_ranges(), and
-// after take_ranges(): then a place costs one relaxed load; while it is on, a lock and a few words of memory.
+// after take_ranges(): then a place costs one relaxed load; while it is on, a lock and a few words of memory, or, where
+// nothing more is kept, a few loads.
 //
 // Times are CLOCK_MONOTONIC in nanoseconds. A lane is a thread by its name, or a queue of the device.
 // Thread: any.
@@ -29,9 +31,15 @@ struct RecordedRanges {
 
 inline constexpr std::size_t kMostRanges = std::size_t{4} << 20;  // 230 MB
 
+// Ranges that touch this time. Of more than `most` of them those that come later are counted, not kept.
+struct RangesWanted {
+    std::size_t most = kMostRanges;
+    std::uint64_t from_ns = 0, until_ns = std::numeric_limits<std::uint64_t>::max();
+};
+
 // Begins. False, and nothing changes, where somebody has begun before and not ended. `main_lane`: what the main thread
-// is called. Of more than `most` ranges those that come later are counted, not kept.
-bool keep_ranges(std::string_view main_lane, std::size_t most = kMostRanges);
+// is called.
+bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted = {});
 bool recording() noexcept;
 // Ends it. Nothing while it is off.
 std::optional<RecordedRanges> take_ranges();

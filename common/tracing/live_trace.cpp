@@ -75,7 +75,9 @@ std::optional<LiveTrace::Request> LiveTrace::asked() {
 void LiveTrace::begin(const Request& request) {
     // Whoever asked is gone, or another user's.
     if (::access((run_dir_ + "/" + run_files::kTraceFolder + request.id).c_str(), W_OK | X_OK) != 0) return;
-    if (!keep_ranges(main_lane_, kMostRangesKept)) return;
+    if (!keep_ranges(main_lane_,
+                     {.most = kMostRangesKept, .from_ns = request.from_ns, .until_ns = request.until_ns}))
+        return;
     under_way_ = request;
     if (on_begin_) on_begin_();
 }
@@ -84,11 +86,8 @@ void LiveTrace::end() noexcept {
     if (!under_way_) return;
     try {
         const Request request = *std::exchange(under_way_, {});
-        auto kept = take_ranges();
+        const auto kept = take_ranges();
         if (!kept) return;
-        std::erase_if(kept->ranges, [&](const RecordedRange& range) {
-            return range.end_ns < request.from_ns || range.begin_ns >= request.until_ns;
-        });
         write_range_file({.folder = run_dir_ + "/" + run_files::kTraceFolder + request.id, .process = process_}, *kept);
     } catch (const std::exception& problem) {
         spdlog::warn("no trace of this process: {}", problem.what());

@@ -40,12 +40,31 @@ TEST_F(TraceRecording, IsBegunAndEndedInAProcessThatLives) {
 }
 
 TEST_F(TraceRecording, WhatIsTooMuchIsCounted) {
-    ASSERT_TRUE(keep_ranges("main", 2));
+    ASSERT_TRUE(keep_ranges("main", {.most = 2}));
     for (std::uint64_t i = 0; i < 5; ++i) record_range("one", i, 10, 20);
     const auto kept = take_ranges();
     ASSERT_TRUE(kept);
     EXPECT_EQ(kept->ranges.size(), 2U);
     EXPECT_EQ(kept->not_kept, 3U);
+}
+
+TEST_F(TraceRecording, WhatIsOutsideTheTimeTakesNoRoomAndIsNotCounted) {
+    ASSERT_TRUE(keep_ranges("main", {.most = 2, .from_ns = 100, .until_ns = 200}));
+    for (std::uint64_t i = 0; i < 5; ++i) record_range("before", i, 10, 99);
+    record_range("into", 5, 90, 100);
+    record_device_range("behind", 6, 200, 210);
+    record_range("out of", 7, 199, 300);
+    record_range("too many", 8, 150, 160);
+    record_range("behind", 9, 200, 210);
+    const auto kept = take_ranges();
+    ASSERT_TRUE(kept);
+    ASSERT_EQ(kept->ranges.size(), 2U);
+    EXPECT_EQ(kept->ranges[0].name, std::string("into"));
+    EXPECT_EQ(kept->ranges[1].name, std::string("out of"));
+    EXPECT_EQ(kept->not_kept, 1U);
+    ASSERT_TRUE(keep_ranges("main")) << "the next one is for all time";
+    record_range("later", 10, 1000, 1001);
+    EXPECT_EQ(take_ranges()->ranges.size(), 1U);
 }
 
 // Threads of a program of somebody else's have names of their own, if any.
@@ -78,8 +97,8 @@ TEST_F(TraceRecording, OneThreadBeginsAndEndsItWhileOthersWork) {
             }
         });
     for (int round = 0; round < 20; ++round) {
-        ASSERT_TRUE(keep_ranges("main", 100));
-        while (take_ranges().value_or(RecordedRanges{}).ranges.empty()) ASSERT_TRUE(keep_ranges("main", 100));
+        ASSERT_TRUE(keep_ranges("main", {.most = 100}));
+        while (take_ranges().value_or(RecordedRanges{}).ranges.empty()) ASSERT_TRUE(keep_ranges("main", {.most = 100}));
         EXPECT_FALSE(recording());
     }
     over = true;

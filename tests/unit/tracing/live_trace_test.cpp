@@ -90,6 +90,19 @@ TEST_F(LiveTraceTest, RecordsTheTimeThatIsAskedForAndNoOther) {
     EXPECT_EQ(begun_, 2);
 }
 
+TEST_F(LiveTraceTest, WhatIsBeforeTheTimeTakesNoRoomInIt) {
+    make_folder("a-1");
+    ask("a-1");
+    look_after(milliseconds(300));
+    for (std::uint64_t i = 0; i < LiveTrace::kMostRangesKept; ++i) record_range("before", i, at(400), at(900));
+    record_range("inside", 3, at(1500), at(1600));
+    look_after(milliseconds(3200));
+    const auto told = lines("a-1");
+    ASSERT_EQ(told.size(), 2U);
+    EXPECT_EQ(told[0]["not_kept"], 0);
+    EXPECT_EQ(told[1]["name"], "inside");
+}
+
 TEST_F(LiveTraceTest, WhoLeavesMeanwhileLeavesWhatItHas) {
     make_folder("a-1");
     ask("a-1");
