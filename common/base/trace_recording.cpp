@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/error.hpp"
+
 namespace offramp {
 namespace {
 
@@ -40,9 +42,20 @@ thread_local Lane this_lane{};
 enum class ThisThread { Unknown, Main, Other };
 thread_local ThisThread this_thread = ThisThread::Unknown;
 
+// Never destroyed: threads of a program of somebody else's record while it exits.
 Recording& instance() {
-    static Recording recording;
-    return recording;
+    static Recording& made = *new Recording;
+    return made;
+}
+
+// A child that never calls exec records nothing: who began it is not there. No memory is freed: another thread may have
+// held the allocator's locks.
+void lock_recording() { instance().mutex.lock(); }
+void unlock_recording() { instance().mutex.unlock(); }
+void end_recording_in_the_child() {
+    on = false;
+    this_thread = ThisThread::Unknown;
+    instance().mutex.unlock();
 }
 
 // Threads of a program of somebody else's are called what it likes: nothing of it breaks a line of JSON.
@@ -100,9 +113,12 @@ void keep(const Lane* lane, const char* name, std::uint64_t batch, std::uint64_t
 }  // namespace
 
 bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted) {
+    static const int problem = ::pthread_atfork(lock_recording, unlock_recording, end_recording_in_the_child);
+    if (problem != 0) throw SystemError("minding forks of this process", problem);
     Recording& recording = instance();
     const std::lock_guard lock(recording.mutex);
     if (on) return false;
+    recording.ranges.clear();  // a forked child has its parent's
     recording.ranges.reserve(std::min(wanted.most, kRoomAtOnce));
     recording.main_lane = lane_of(std::string(main_lane).c_str());
     recording.most = wanted.most;

@@ -13,6 +13,8 @@
 // after take_ranges(): then a place costs one relaxed load; while it is on, a lock and a few words of memory, or, where
 // nothing more is kept, a few loads.
 //
+// A forked child begins with nothing kept, and off. What is kept outlives objects of static life.
+//
 // Times are CLOCK_MONOTONIC in nanoseconds. A lane is a thread by its name, or a queue of the device.
 // Thread: any.
 namespace offramp {
@@ -38,7 +40,7 @@ struct RangesWanted {
 };
 
 // Begins. False, and nothing changes, where somebody has begun before and not ended. `main_lane`: what the main thread
-// is called.
+// is called. Errors: SystemError where forks cannot be minded.
 bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted = {});
 bool recording() noexcept;
 // Ends it. Nothing while it is off.

@@ -1,9 +1,12 @@
 #include "common/base/trace_recording.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -85,6 +88,50 @@ TEST_F(TraceRecording, AThreadWithoutANameOfOursBearsTheKernels) {
     EXPECT_EQ(kept->ranges[1].lane.data(), std::string("ours"));
 }
 
+// Forked while another thread records, so that the child would often find the mutex locked.
+TEST_F(TraceRecording, AForkedChildRecordsNothingAndMayBeginOnItsOwn) {
+    ASSERT_TRUE(keep_ranges("main"));
+    std::atomic<bool> over{false};
+    std::thread another([&] {
+        for (std::uint64_t i = 0; !over; ++i) record_range("one", i, 10, 20);
+    });
+    for (int round = 0; round < 20; ++round) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            ::alarm(60);  // ends it where it hangs
+            if (recording() || take_ranges()) ::_exit(1);
+            if (!keep_ranges("child")) ::_exit(2);
+            record_range("two", 1, 10, 20);
+            const auto kept = take_ranges();
+            const bool good = kept && kept->ranges.size() == 1 && kept->ranges[0].lane.data() == std::string("child");
+            ::_exit(good ? 0 : 3);
+        }
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+    }
+    over = true;
+    another.join();
+    EXPECT_TRUE(recording());
+}
+
+// The handler runs behind the destructors of what was made after it was given.
+TEST(TraceRecordingDeathTest, WhatRecordsWhileTheProcessExitsIsKept) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(
+        {
+            std::atexit([] {
+                record_range("late", 2, 10, 20);
+                const auto kept = take_ranges();
+                ::_exit(kept && kept->ranges.size() == 2 ? 0 : 1);
+            });
+            keep_ranges("main");
+            record_range("one", 1, 10, 20);
+            std::exit(3);
+        },
+        testing::ExitedWithCode(0), "");
+}
+
 // ThreadSanitizer looks on.
 TEST_F(TraceRecording, OneThreadBeginsAndEndsItWhileOthersWork) {
     std::atomic<bool> over{false};
@@ -97,8 +144,12 @@ TEST_F(TraceRecording, OneThreadBeginsAndEndsItWhileOthersWork) {
             }
         });
     for (int round = 0; round < 20; ++round) {
-        ASSERT_TRUE(keep_ranges("main", {.most = 100}));
-        while (take_ranges().value_or(RecordedRanges{}).ranges.empty()) ASSERT_TRUE(keep_ranges("main", {.most = 100}));
+        std::size_t found = 0;
+        while (found == 0) {
+            ASSERT_TRUE(keep_ranges("main", {.most = 100}));
+            std::this_thread::yield();  // to them
+            found = take_ranges().value_or(RecordedRanges{}).ranges.size();
+        }
         EXPECT_FALSE(recording());
     }
     over = true;
