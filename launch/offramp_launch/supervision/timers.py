@@ -13,6 +13,10 @@ class Timers:
         self._order = itertools.count()
         self._due = []
 
+    def now(self):
+        """Seconds of the clock that the others count by."""
+        return self._clock()
+
     def after(self, seconds, action):
         heapq.heappush(self._due, (self._clock() + seconds, next(self._order), action))
 

@@ -23,13 +23,14 @@ class TraceRequests:
 
     def __init__(self, run_dir, timers):
         self._run_dir, self._timers = run_dir, timers
-        self._over_at = 0.0
+        self._current = None    # its id, until nobody can answer any more
+        self._over_at = 0.0     # by the timers' clock
 
     def begin(self, seconds, programs):
         """`programs`: (process, pid) of those that are to answer. Returns what was asked, for the control socket."""
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not LEAST_SECONDS <= seconds <= MOST_SECONDS:
             raise LaunchError(f"trace --seconds {seconds} is out of bounds", f"From {LEAST_SECONDS} to {MOST_SECONDS}", ExitCode.USAGE)
-        if (left := self._over_at - time.monotonic()) > 0:
+        if self._current and (left := self._over_at - self._timers.now()) > 0:
             raise LaunchError("a trace of this run is under way", f"It is over in {left:.0f} s at most", ExitCode.RUN_IN_USE)
         if not programs:
             raise LaunchError("the run has no programs yet that could be traced", "./launch/offramp status tells when it has", ExitCode.NO_SUCH_RUN)
@@ -42,8 +43,8 @@ class TraceRequests:
         except OSError as problem:
             raise LaunchError(f"'{problem.filename}' cannot be written: {problem.strerror}", "", ExitCode.CANNOT_WRITE) from problem
         patience = LEAD_SECONDS + seconds + PATIENCE_SECONDS
-        self._over_at = time.monotonic() + patience
-        self._timers.after(patience, self.close)
+        self._current, self._over_at = asked["id"], self._timers.now() + patience
+        self._timers.after(patience, lambda: self._end(asked["id"]))
         return {**asked, "folder": str(folder), "programs": [{"process": process, "pid": pid} for process, pid in programs]}
 
     def _put(self, asked):
@@ -51,7 +52,12 @@ class TraceRequests:
         new.write_text(json.dumps(asked) + "\n", encoding="utf-8")
         os.replace(new, self._run_dir.file(REQUEST))
 
+    def _end(self, one):
+        if one == self._current:    # and no later one has taken its place
+            self.close()
+
     def close(self):
         """Nobody who comes later takes it for a request of theirs."""
+        self._current = None
         with contextlib.suppress(OSError):
             self._run_dir.file(REQUEST).unlink()

@@ -65,6 +65,17 @@ class TracingTest(unittest.TestCase):
         self.timers.run_due()
         self.assertFalse((self.folder / REQUEST).exists())
 
+    def test_the_end_of_one_leaves_the_next_one_alone(self):
+        self.begin(1)
+        self.now = LEAD_SECONDS + 1 + PATIENCE_SECONDS
+        later = self.begin(1)    # before the loop comes to the first one's timer
+        self.timers.run_due()
+        self.assertEqual(later["id"], json.loads((self.folder / REQUEST).read_text())["id"])
+        self.now += LEAD_SECONDS + 1 + PATIENCE_SECONDS
+        self.timers.run_due()
+        self.assertFalse((self.folder / REQUEST).exists())
+        self.assertEqual(5 * 10**9, (again := self.begin())["until_ns"] - again["from_ns"])
+
     def test_what_cannot_be_asked_is_refused_and_leaves_nothing(self):
         for seconds in (0, 61, -1, "5", None, True, float("nan")):
             self.assertIn("out of bounds", self.refused(ExitCode.USAGE, seconds))
