@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/base/log.hpp"
+#include "common/base/trace.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/json/json_text.hpp"
 #include "common/shm/run_files.hpp"
@@ -43,8 +44,8 @@ void LiveTrace::look(TimePoint now) {
     if (now < next_look_) return;
     next_look_ = now + kLookEvery;
     try {
-        if (under_way_ && to_ns(now) >= under_way_->until_ns) end();
-        if (under_way_) return;
+        if (under_way_ && to_ns(now) >= under_way_->until_ns) stop();
+        if (under_way_ || is_writing()) return;
         const auto request = asked();
         const std::uint64_t at_ns = to_ns(now);
         if (request && at_ns < request->until_ns && request->until_ns - at_ns <= kLongestNs) begin(*request);
@@ -81,13 +82,30 @@ void LiveTrace::begin(const Request& request) {
     if (on_begin_) on_begin_();
 }
 
+// Ranges of a long time are many, and disks stall: who looks has slabs to care for.
+void LiveTrace::stop() {
+    const Request request = *std::exchange(under_way_, {});
+    auto kept = take_ranges();
+    if (!kept) return;
+    RangeFile to{.folder = run_dir_ + "/" + run_files::kTraceFolder + request.id, .process = process_};
+    writing_ = std::async(std::launch::async, [to = std::move(to), kept = std::move(*kept)]() noexcept {
+        name_this_thread("trace-writer");
+        try {
+            write_range_file(to, kept);
+        } catch (const std::exception& problem) {
+            spdlog::warn("no trace of this process: {}", problem.what());
+        }
+    });
+}
+
+bool LiveTrace::is_writing() const {
+    return writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
 void LiveTrace::end() noexcept {
-    if (!under_way_) return;
     try {
-        const Request request = *std::exchange(under_way_, {});
-        const auto kept = take_ranges();
-        if (!kept) return;
-        write_range_file({.folder = run_dir_ + "/" + run_files::kTraceFolder + request.id, .process = process_}, *kept);
+        if (under_way_) stop();
+        if (writing_.valid()) writing_.wait();
     } catch (const std::exception& problem) {
         spdlog::warn("no trace of this process: {}", problem.what());
     }

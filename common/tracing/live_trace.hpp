@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 
@@ -20,11 +21,11 @@ namespace offramp {
 //                                      whoever asks has made
 //
 // A request that is over when it is seen, or ends five minutes later, that is not of this form, or that comes while
-// this process records already
-// (--trace-dir, or another one of these), is none. Nothing is written elsewhere.
+// this process records already (--trace-dir, or another one of these), is none. One that comes while the last answer is
+// still being written waits for that. Nothing is written elsewhere.
 //
-// Owns: the recording that it has begun. Thread: one at a time. Blocks: look(), where a recording ends, on the disk.
-// Errors: none; what stands in the way is logged, and the run goes on.
+// Owns: the recording that it has begun; while it writes, a thread. Thread: one at a time. Blocks: end() and the
+// destructor, on the disk; look() never does. Errors: none; what stands in the way is logged, and the run goes on.
 class LiveTrace {
   public:
     // At most this often it looks: a stat().
@@ -50,6 +51,8 @@ class LiveTrace {
     };
     std::optional<Request> asked();
     void begin(const Request& request);
+    void stop();
+    bool is_writing() const;
 
     const std::string run_dir_, process_, main_lane_, request_path_;
     const std::function<void()> on_begin_;
@@ -57,6 +60,7 @@ class LiveTrace {
     std::uint64_t seen_inode_ = 0;
     std::int64_t seen_at_ns_ = 0;  // when the file was last changed that was seen
     std::optional<Request> under_way_;
+    std::future<void> writing_;  // last: it is waited for first
 };
 
 }  // namespace offramp

@@ -85,6 +85,7 @@ ConsumerLoop::End dead_producers(const Endpoint& endpoint, const WatchedFds& fds
 ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make,
                         bool& let_in) {
     const SteadyClock clock;
+    LiveTrace trace(endpoint.run_dir, "consumer", "consumer");  // first: its end may wait for a disk, and holds nothing
     WatchedFds fds = options.fds;
     std::optional<Joined> joined;
     std::optional<RunConnection> opened;
@@ -118,7 +119,6 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
         let_in = true;
         return make(consumer_index);
     };
-    LiveTrace trace(endpoint.run_dir, "consumer", "consumer");
     return ConsumerLoop(
                *found->port, session, mappings, make_when_in, clock, fds, next_producer_of(options, connection),
                [&connection] { return connection.standing(); }, &trace)

@@ -1,13 +1,18 @@
 #include "common/tracing/live_trace.hpp"
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -23,6 +28,33 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr seconds kWatchdog{60};
+
+// A log that stands still, a minute at most, until it is let go, as one on a disk that stalls.
+class StalledLog {
+  public:
+    StalledLog() {
+        spdlog::set_default_logger(std::make_shared<spdlog::logger>("stalled", std::make_shared<Sink>(*this)));
+    }
+    ~StalledLog() { spdlog::set_default_logger(before_); }
+    void wait_until_used() { used_.get_future().wait(); }
+    void let_go() { let_go_.set_value(); }
+
+  private:
+    struct Sink : spdlog::sinks::base_sink<std::mutex> {
+        explicit Sink(StalledLog& log) : log_(log) {}
+        void sink_it_(const spdlog::details::log_msg&) override {
+            log_.used_.set_value();
+            log_.gone_on_.wait_for(kWatchdog);
+        }
+        void flush_() override {}
+        StalledLog& log_;
+    };
+    const std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
+    std::promise<void> used_, let_go_;
+    const std::shared_future<void> gone_on_ = let_go_.get_future().share();
+};
+
 // Time is what the test says.
 class LiveTraceTest : public ::testing::Test {
   protected:
@@ -36,6 +68,7 @@ class LiveTraceTest : public ::testing::Test {
     }
     void make_folder(const std::string& id) { ASSERT_EQ(0, ::mkdir(folder_.file("trace-" + id).c_str(), 0700)); }
     void look_after(milliseconds time) { trace_.look(now_ + time); }
+    void wait_for_answer() { trace_.end(); }
     std::uint64_t at(std::int64_t ms) const { return to_ns(now_ + milliseconds(ms)); }
     std::string answer(const std::string& id) const {
         return folder_.file("trace-" + id + "/consumer-" + std::to_string(::getpid()) + ".jsonl");
@@ -72,6 +105,7 @@ TEST_F(LiveTraceTest, RecordsTheTimeThatIsAskedForAndNoOther) {
     EXPECT_FALSE(std::filesystem::exists(answer("a-1")));
     look_after(milliseconds(3200));
     EXPECT_FALSE(recording());
+    wait_for_answer();
     const auto told = lines("a-1");
     ASSERT_EQ(told.size(), 3U);
     EXPECT_EQ(told[0]["process"], "consumer");
@@ -97,6 +131,7 @@ TEST_F(LiveTraceTest, WhatIsBeforeTheTimeTakesNoRoomInIt) {
     for (std::uint64_t i = 0; i < LiveTrace::kMostRangesKept; ++i) record_range("before", i, at(400), at(900));
     record_range("inside", 3, at(1500), at(1600));
     look_after(milliseconds(3200));
+    wait_for_answer();
     const auto told = lines("a-1");
     ASSERT_EQ(told.size(), 2U);
     EXPECT_EQ(told[0]["not_kept"], 0);
@@ -147,6 +182,25 @@ TEST_F(LiveTraceTest, AProcessThatRecordsAlreadyGoesOnWithThat) {
     const auto kept = take_ranges();
     ASSERT_TRUE(kept);
     EXPECT_EQ(kept->ranges.size(), 1U);
+}
+
+// The writer says that it has no folder, to a log that stands still.
+TEST_F(LiveTraceTest, WhoLooksDoesNotWaitForWhatIsWritten) {
+    StalledLog log;
+    make_folder("a-1");
+    ask("a-1");
+    look_after(milliseconds(300));
+    std::filesystem::remove_all(folder_.file("trace-a-1"));
+    look_after(milliseconds(3300));
+    log.wait_until_used();
+    make_folder("a-2");
+    put({{"id", "a-2"}, {"from_ns", at(4000)}, {"until_ns", at(5000)}});
+    look_after(milliseconds(3600));
+    EXPECT_FALSE(recording()) << "the first one is still being written";
+    log.let_go();
+    wait_for_answer();
+    look_after(milliseconds(3900));
+    EXPECT_TRUE(recording()) << "the second one was not forgotten";
 }
 
 TEST_F(LiveTraceTest, AFolderThatGoesMeanwhileEndsNothing) {
