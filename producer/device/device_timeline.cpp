@@ -1,36 +1,61 @@
 #include "producer/device/device_timeline.hpp"
 
+#include <exception>
+#include <utility>
+
 #include "common/base/clock.hpp"
 #include "common/base/trace_recording.hpp"
 
 namespace offramp {
+namespace {
+
+// The event lies between two looks at the host's clock; the first ones warm the path up, and a busy device delays some.
+constexpr int kTries = 8;
+
+}  // namespace
 
 DeviceTimeline::DeviceTimeline(Device& device, Stream& stream) : device_(device), stream_(stream) {
     if (recording()) align();
 }
 
 void DeviceTimeline::align() {
-    const std::lock_guard lock(mutex_);
-    if (!anchor_) anchor_ = device_.make_event(Device::Timing::On);
-    // The first waits warm the path up; the last one's end is close to the event itself.
-    for (int i = 0; i < 3; ++i) {
-        stream_.synchronize();
-        stream_.record(*anchor_);
-        while (!anchor_->done()) {
+    anchor({});  // an old one tells time in too few digits, and where this fails there is none
+    std::optional<Anchor> tightest;
+    std::uint64_t least_ns = 0;
+    stream_.synchronize();
+    for (int i = 0; i < kTries; ++i) {
+        auto event = device_.make_event(Device::Timing::On);
+        const std::uint64_t before_ns = now_ns();
+        stream_.record(*event);
+        while (!event->done()) {
         }
-        anchor_ns_ = now_ns();
+        const std::uint64_t length_ns = now_ns() - before_ns;
+        if (tightest && length_ns >= least_ns) continue;
+        least_ns = length_ns;
+        tightest = Anchor{std::move(event), before_ns + length_ns / 2};
+    }
+    anchor(std::move(tightest));
+}
+
+// What was there goes without the lock.
+void DeviceTimeline::anchor(std::optional<Anchor> one) {
+    const std::lock_guard lock(mutex_);
+    anchor_.swap(one);
+}
+
+void DeviceTimeline::add(const char* lane, std::uint64_t batch, Event& began, Event& ended) noexcept {
+    if (!recording()) return;
+    try {
+        const std::lock_guard lock(mutex_);
+        if (anchor_) record_device_range(lane, batch, at(began), at(ended));
+    } catch (const std::exception&) {
+        return;  // whose events these are asks them next, and tells
     }
 }
 
-void DeviceTimeline::add(const char* lane, std::uint64_t batch, Event& began, Event& ended) {
-    if (!recording()) return;
-    const std::lock_guard lock(mutex_);
-    if (anchor_) record_device_range(lane, batch, at(began), at(ended));
-}
-
 std::uint64_t DeviceTimeline::at(Event& event) {
-    const auto since_ns = static_cast<std::int64_t>(event.seconds_since(*anchor_) * 1e9);  // negative: before it
-    return anchor_ns_ + static_cast<std::uint64_t>(since_ns);
+    const auto since_ns = static_cast<std::int64_t>(event.seconds_since(*anchor_->event) * 1e9);  // negative: before it
+    return anchor_->at_ns + static_cast<std::uint64_t>(since_ns);
 }
 
 }  // namespace offramp
