@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import unittest
 
 from test_hosts import Hosted, in_python
@@ -16,7 +17,9 @@ from tests.support.real_run import BIN
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--slabs", "4", "--consumers", "2", "--batches", "3000", "--processor", "checksum")
-SLABS_AT_ONCE, LOOK_SECONDS = 2, 0.05
+SLABS_AT_ONCE, LOOK_SECONDS = 2, 0.2
+# What happens meanwhile has this long, on a machine that has more to do.
+SECONDS = "5"
 # It submits until it may end, and what it computes in between takes its time.
 LOOP = """
     import pathlib, sys, time, numpy, offramp
@@ -42,7 +45,7 @@ def asked_in(run_dir):
 class Traced(Hosted):
     def trace(self, run, *flags):
         """The command, under way."""
-        tracing = subprocess.Popen([str(ROOT / "launch" / "offramp"), "trace", str(run.run_dir), "--seconds", "1", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        tracing = subprocess.Popen([str(ROOT / "launch" / "offramp"), "trace", str(run.run_dir), "--seconds", SECONDS, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True, env=run.environment)
         self.addCleanup(put_away, tracing)
         self.addCleanup(tracing.stdout.close)
@@ -52,14 +55,14 @@ class Traced(Hosted):
         """The request, once it is there; fails where the command has ended without one."""
         return run.until(lambda: asked_in(run.run_dir) or self.assertIsNone(tracing.poll(), "the command ended"), "the request")
 
-    def check_trace(self, into, asked, processes):
+    def check_trace(self, into, asked, processes, late=()):
         """
-        The programs are those of one of the lists `processes`, and of each there are ranges that touch the time that was asked for. Returns the
+        The programs are `processes`, of which each did something in the time that was asked for, and maybe those that came `late`. Returns the
         names of what each did.
         """
         events = json.loads((into / "trace.json").read_text())["traceEvents"]
         names = {event["pid"]: event["args"]["name"].split()[0] for event in events if event["name"] == "process_name"}
-        self.assertIn(sorted(names.values()), [sorted(each) for each in processes])
+        self.assertIn(sorted(names.values()), [sorted(processes), sorted([*processes, *late])])
         length = (asked["until_ns"] - asked["from_ns"]) / 1e3
         done = {}
         for event in events:
@@ -67,7 +70,8 @@ class Traced(Hosted):
                 self.assertLess(event["ts"], length)
                 self.assertGreaterEqual(event["ts"] + event["dur"], -0.001)
                 done.setdefault(event["pid"], set()).add(event["name"])
-        self.assertEqual(set(names), set(done), "each program did something")
+        self.assertLessEqual(set(done), set(names))
+        self.assertGreaterEqual(len(done), len(processes), "each program did something")
         return {names[group]: done[group] for group in done}
 
     def test_a_run_of_the_launchers(self):
@@ -82,19 +86,20 @@ class Traced(Hosted):
             into = run.folder / "traced"
             tracing = self.trace(run, "--into", str(into))
             asked = self.asked(run, tracing)
-            refused = run.command("trace")
-            self.assertEqual(85, refused.returncode, refused.stdout + refused.stderr)
-            self.assertIn("a trace of this run is under way", refused.stderr)
-            while tracing.poll() is None:
-                gate.let(SLABS_AT_ONCE)
-                try:
-                    tracing.wait(LOOK_SECONDS)
-                except subprocess.TimeoutExpired:
-                    pass
+            refused = self.trace(run)
+
+            def both_are_over():
+                gate.let(SLABS_AT_ONCE)    # who stands at the gate answers behind it
+                time.sleep(LOOK_SECONDS)
+                return tracing.poll() is not None and refused.poll() is not None
+
+            run.until(both_are_over, "the end of both commands")
+            self.assertEqual(85, refused.returncode, said := refused.stdout.read())
+            self.assertIn("a trace of this run is under way", said)
             self.assertEqual(0, tracing.returncode, said := tracing.stdout.read())
             self.assertNotIn("not in it", said)
             self.assertEqual([], list(run.run_dir.glob("trace-2*")), "the files are where they were wanted")
-            done = self.check_trace(into, asked, [["producer", "consumer", "consumer"]])
+            done = self.check_trace(into, asked, ["producer", "consumer", "consumer"])
             self.assertLessEqual({"compute", "copy_to_cpu", "d2h", "publish"}, done["producer"])
             self.assertIn("process_output", done["consumer"])
             gate.open()
@@ -119,7 +124,7 @@ class Traced(Hosted):
         said, _ = tracing.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(0, tracing.returncode, said)
         self.assertIn(f"not in it: consumer {dead}, which ended without an answer", said)
-        done = self.check_trace(run.run_dir / f"trace-{asked['id']}", asked, [["producer", "consumer"], ["producer", "consumer", "consumer"]])    # the dead one's successor may be
+        done = self.check_trace(run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"])    # the dead one's successor
         self.assertLessEqual({"queue_output", "d2h"}, done["producer"])
         pathlib.Path(run.folder, "go").touch()
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))
