@@ -36,21 +36,26 @@ class TraceRequests:
             raise LaunchError("the run has no programs yet that could be traced", "./launch/offramp status tells when it has", ExitCode.NO_SUCH_RUN)
         begin = time.monotonic_ns() + int(LEAD_SECONDS * 1e9)
         asked = {"id": f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}", "from_ns": begin, "until_ns": begin + int(seconds * 1e9)}
-        folder = self._run_dir.file("trace-" + asked["id"])
-        try:
-            folder.mkdir(mode=0o700)
-            self._put(asked)
-        except OSError as problem:
-            raise LaunchError(f"'{problem.filename}' cannot be written: {problem.strerror}", "", ExitCode.CANNOT_WRITE) from problem
+        folder = self._put(asked)
         patience = LEAD_SECONDS + seconds + PATIENCE_SECONDS
         self._current, self._over_at = asked["id"], self._timers.now() + patience
         self._timers.after(patience, lambda: self._end(asked["id"]))
         return {**asked, "folder": str(folder), "programs": [{"process": process, "pid": pid} for process, pid in programs]}
 
     def _put(self, asked):
-        new = self._run_dir.file(REQUEST + ".new")
-        new.write_text(json.dumps(asked) + "\n", encoding="utf-8")
-        os.replace(new, self._run_dir.file(REQUEST))
+        """Makes the folder of the answers, and the request behind it: both, or neither. Errors: LaunchError (CANNOT_WRITE)."""
+        folder, new = self._run_dir.file("trace-" + asked["id"]), self._run_dir.file(REQUEST + ".new")
+        try:
+            folder.mkdir(mode=0o700)
+            new.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+            os.replace(new, self._run_dir.file(REQUEST))
+        except OSError as problem:
+            for remove in (new.unlink, folder.rmdir):
+                with contextlib.suppress(OSError):
+                    remove()
+            where = problem.filename or new    # who has no room to write does not say where
+            raise LaunchError(f"'{where}' cannot be written: {problem.strerror}", "See that the run's directory can be written and has room", ExitCode.CANNOT_WRITE) from problem
+        return folder
 
     def _end(self, one):
         if one == self._current:    # and no later one has taken its place

@@ -82,6 +82,13 @@ class TracingTest(unittest.TestCase):
         self.assertIn("no programs yet", self.refused(ExitCode.NO_SUCH_RUN, 5, ()))
         self.assertEqual([], list(self.folder.iterdir()))
 
+    def test_what_cannot_be_written_is_named_and_leaves_nothing(self):
+        (self.folder / (REQUEST + ".new")).symlink_to("/dev/full")
+        said = self.refused(ExitCode.CANNOT_WRITE)
+        self.assertIn(f"'{self.folder / REQUEST}.new' cannot be written: No space left", said)
+        self.assertEqual([], list(self.folder.iterdir()))
+        self.begin()    # none is under way
+
     def test_who_has_ended_is_not_waited_for(self):
         ended = subprocess.Popen(["true"])
         ended.wait()
