@@ -36,7 +36,8 @@ def _figure(pyplot, ladder, keys):
                            hspace=BETWEEN_INCHES * len(keys) / sum(heights))
     length = view_length([ladder.traces[key] for key in keys])
     for number, (key, axes) in enumerate(zip(keys, panels[:, 0]), start=1):
-        _panel(axes, number, key, ladder, View(ladder.traces[key], length))
+        trace = ladder.traces[key]
+        _panel(axes, number, key, ladder, View(trace.window, (begin for begin, _ in trace.device("compute")), length))
     panels[-1, 0].set_xlim(0, length / 1e6)
     panels[-1, 0].set_xlabel("milliseconds, the same scale in every panel; each begins where a batch's compute does", color=FAINT)
     figure.text(0.072, 1 - 0.36 / height, "What the GPU does while outputs leave it", fontsize=16, fontweight="bold", va="center")

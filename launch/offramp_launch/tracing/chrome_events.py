@@ -6,8 +6,10 @@ OVERLAPPING = ("hand_over",)
 
 
 def events_of(program, group, name, zero):
-    """`group`: the number of the process there; `zero`: the time from which microseconds count, in nanoseconds."""
-    return [_about(group, "process_name", name=name), _about(group, "process_sort_index", sort_index=group), *_of_program(program, group, zero)]
+    """Yields them. `group`: the number of the process there; `zero`: the time from which microseconds count, in nanoseconds."""
+    yield _about(group, "process_name", name=name)
+    yield _about(group, "process_sort_index", sort_index=group)
+    yield from _of_program(program, group, zero)
 
 
 def _about(group, what, thread=0, **arguments):
@@ -19,13 +21,11 @@ def _of_program(program, group, zero):
     order = {"h2d": 0, "compute": 1, "d2h": 2}
     lanes = sorted({_lane(entry) for entry in program.ranges}, key=lambda lane: (order.get(lane[0], 9) if lane[1] else 10, lane))
     threads = {lane: thread for thread, lane in enumerate(lanes, start=1)}
-    events = []
     for lane, thread in threads.items():
-        events += [_about(group, "thread_name", thread, name=LANE_NAMES.get(lane[0], lane[0]) if lane[1] else lane[0]),
-                   _about(group, "thread_sort_index", thread, sort_index=thread)]
+        yield _about(group, "thread_name", thread, name=LANE_NAMES.get(lane[0], lane[0]) if lane[1] else lane[0])
+        yield _about(group, "thread_sort_index", thread, sort_index=thread)
     for number, entry in enumerate(program.ranges):
-        events += _of_range(entry, group, threads[_lane(entry)], zero, f"{group}.{number}")
-    return events
+        yield from _of_range(entry, group, threads[_lane(entry)], zero, f"{group}.{number}")
 
 
 def _lane(entry):

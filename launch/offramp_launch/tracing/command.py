@@ -35,10 +35,13 @@ def start(places, argv):
     missing = wait_for_answers(folder, asked)
     for program, why in missing:
         print(f"  not in it: {program['process']} {program['pid']}, {why}")
-    trace = read_answers(folder, asked)
-    if not trace.programs:
+    files = sorted(folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name))    # by their pid
+    if not files:
         raise LaunchError("no program of the run has answered", "They may be of an older version, or record already (--trace-dir)", ExitCode.NO_SUCH_RUN)
-    return write(trace, reply, into or folder, folder)
+    write(files, timeline.Outline((asked["from_ns"], asked["until_ns"])), f"Run {reply['run_id']}", into or folder)
+    if into:
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(ExitCode.OK)
 
 
 def number(text):
@@ -82,28 +85,43 @@ def is_there(pid):
     return True
 
 
-def read_answers(folder, asked):
-    programs = [read_program(file) for file in sorted(folder.glob("*.jsonl"))]
-    programs.sort(key=lambda program: (program.process != "producer", program.pid))
-    return Trace(tuple(programs), (asked["from_ns"], asked["until_ns"]))
+def write(files, outline, title, into):
+    """The trace and the picture: what each program has left is read for one and then for the other, a program at a time."""
+    where = into / "trace.json"
+    try:
+        with open(where, "w", encoding="utf-8") as out:
+            write_events(files, outline, out)
+        print(f"trace (open it at https://ui.perfetto.dev): {where}")
+        where = into / PICTURES[0]
+        draw(files, outline, title, into)
+    except OSError as problem:
+        raise LaunchError(f"'{problem.filename or where}' cannot be written: {problem.strerror}", "Give --into a folder that you may write to, with room", ExitCode.CANNOT_WRITE) from problem
 
 
-def write(trace, reply, into, folder):
-    for program in trace.programs:
+def write_events(files, outline, out):
+    """Chrome's JSON, to the open file `out`; notes in the outline what there is."""
+    text_of = json.JSONEncoder(separators=(",", ":")).encode
+    out.write('{"displayTimeUnit":"ms","traceEvents":[')
+    comma = ""
+    for group, file in enumerate(files, start=1):
+        program = read_program(file)
+        outline.note(program)
         if program.not_kept:
             print(f"  {program.process} {program.pid}: {program.not_kept} later time ranges were not kept, more than a program keeps; take fewer --seconds")
-    events = [event for group, program in enumerate(trace.programs, start=1)
-              for event in events_of(program, group, f"{program.process} {program.pid}", trace.window[0])]
+        for event in events_of(program, group, f"{program.process} {program.pid}", outline.window[0]):
+            out.write(comma + text_of(event))
+            comma = ",\n"
+    out.write("]}\n")
+
+
+def draw(files, outline, title, into):
+    if not outline.lanes:
+        print("no picture: nothing was recorded")
+        return
+    view = outline.view()
+    shown = Trace(tuple(read_program(file, view) for file in files), outline.window)
     try:
-        (into / "trace.json").write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":")) + "\n", encoding="utf-8")
-    except OSError as problem:
-        raise LaunchError(f"{problem.filename} cannot be written: {problem.strerror}", "Give --into a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
-    print(f"trace (open it at https://ui.perfetto.dev): {into / 'trace.json'}")
-    try:
-        drawn = timeline.draw(trace, f"Run {reply['run_id']}", [into / name for name in PICTURES])
-        print(f"picture: {into / PICTURES[0]}, {PICTURES[1]}" if drawn else "no picture: nothing was recorded")
+        timeline.draw(shown, outline, title, [into / name for name in PICTURES])
+        print(f"picture: {into / PICTURES[0]}, {PICTURES[1]}")
     except ImportError:
         print("no picture: matplotlib is not installed for this Python")
-    if into != folder:
-        shutil.rmtree(folder, ignore_errors=True)
-    return int(ExitCode.OK)

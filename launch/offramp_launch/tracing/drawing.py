@@ -26,12 +26,12 @@ SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "offramp", "font.family": "s
 
 
 class View:
-    """What of one rung is shown: `length` nanoseconds from the begin of a step in the middle of the measured batches."""
+    """What of one rung is shown: `length` nanoseconds from the begin of a step in the middle of `window`, the measured batches. `begins`: of all steps."""
 
-    def __init__(self, trace, length):
-        begin, end = trace.window
+    def __init__(self, window, begins, length):
+        begin, end = window
         middle = (begin + end) / 2 - length / 2
-        starts = sorted(first for first, _ in trace.device("compute") if begin <= first < end) or [begin]
+        starts = sorted(first for first in begins if begin <= first < end) or [begin]
         after = [first for first in starts if first >= middle and first + length <= end]
         self.begin = after[0] if after else max(begin, min(starts[-1], end - length))
         self.end = self.begin + length

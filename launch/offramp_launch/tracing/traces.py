@@ -2,12 +2,16 @@
 
 import dataclasses
 import json
+import re
+import sys
+import typing
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
+TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')    # as range_file.cpp writes them
 
-@dataclasses.dataclass(frozen=True)
-class Range:
+
+class Range(typing.NamedTuple):
     """`device`: timed by a pair of events on the device's stream, not by a clock of the host."""
 
     lane: str
@@ -59,18 +63,23 @@ def read_trace(folder):
     return Trace(tuple(programs), (instants["measure_begin"], instants["measure_end"]) if complete else None)
 
 
-def read_program(file):
-    """Errors: LaunchError (BAD_INPUT) names a file that is none."""
+def read_program(file, view=None):
+    """With `view`, which has a begin and an end: only ranges that touch it. Errors: LaunchError (BAD_INPUT) names a file that is none."""
     with open(file, encoding="utf-8") as lines:
         try:
             head = json.loads(next(lines, ""))
-            ranges = tuple(_range(json.loads(line)) for line in lines if line.strip())
+            ranges = tuple(_range(json.loads(line)) for line in lines if line.strip() and (view is None or _touches(line, view)))
             return Program(head["process"], head["pid"], ranges, head.get("not_kept", 0))
         except (ValueError, KeyError, TypeError) as problem:
             raise LaunchError(f"'{file}' is not a trace ({problem!r})", "Record it again",
                               ExitCode.BAD_INPUT) from problem
 
 
+def _touches(line, view):
+    found = TIMES.search(line)
+    return found is None or (int(found[2]) > view.begin and int(found[1]) < view.end)
+
+
 def _range(entry):
-    return Range(entry["lane"], entry["name"], entry.get("batch", -1), entry["begin_ns"], entry["end_ns"],
-                 entry.get("clock") == "device")
+    # There are many, of few lanes and names.
+    return Range(sys.intern(entry["lane"]), sys.intern(entry["name"]), entry.get("batch", -1), entry["begin_ns"], entry["end_ns"], entry.get("clock") == "device")

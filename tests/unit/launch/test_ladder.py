@@ -297,7 +297,7 @@ class PictureTest(InFolder):
 
     def test_a_view_begins_with_a_batch_in_the_middle_of_the_measured_ones(self):
         trace = Ladder(make_ladder(self.folder)).traces["pool"]
-        view = drawing.View(trace, 600 * MS)
+        view = drawing.View(trace.window, [begin for begin, _ in trace.device("compute")], 600 * MS)
         self.assertIn(view.begin, [begin for begin, _ in trace.device("compute")])
         self.assertLess(trace.window[0], view.begin)
         self.assertLess(view.end, trace.window[1])

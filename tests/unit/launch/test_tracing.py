@@ -1,6 +1,7 @@
 """Time ranges of a run that goes on: how they are asked for, waited for, written and drawn."""
 
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -32,6 +33,13 @@ def made_trace(every=1):
     copied = [Range("d2h", "d2h", batch, (batch * 10 + 10) * MS, (batch * 10 + 14) * MS, True) for batch in range(20)]
     processed = [Range("consumer", "process_output", batch, (batch * 10 + 15) * MS, (batch * 10 + 23) * MS, False) for batch in range(20)]
     return Trace((Program("producer", 7, (*computed, *copied)), Program("consumer", 8, tuple(processed))), (0, 200 * MS))
+
+
+def outline_of(trace):
+    outline = timeline.Outline(trace.window)
+    for program in trace.programs:
+        outline.note(program)
+    return outline
 
 
 class TracingTest(unittest.TestCase):
@@ -105,20 +113,55 @@ class TracingTest(unittest.TestCase):
         self.assertEqual((3, 1), (program.not_kept, len(program.ranges)))
 
     def test_the_idle_device_is_told_where_every_batch_is_timed(self):
-        self.assertTrue(timeline.every_batch_is_timed(made_trace()))
-        self.assertFalse(timeline.every_batch_is_timed(made_trace(every=4)))
-        self.assertEqual(140 * MS, timeline.shown_length(made_trace()))
-        self.assertEqual(200 * MS, timeline.shown_length(Trace((), (0, 200 * MS))))
+        self.assertTrue(outline_of(made_trace()).every_batch_is_timed())
+        self.assertFalse(outline_of(made_trace(every=4)).every_batch_is_timed())
+        self.assertEqual(140 * MS, outline_of(made_trace()).shown_length())
+        self.assertEqual(200 * MS, timeline.Outline((0, 200 * MS)).shown_length())
+
+    def left(self, trace):
+        """The files that the trace's programs leave."""
+        files = []
+        for program in trace.programs:
+            files.append(self.folder / f"{program.process}-{program.pid}.jsonl")
+            lines = [{"process": program.process, "pid": program.pid, "not_kept": program.not_kept}]
+            for entry in program.ranges:
+                lines.append({"lane": entry.lane, "name": entry.name, "batch": entry.batch, "begin_ns": entry.begin, "end_ns": entry.end, **({"clock": "device"} if entry.device else {})})
+            files[-1].write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        return files
+
+    def test_the_trace_is_whole_and_for_the_picture_only_what_it_shows_is_read(self):
+        trace = made_trace()
+        files, outline, out = self.left(trace), timeline.Outline(trace.window), io.StringIO()
+        command.write_events(files, outline, out)
+        events = json.loads(out.getvalue())["traceEvents"]
+        self.assertEqual([(20, 0.0), (20, 10_000.0), (20, 15_000.0)],
+                         [(len(begins := [event["ts"] for event in events if event["ph"] == "X" and event["name"] == name]), begins[0]) for name in ("compute", "d2h", "process_output")])
+        self.assertEqual(["compute", "d2h", "process"], outline.lanes)
+        view = outline.view()
+        self.assertEqual((30 * MS, 170 * MS), (view.begin, view.end))
+        for file, program in zip(files, trace.programs):
+            self.assertEqual(program, read_program(file))
+            shown = [entry for entry in program.ranges if entry.end > view.begin and entry.begin < view.end]
+            self.assertLess(len(shown), len(program.ranges))
+            self.assertEqual(shown, list(read_program(file, view).ranges))
+            self.assertEqual(program.pid, read_program(file, view).pid)
+
+    def test_a_trace_for_which_there_is_no_room_is_named(self):
+        trace = made_trace()
+        (self.folder / "trace.json").symlink_to("/dev/full")
+        with self.assertRaises(LaunchError) as problem:
+            command.write(self.left(trace), timeline.Outline(trace.window), "Run made-up", self.folder)
+        self.assertEqual(ExitCode.CANNOT_WRITE, problem.exception.code)
+        self.assertIn(f"'{self.folder / 'trace.json'}' cannot be written: No space left", problem.exception.what)
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
     def test_the_picture_has_a_lane_for_what_there_is(self):
         picture = self.folder / "timeline.svg"
-        self.assertTrue(timeline.draw(made_trace(), "Run made-up", [picture]))
+        timeline.draw(made_trace(), outline_of(made_trace()), "Run made-up", [picture])
         drawn = picture.read_text()
         for text in ("Run made-up", "compute", "d2h", "consumers", "2 programs"):
             self.assertIn(text, drawn)
         self.assertNotIn(">read<", drawn)
-        self.assertFalse(timeline.draw(Trace((), (0, MS)), "nothing", [picture]))
 
 
 if __name__ == "__main__":
