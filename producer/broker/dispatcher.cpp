@@ -242,7 +242,8 @@ void Dispatcher::send_tickets() {
             // Nothing was sent: the holder that was recorded ahead of the ticket is removed again.
             for (const SlabTicket& ticket : peer->to_send) {
                 state_.ledger.take_back(ticket, peer->ref);
-                state_.ready.put_ahead(ticket.slab, kFirstReturnDelay);
+                const SlabFillings::Filling& filling = state_.fillings[ticket.slab];
+                state_.ready.put_back(ticket.slab, kFirstReturnDelay, filling.leased_at - filling.waited);
                 --peer->held;
             }
             peer->draining = peer->draining || outcome == SendOutcome::PeerGone;  // its connection is cut

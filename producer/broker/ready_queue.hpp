@@ -32,6 +32,12 @@ class ReadyQueue {
         entries_.push_front(entry_of(slab, delay));
     }
 
+    // When it was taken out and yet not handed out: as it was, with the time that it waits.
+    void put_back(std::uint32_t slab, std::chrono::nanoseconds delay, TimePoint since) {
+        put_ahead(slab, delay);
+        entries_.front().since = since;
+    }
+
     bool empty() const { return entries_.empty(); }
     std::deque<ReadySlab>::const_iterator begin() const { return entries_.begin(); }
     std::deque<ReadySlab>::const_iterator end() const { return entries_.end(); }

@@ -58,6 +58,28 @@ TEST(BrokerTimes, EachDeliveryHasTimesOfItsOwn) {
     EXPECT_EQ(f.report().slab_charges, 1U);
 }
 
+// It has not been with anybody meanwhile.
+TEST(BrokerTimes, ATicketThatCouldNotBeSentHasWaitedSinceThePublication) {
+    BrokerFixture f;
+    f.publish(0);
+    ScriptedConsumer consumer(f, 11, 1);
+    ASSERT_TRUE(consumer.join());
+    consumer.receive();
+    f.publish(1);
+    f.clock.advance(seconds(2));
+    const Bytes message = encode(ReleaseAck{consumer.welcome->session, 0});
+    while (f.port->send("in-memory-1", message) == SendOutcome::Sent) {
+    }
+    consumer.release(consumer.tickets.at(0));
+    ASSERT_EQ(f.report().refused["ticket not taken"], 1U);
+    f.clock.advance(seconds(3));
+    consumer.receive();
+    f.broker->step();
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 2U);
+    EXPECT_DOUBLE_EQ(f.report().queue.seconds(), 5);
+}
+
 // Both hold the slab, and each has worked since it had it.
 TEST(BrokerTimes, WhoIsOvertakenHasWorkedSinceItsOwnDelivery) {
     BrokerFixture f(4, {.visibility_timeout = seconds(30)});
