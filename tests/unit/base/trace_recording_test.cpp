@@ -117,7 +117,7 @@ TEST_F(TraceRecording, AForkedChildRecordsNothingAndMayBeginOnItsOwn) {
 
 // The handler runs behind the destructors of what was made after it was given.
 TEST(TraceRecordingDeathTest, WhatRecordsWhileTheProcessExitsIsKept) {
-    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
         {
             std::atexit([] {
