@@ -39,7 +39,7 @@ def start(places, argv):
     if not files:
         raise LaunchError("no program of the run has answered", "They may be of an older version, or record already (--trace-dir)", ExitCode.NO_SUCH_RUN)
     write(files, timeline.Outline((asked["from_ns"], asked["until_ns"])), f"Run {reply['run_id']}", into or folder)
-    if into:
+    if into not in (None, folder):
         shutil.rmtree(folder, ignore_errors=True)
     return int(ExitCode.OK)
 
