@@ -9,7 +9,7 @@
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
-struct CUuuid_st;  // 16 bytes
+struct CUuuid_st;  // NOLINT(readability-identifier-naming): NVIDIA's name; 16 bytes
 
 namespace offramp::driver {
 
