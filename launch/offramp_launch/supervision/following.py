@@ -12,6 +12,7 @@ IDLES = 0.01            # so little: consumers are not what it waits for
 FULL, WELL_USED = 0.95, 0.85    # the share of its time that a consumer works, where consumers are added for a load, and where they are taken away
 WINDOW_SECONDS = 2
 LONGEST_WINDOW_SECONDS = 60     # where slabs take so long that no window holds several
+KEPT_SECONDS = 2 * LONGEST_WINDOW_SECONDS + 10      # two of them, each longer by as much as statuses come apart
 CALM_SECONDS = 10       # of idle consumers, before one leaves
 JOIN_SECONDS = 30       # for consumers that were added to be there: then it is measured without them
 SAME = 0.25             # two loads that differ by less are one: what was found out of it holds
@@ -158,7 +159,7 @@ class Following:
         if not now.released:
             return None         # what a start costs is no load
         self._moments.append(now)
-        while now.at - self._moments[0].at > 2 * LONGEST_WINDOW_SECONDS:
+        while len(self._moments) > 1 and now.at - self._moments[1].at > KEPT_SECONDS:
             self._moments.popleft()
         change = self._bound(wanted, now) or self._judge(wanted) or self._raise(wanted) or self._lower(wanted)
         if change:
@@ -193,17 +194,17 @@ class Following:
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
-    def _window(self, end, slabs, seconds=WINDOW_SECONDS):
+    def _window(self, end, slabs, seconds=WINDOW_SECONDS, longest=LONGEST_WINDOW_SECONDS):
         """The shortest that ends with the moment number `end` and holds so much: (window, the number of its first moment); None: there is none yet."""
         last = self._moments[end]
         for number in range(end - 1, -1, -1):
             first = self._moments[number]
-            if last.at - first.at >= seconds and (counted(first, last, 0) >= slabs or last.at - first.at >= LONGEST_WINDOW_SECONDS):
+            if last.at - first.at >= seconds and (counted(first, last, 0) >= slabs or last.at - first.at >= longest):
                 return Window(first, last), number
         return None
 
-    def _latest(self, slabs, seconds=WINDOW_SECONDS):
-        found = self._window(len(self._moments) - 1, slabs, seconds)
+    def _latest(self, slabs, seconds=WINDOW_SECONDS, longest=LONGEST_WINDOW_SECONDS):
+        found = self._window(len(self._moments) - 1, slabs, seconds, longest)
         return found[0] if found else None
 
     def _two(self, wanted):
@@ -235,7 +236,7 @@ class Following:
         if wanted != tried:
             self._trial = None
             return None
-        now = self._latest(max(16, 6 * wanted))
+        now = self._latest(max(16, 6 * wanted), longest=2 * LONGEST_WINDOW_SECONDS)      # their first slabs may come only at the end of one
         if not now:
             return None
         self._trial = None

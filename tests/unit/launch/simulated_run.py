@@ -5,6 +5,7 @@ import itertools
 import random
 
 TICK_SECONDS = 0.5
+LATE = 0.05             # of a tick: a real one comes later by as much, at most
 
 
 class SimulatedRun:
@@ -15,7 +16,7 @@ class SimulatedRun:
 
     def __init__(self, make_seconds, take_seconds, consumers, slabs=8, cores=None, join_seconds=0.3, ahead=0, noise=0.0, seed=1):
         self.make_seconds, self.take_seconds, self.cores, self.join_seconds, self.noise = make_seconds, take_seconds, cores, join_seconds, noise
-        self.random = random.Random(seed)
+        self.random, self.ticks = random.Random(seed), random.Random(seed)
         self.now, self.slabs, self.free, self.ready = 0.0, slabs, slabs, 0
         self.ahead, self.held, self.stalled = ahead, 0, False      # batches without a slab; whether no more are made
         self.events, self.order, self.sessions = [], itertools.count(), itertools.count(1)
@@ -125,7 +126,7 @@ class SimulatedRun:
         """Goes on until then, with what is decided carried out. Returns (seconds, what it was told to be, why) of each change. `told`: the status as it is seen."""
         changes = []
         while self.now < until:
-            self.advance(min(until, self.now + TICK_SECONDS))
+            self.advance(min(until, self.now + TICK_SECONDS * (1 + LATE * self.ticks.random())))
             status = told(self.status())
             if status and (change := following.look(status, self.wanted)):
                 changes.append((self.now, change.wanted, change.reason))

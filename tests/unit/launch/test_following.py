@@ -79,6 +79,10 @@ class PhasesTest(unittest.TestCase):
     def test_slabs_that_take_ten_seconds(self):
         self.follow([(2.0, 10.0)], seconds=700, settled=400, slabs=16)
 
+    def test_slabs_that_take_a_minute(self):
+        run, _ = self.follow([(7.5, 60.0)], seconds=3000, settled=1500, slabs=16, changes=6)
+        self.assertGreaterEqual(run.wanted, 7)
+
     def test_an_input_that_stops_and_goes_on(self):
         run, told = self.follow([(0.05, 0.2), (5.0, 0.2), (0.05, 0.2)], settled=50)
         self.assertEqual(1, told[1][-1][1], "nobody has anything to do")
