@@ -39,6 +39,14 @@ FATAL_FOR_A_CONSUMER = frozenset({
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
+# Of a machine, or of who may use no more of it.
+WANTING = {
+    errno.EAGAIN: "Raise the limit of processes (ulimit -u), or of the container or unit (pids.max, TasksMax=)",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n, LimitNOFILE= of a systemd unit)", errno.ENFILE: "Raise the limit of open files of the machine (sysctl fs.file-max)",
+    errno.ENOMEM: "Memory is short: give the container or machine more, or start fewer programs",
+}
+
+
 def way_to_write(problem, otherwise):
     """What a user can do where a file could not be written: common/base/way_to_write.hpp."""
     if problem.errno == errno.EFBIG:
@@ -63,10 +71,8 @@ class LaunchError(Exception):
 
 
 def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds it"):
-    """The LaunchError for an OSError at a program's start. `otherwise`: the remedy, but where only processes are wanting."""
-    wanting = problem.errno == errno.EAGAIN
-    return LaunchError(f"'{program}' cannot be started ({problem.strerror})",
-                       "Raise the limit of processes (ulimit -u), or of the container or unit (pids.max, TasksMax=)" if wanting else otherwise, ExitCode.SYSTEM)
+    """The LaunchError for an OSError at a program's start. `otherwise`: the remedy, but where it is the machine that has no more."""
+    return LaunchError(f"'{program}' cannot be started ({problem.strerror})", WANTING.get(problem.errno, otherwise), ExitCode.SYSTEM)
 
 
 def in_one_line(text):

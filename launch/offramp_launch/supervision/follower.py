@@ -1,15 +1,23 @@
 """Has the number of a run's consumers follow its work, for as long as it is to."""
 
+import dataclasses
 import math
 import os
 import pathlib
+import signal
 import time
 
 from offramp_launch.arguments import setting_given
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.supervision import memory_kills
 from offramp_launch.supervision.following import Bounds, Following
+from offramp_launch.supervision.seats import words_of
 
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
 LEAST_OF_A_MACHINE = 4  # of the most on it: consumers that wait for a disk or a server need no core
+SOON_SECONDS = 30       # from the first slab on: then a consumer's death is its slab's, and not for want of room
+# Of a consumer that was sent away, or whose run or sink is.
+NO_FAILURES = (ExitCode.OK, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE, ExitCode.PRODUCER_GONE, ExitCode.INTERRUPTED, -signal.SIGTERM)
 CONSUMER_BYTES = 256 << 20      # of memory, beside the slabs, which all of them share
 
 
@@ -39,9 +47,32 @@ def bounds_given(argv):
     return bounds_of(setting_given("consumers", argv))
 
 
+@dataclasses.dataclass
+class Newcomer:
+    """A consumer that was added because of the work, and may have to go for its own sake."""
+
+    seat: object
+    child: object
+    before: int             # consumers that there were
+    memory_kills: int       # in this control group by then; None: the kernel does not say
+    ready_at: float = None  # since when it takes slabs
+
+    def why_it_failed(self):
+        """Nothing where it did not, or ended as it was told to."""
+        status = self.child.status
+        if self.ready_at is None and status is not None and status not in NO_FAILURES:
+            return f"{self.seat.name} {self.child.ending()}: {words_of(self.child)}"
+        if status == -signal.SIGKILL:
+            return f"{self.seat.name} {self.child.ending()}"
+        killed = memory_kills.count()[0]
+        return "memory is short" if None not in (killed, self.memory_kills) and killed > self.memory_kills else ""
+
+
 class Follower:
     """
     Owns the account of what it did. Borrows: the seats. `note`: tells a line.
+    Nobody has asked for the consumers that it adds: those that cannot be started, or end before they take slabs, or are killed soon after are no failure
+    of the run; the number goes back, and no more are tried.
     Thread: the supervisor's. Blocks: never. The clock is a seam for tests.
     """
 
@@ -52,15 +83,24 @@ class Follower:
         self._changes = 0
         self._seconds = self._consumer_seconds = 0.0
         self._looked_at = None
+        self._newcomers = []
 
     bounds = property(lambda self: self._following.bounds if self._following else None, doc="None where the number stays as it is.")
 
     def take_up(self, bounds):
         """Anew, also where it does already."""
         self._following, self._bounds, self._looked_at = Following(bounds), bounds, None
+        self._keep_all()
 
     def leave_off(self):
         self._following = None
+        self._keep_all()
+
+    def _keep_all(self):
+        """Whoever gives a number, or bounds, wants those that are there."""
+        for newcomer in self._newcomers:
+            self._seats.keep(newcomer.seat)
+        self._newcomers = []
 
     def look(self, status):
         """Where consumers are wanted."""
@@ -71,10 +111,44 @@ class Follower:
             self._seconds += now - self._looked_at
             self._consumer_seconds += wanted * (now - self._looked_at)
         self._looked_at = now
+        if self._look_at_newcomers(status, now):
+            return
         if change := self._following.look(status, wanted):
             self._changes += 1
-            self._seats.bring_to(change.wanted)
             self._note(f"consumers: {wanted} -> {change.wanted}: {change.reason}")
+            self._bring_to(change.wanted, wanted)
+
+    def _bring_to(self, number, before):
+        if number <= max(before, self._following.bounds.least):
+            self._seats.bring_to(number)
+            return
+        try:
+            for _ in range(number - before):
+                seat = self._seats.add_on_trial(counts=True)
+                self._newcomers.append(Newcomer(seat, seat.child, before, memory_kills.count()[0]))
+        except LaunchError as problem:
+            self._go_back(before, problem.in_one_line())
+
+    def _look_at_newcomers(self, status, now):
+        """Whether the number went back because of one."""
+        taking = {each.get("pid") for each in status.get("consumers") or [] if each.get("ready", True) and not each.get("end")}
+        for newcomer in self._newcomers:
+            if why := newcomer.why_it_failed():
+                self._go_back(newcomer.before, why)
+                return True
+            if newcomer.ready_at is None and newcomer.child.status is None and newcomer.child.pid in taking:
+                newcomer.ready_at = now
+                self._seats.keep(newcomer.seat)
+        self._newcomers = [each for each in self._newcomers if each.child.status is None and (each.ready_at is None or now - each.ready_at < SOON_SECONDS)]
+        return False
+
+    def _go_back(self, number, why):
+        wanted, number = len(self._seats.staying()), max(number, self._following.bounds.least)
+        self._keep_all()
+        self._following.hold_at(number)
+        if number < wanted:
+            self._seats.bring_to(number)
+        self._note(f"consumers: no more than {number} from now on: {why}\n    scale {self.bounds} tries it anew")
 
     def account(self):
         """For status and summary; None where it never did."""

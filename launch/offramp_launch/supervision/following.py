@@ -135,6 +135,7 @@ class Following:
         self._settling = None       # (number wanted, since when): moments count when so many are there
         self._trial = None          # (the number before, the window before, the number then)
         self._ceiling = None        # (number, load): more did not help
+        self._room = bounds.most    # more could not be started, or died of want
         self._floor = None          # (number, consumers at work): fewer were too few
         self._lowered = None        # (seconds a sample, consumers at work) when some were taken away
         self._free_rate = 0.0       # samples a second when nothing waited for consumers, at most
@@ -166,6 +167,10 @@ class Following:
             self._forget()
             self._settling = (change.wanted, now.at)
         return change
+
+    def hold_at(self, number):
+        """More than that are not tried any more."""
+        self._room = max(self.bounds.least, number)
 
     def is_undecided(self, wanted):
         """Whether more consumers may come to something, or it is not known yet whether they did."""
@@ -218,14 +223,14 @@ class Following:
 
     def _most(self, now):
         """A consumer without a slab has nothing to do."""
-        return max(self.bounds.least, min(self.bounds.most, now.slabs or self.bounds.most))
+        return max(self.bounds.least, min(self._room, now.slabs or self._room))
 
     def _bound(self, wanted, now):
         most = self._most(now)
         if wanted < self.bounds.least:
             return Change(self.bounds.least, f"at least {self.bounds.least} are to be there")
         if wanted > most:
-            return Change(most, f"at most {self.bounds.most} are to be there" if most == self.bounds.most else f"the run has {now.slabs} slabs")
+            return Change(most, f"at most {most} are to be there" if most == self._room else f"the run has {now.slabs} slabs")
         return None
 
     def _judge(self, wanted):

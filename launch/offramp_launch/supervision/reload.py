@@ -73,7 +73,7 @@ class Reload:
             self._note(f"reload: {self._of} consumers are replaced")
             return
         try:
-            self._newcomer = self._seats.add_on_trial()
+            self._newcomer = self._seats.add_on_trial(counts=False)
             self._newcomers_child = self._newcomer.child
         except LaunchError as problem:
             self._fail(str(problem), problem.code)

@@ -22,6 +22,7 @@ class Seat:
     child: Child = None
     leaving: bool = False
     on_trial: bool = False      # nobody follows it, and its end is no failure of the run's
+    counts: bool = True         # as one that stays; else it is there beside one whose place it is to take
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
     relay: LogRelay = None
 
@@ -48,10 +49,10 @@ class Seats:
         seat = self._new_seat()
         self._fill(seat)
 
-    def add_on_trial(self):
-        """Whose end is left to whoever asked for it, until keep(). Errors: LaunchError where it cannot be started."""
+    def add_on_trial(self, counts):
+        """Whose end is left to whoever asked for it, until keep(). `counts`: among those that stay, also before. Errors: LaunchError where it cannot be started."""
         seat = self._new_seat()
-        seat.on_trial = True
+        seat.on_trial, seat.counts = True, counts
         try:
             self._begin(seat)
         except LaunchError:
@@ -61,7 +62,7 @@ class Seats:
 
     @staticmethod
     def keep(seat):
-        seat.on_trial = False
+        seat.on_trial, seat.counts = False, True
 
     def _new_seat(self):
         seat = Seat(self._next_number)
@@ -85,7 +86,7 @@ class Seats:
                 seat.child.signal(signal.SIGTERM)
 
     def staying(self):
-        return [seat for seat in self._seats if not seat.leaving and not seat.on_trial]
+        return [seat for seat in self._seats if not seat.leaving and seat.counts]
 
     def children(self):
         return [seat.child for seat in self._seats if seat.child]

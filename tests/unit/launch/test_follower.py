@@ -1,0 +1,132 @@
+"""Consumers that nobody has asked for: what becomes of the run, and of their number, when they cannot be started, do not begin, or are killed."""
+
+import os
+import pathlib
+import selectors
+import signal
+import tempfile
+import unittest
+from unittest import mock
+
+from stage import WATCHDOG_SECONDS
+
+from offramp_launch.supervision.children import Child
+from offramp_launch.supervision.follower import SOON_SECONDS, Follower
+from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.seats import Seats
+from offramp_launch.supervision.timers import Timers
+
+STAYS = ["sleep", "1000"]
+
+
+class FollowerTest(unittest.TestCase):
+    """Real children; the clock, the run and what its status says are the test's."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.now, self.command, self.notes = 0.0, STAYS, []
+        self.selector = selectors.DefaultSelector()
+        self.addCleanup(self.selector.close)
+        self.run = mock.Mock()
+        self.run.wants_consumers.return_value = True
+        self.run.completed.return_value = 0
+        self.seats = Seats(self.run, lambda name: Child(name, self.command, self.folder / f"{name}.log", ()), lambda name: self.folder / f"{name}.log",
+                           self.selector, Timers(clock=lambda: self.now), mock.Mock(), mock.Mock(), mock.Mock())
+        self.addCleanup(self.end)
+        self.follower = Follower(self.seats, self.notes.append, clock=lambda: self.now)
+        self.follower.take_up(Bounds(1, 8))
+        for _ in range(2):
+            self.seats.add()
+        self.first = self.seats.children()
+
+    def end(self):
+        for child in self.seats.children():
+            child.signal(signal.SIGKILL)
+            child.reap()
+
+    def look(self, ready=None, **more):
+        """A second later; the run waits for slabs 40 % of the time. `ready`: children that take slabs, all of them if it is not said."""
+        self.now += 1.0
+        each = {"slabs": int(6 * self.now), "samples": int(24 * self.now), "busy_seconds": self.now, "end": ""}
+        there = [{"session": child.pid, "pid": child.pid, "ready": ready is None or child in ready, **each} for child in self.seats.children()]
+        self.follower.look({"state": "running", "pid": 1, "now_ns": int(self.now * 1e9), "released_samples": int(48 * self.now), "last_release_ns": int(self.now * 1e9),
+                            "slab_wait_seconds": 0.4 * self.now, "slabs": {"free": 8}, "consumers": there, **more})
+
+    def grow(self):
+        """Until others were added, or were to be."""
+        while not self.notes:
+            self.look(ready=self.first)
+        return self.seats.children()[2:]
+
+    def let_one_end(self):
+        key, _ = self.selector.select(WATCHDOG_SECONDS)[0]
+        key.data()
+
+    def assert_it_stays_at_two(self, why):
+        self.run.fail.assert_not_called()
+        self.assertRegex(self.notes[-1], rf"^consumers: no more than 2 from now on: {why}")
+        self.assertIn("scale 1..8 tries it anew", self.notes[-1])
+        told = len(self.notes)
+        for _ in range(100):
+            self.look()
+        self.assertEqual((2, told), (len(self.seats.staying()), len(self.notes)))
+
+    def test_one_that_cannot_be_started(self):
+        self.command = ["/there/is/none"]
+        self.grow()
+        self.assert_it_stays_at_two("'/there/is/none' cannot be started")
+        self.assertEqual(self.first, self.seats.children())
+
+    def test_one_for_which_there_is_no_file_descriptor(self):
+        self.command = STAYS
+        with mock.patch.object(os, "pidfd_open", side_effect=OSError(24, "Too many open files")):
+            self.grow()
+        self.assert_it_stays_at_two("'sleep' cannot be started .Too many open files.. Raise the limit of open files")
+
+    def test_one_that_ends_with_a_code_that_would_end_a_run(self):
+        self.command = ["sh", "-c", "echo there is none such >&2; exit 64"]
+        self.grow()
+        self.let_one_end()
+        self.look(ready=self.first)
+        self.assert_it_stays_at_two("consumer-[34] ended with exit code 64: there is none such")
+
+    def test_one_that_is_killed_soon(self):
+        added = self.grow()
+        self.look()
+        added[0].signal(signal.SIGKILL)
+        self.let_one_end()
+        self.look()
+        self.assert_it_stays_at_two("consumer-[34] was killed by SIGKILL")
+
+    def test_one_that_is_killed_later_is_followed_like_any_other(self):
+        added = self.grow()
+        for _ in range(SOON_SECONDS + 2):
+            self.look(slab_wait_seconds=0.0)
+        staying = len(self.seats.staying())
+        added[0].signal(signal.SIGKILL)
+        self.let_one_end()
+        self.look(slab_wait_seconds=0.0)
+        self.assertEqual(staying, len(self.seats.staying()))
+        self.assertNotIn("no more than", "".join(self.notes))
+
+    def test_one_that_was_sent_away_before_it_began_is_no_failure(self):
+        added = self.grow()
+        self.seats.send_away(self.seats.staying()[2:])
+        for _ in added:
+            self.let_one_end()
+        self.look()
+        self.assertNotIn("no more than", "".join(self.notes))
+
+    def test_whoever_gives_a_number_keeps_those_that_are_there(self):
+        added = self.grow()
+        self.follower.leave_off()
+        self.command = STAYS
+        added[0].signal(signal.SIGKILL)
+        self.let_one_end()
+        self.assertEqual(2 + len(added), len(self.seats.staying()), "another one follows it")
+
+
+if __name__ == "__main__":
+    unittest.main()
