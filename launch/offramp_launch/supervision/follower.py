@@ -9,7 +9,7 @@ import time
 
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision import memory_kills
+from offramp_launch.supervision import control_groups, memory_kills
 from offramp_launch.supervision.following import Bounds, Following
 from offramp_launch.supervision.seats import words_of
 
@@ -23,18 +23,24 @@ CONSUMER_BYTES = 256 << 20      # of memory, beside the slabs, which all of them
 
 def most_of_this_machine(cores=None, memory_bytes=None):
     """Consumers that `auto` may come to: two for each core, as far as there is memory for them."""
-    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    cores = cores_of_this_machine() if cores is None else cores
     memory_bytes = available_memory() if memory_bytes is None else memory_bytes
     return max(1, min(MOST_CONSUMERS, max(LEAST_OF_A_MACHINE, 2 * cores), int(min(memory_bytes / CONSUMER_BYTES, MOST_CONSUMERS))))
 
 
+def cores_of_this_machine():
+    """As many as this process may use, by affinity and by what its container is given of their time."""
+    return max(1, math.ceil(min(len(os.sched_getaffinity(0)), control_groups.cores())))
+
+
 def available_memory():
-    """Bytes; endless where the kernel does not say."""
+    """Bytes, of the machine and of the container; endless where the kernel does not say."""
     try:
         lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
     except OSError:
-        return math.inf
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), math.inf)
+        lines = []
+    of_the_machine = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), math.inf)
+    return min(of_the_machine, control_groups.memory_room())
 
 
 def bounds_of(text):

@@ -2,14 +2,14 @@
 
 import pathlib
 
-CGROUPS = pathlib.Path("/sys/fs/cgroup")
-MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
+from offramp_launch.supervision import control_groups
+
 MACHINE = pathlib.Path("/proc/vmstat")
 
 
 def count():
     """(of this control group, of the whole machine) so far; None where the kernel does not say."""
-    folder = own_group()
+    folder = control_groups.own_group()
     return _number(folder / "memory.events" if folder else None, "oom_kill"), _number(MACHINE, "oom_kill")
 
 
@@ -25,21 +25,10 @@ def told_since(before):
 
 def limit():
     try:
-        text = (own_group() / "memory.max").read_text().strip()
+        text = (control_groups.own_group() / "memory.max").read_text().strip()
     except (OSError, TypeError):
         return "unknown"
     return f"{int(text) / 2**30:.1f} GiB" if text.isdigit() else "that of a group above it"
-
-
-def own_group():
-    """The folder of the control group (version 2) that this process is in; None where there is none."""
-    try:
-        for line in MEMBERSHIP.read_text().splitlines():
-            if line.startswith("0::"):
-                return CGROUPS / line[3:].lstrip("/")
-    except OSError:
-        pass
-    return None
 
 
 def _number(path, name):

@@ -14,7 +14,7 @@ from offramp_launch import interrupts, run_command
 from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, to_type_again, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision.follower import bounds_given, most_of_this_machine
+from offramp_launch.supervision.follower import bounds_given, cores_of_this_machine, most_of_this_machine
 from offramp_launch.supervision.following import WELL_USED, Bounds
 from offramp_launch.tuning.search import GAIN, TUNED, Search
 from offramp_launch.tuning.trial import Trials
@@ -49,7 +49,7 @@ def start(places, argv):
     flags, config = understood(places, flags)
     fixed = [name for name in TUNED if setting_given(name, flags)] + (["decode-workers"] if config["source"] == "synthetic" else [])
     bounds = bounds_of_trials(config, flags)
-    search = Search({name: config.get(name) or 0 for name in TUNED}, fixed, most={"decode-workers": max(4, 2 * len(os.sched_getaffinity(0)))})
+    search = Search({name: config.get(name) or 0 for name in TUNED}, fixed, most={"decode-workers": max(4, 2 * cores_of_this_machine())})
     interrupts.mind_all()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_START_OVER="false")
     told = sys.stderr if as_json else sys.stdout

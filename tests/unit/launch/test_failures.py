@@ -14,7 +14,7 @@ from unittest import mock
 from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
 
 from offramp_launch import progress
-from offramp_launch.supervision import log_follower, memory_kills
+from offramp_launch.supervision import control_groups, log_follower, memory_kills
 from offramp_launch.exit_code import ExitCode, in_one_line
 
 CRITICAL = "12:00:00.000 critical offramp-producer[1] "
@@ -319,8 +319,9 @@ class MemoryKillsTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "job").mkdir()
         (self.folder / "membership").write_text("0::/job\n")
-        for name, value in (("CGROUPS", self.folder), ("MEMBERSHIP", self.folder / "membership"), ("MACHINE", self.folder / "vmstat")):
-            patch = mock.patch.object(memory_kills, name, value)
+        for module, name, value in ((control_groups, "MOUNT", self.folder), (control_groups, "MEMBERSHIP", self.folder / "membership"),
+                                    (memory_kills, "MACHINE", self.folder / "vmstat")):
+            patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
 

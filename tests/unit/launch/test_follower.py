@@ -1,5 +1,6 @@
 """Consumers that nobody has asked for: what becomes of the run, and of their number, when they cannot be started, do not begin, or are killed."""
 
+import math
 import os
 import pathlib
 import selectors
@@ -10,8 +11,9 @@ from unittest import mock
 
 from stage import WATCHDOG_SECONDS
 
+from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.children import Child
-from offramp_launch.supervision.follower import SOON_SECONDS, Follower
+from offramp_launch.supervision.follower import SOON_SECONDS, Follower, cores_of_this_machine, most_of_this_machine
 from offramp_launch.supervision.following import Bounds
 from offramp_launch.supervision.seats import Seats
 from offramp_launch.supervision.timers import Timers
@@ -126,6 +128,48 @@ class FollowerTest(unittest.TestCase):
         added[0].signal(signal.SIGKILL)
         self.let_one_end()
         self.assertEqual(2 + len(added), len(self.seats.staying()), "another one follows it")
+
+
+class MostTest(unittest.TestCase):
+    """Consumers that `auto` may come to, in control groups that the test writes."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.mount = pathlib.Path(folder.name)
+        for name, value in (("MOUNT", self.mount), ("MEMBERSHIP", self.mount / "membership")):
+            patch = mock.patch.object(control_groups, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def write(self, membership, **files):
+        (self.mount / "membership").write_text(membership)
+        for name, text in files.items():
+            path = self.mount / name.replace("__", "/").replace("_DOT_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def test_without_any_they_are_endless(self):
+        self.assertEqual((math.inf, math.inf, None), (control_groups.memory_room(), control_groups.cores(), control_groups.own_group()))
+        self.write("nothing\n0::/a\n", a__cpu_DOT_max="max 100000\n", a__memory_DOT_max="max\n", a__memory_DOT_current="4096\n")
+        self.assertEqual((math.inf, math.inf, self.mount / "a"), (control_groups.memory_room(), control_groups.cores(), control_groups.own_group()))
+
+    def test_the_tightest_of_the_groups_above_counts(self):
+        self.write("0::/pod/run\n", pod__cpu_DOT_max="150000 100000\n", pod__run__cpu_DOT_max="800000 100000\n",
+                   pod__memory_DOT_max=f"{4 << 30}\n", pod__memory_DOT_current=f"{3 << 30}\n", pod__memory_DOT_stat=f"anon 5\ninactive_file {1 << 29}\nactive_file 0\n",
+                   pod__run__memory_DOT_max=f"{8 << 30}\n", pod__run__memory_DOT_current="0\n")
+        self.assertEqual((1.5, 3 << 29), (control_groups.cores(), control_groups.memory_room()))
+        self.assertEqual(6, most_of_this_machine(cores=16), "of 256 MiB each")
+        self.assertLessEqual(cores_of_this_machine(), 2)
+
+    def test_those_of_version_1(self):
+        self.write("5:memory:/docker/x\n4:cpu,cpuacct:/\n0::/\n", cpu__cpu_DOT_cfs_quota_us="250000\n", cpu__cpu_DOT_cfs_period_us="100000\n",
+                   memory__docker__x__memory_DOT_limit_in_bytes=f"{1 << 30}\n", memory__docker__x__memory_DOT_usage_in_bytes=f"{1 << 29}\n",
+                   memory__docker__x__memory_DOT_stat=f"total_inactive_file {1 << 28}\n", memory__memory_DOT_limit_in_bytes="9223372036854771712\n",
+                   memory__memory_DOT_usage_in_bytes="0\n")
+        self.assertEqual((2.5, 3 << 28), (control_groups.cores(), control_groups.memory_room()))
+        self.write("4:cpu:/\n", cpu__cpu_DOT_cfs_quota_us="-1\n")
+        self.assertEqual(math.inf, control_groups.cores())
 
 
 if __name__ == "__main__":
