@@ -13,7 +13,7 @@ from offramp_launch.gpus import command as gpus_command, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, on_ray, shard_command
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.supervision.control import ControlClient
-from offramp_launch.supervision.follower import bounds_of
+from offramp_launch.supervision.following import are_bounds
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 from offramp_launch.gpus.status import lines_of_workers
 from offramp_launch.ladder import command as ladder_command
@@ -271,7 +271,7 @@ def scale(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     if not rest:
         raise LaunchError("scale wants a number of consumers, bounds, or auto", "./launch/offramp scale 4, or 2..12", ExitCode.USAGE)
-    wanted = rest[0] if bounds_of(rest[0]) else count(rest[0], "scale")
+    wanted = rest[0] if are_bounds(rest[0]) else count(rest[0], "scale")
     refuse(rest[1:], "scale")
     reply = client(places, flags).ask({"do": "scale", "consumers": wanted})
     print(f"run {reply['run_id']}: {reply['before']} -> {reply['consumers']} consumers{reply.get('more') or ''}")

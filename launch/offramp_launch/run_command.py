@@ -37,10 +37,11 @@ OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish", "--samples-folde
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines"}
 
 
-def start(places, argv, typed, go_on=None, held=None):
+def start(places, argv, typed, go_on=None, held=None, first=None):
     """
     `argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it. `go_on`: what makes the rest of the work,
-    where that is another command. `held`: the output's lock, where the caller has it and keeps it.
+    where that is another command. `held`: the output's lock, where the caller has it and keeps it. `first`: with how many
+    consumers it begins where their number follows the work; None: as many as without that.
     """
     http, argv = address.take(argv)
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
@@ -72,7 +73,7 @@ def start(places, argv, typed, go_on=None, held=None):
     found = found_out(config, resolve(str(places.consumer()), argv))
     if config.get("source") == "text":
         texts.provide_tokenizers(places)
-    consumers, bounds = number_of_consumers(config, argv) if rungs.of_run(config).has_consumers else (config.get("consumers") or 0, None)
+    consumers, bounds = number_of_consumers(config, argv, first) if rungs.of_run(config).has_consumers else (config.get("consumers") or 0, None)
 
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
         raise LaunchError("--resume does not say which run is to be continued",
@@ -196,10 +197,10 @@ def as_flag(name, value):
     return [f"--{name}", value] if isinstance(value, str) else [f"--{name}={json.dumps(value)}"]
 
 
-def number_of_consumers(config, argv):
-    """(how many a run begins with, the Bounds within which the number follows its work; None: it stays so). Errors: LaunchError (USAGE)."""
+def number_of_consumers(config, argv, first=None):
+    """(how many a run begins with, the Bounds within which the number follows its work; None: it stays so). `first`: as start(). Errors: LaunchError (USAGE)."""
     if bounds := bounds_given(argv):
-        return bounds.within(default_consumers(config)), bounds
+        return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
     if consumers > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)

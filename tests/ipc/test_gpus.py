@@ -150,6 +150,9 @@ class Gpus(unittest.TestCase):
             world.until(lambda: len(world.status().get("consumers") or []) == 7, "seven consumers")
             self.assertEqual([worker["consumers"] for worker in world.status()["workers"]], [3, 2, 2])
             self.assertEqual(self.command(world, "scale", "2")[0], 64)
+            self.assertRegex(self.command(world, "scale", "6..193")[1], r"consumers 6\.\.193 is out of bounds")
+            code, said = self.command(world, "scale", "6..100")      # more than a single run may have
+            self.assertEqual((code, "follow the work of each worker from now on, within 6..100 in all" in said), (0, True), said)
             one = world.told_of("producer 3")["run_dir"]
             code, said = self.command(world, "scale", "3", "--run-dir", one)
             self.assertEqual((code, "2 -> 3 consumers" in said), (0, True), said)

@@ -20,7 +20,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import devices_of
-from offramp_launch.gpus.shares import flags_of_workers, least_of
+from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
@@ -150,7 +150,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http):
     run_dir = RunDir(places, run_path)
     made = run_command.settle_output(config, run_dir, None)[1]
     run_id, producer = config["run-id"], str(places.producer())
-    whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(least_of(share["consumers"]) for share in shares)}
+    whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(int(share.get(BEGIN_WITH, share["consumers"])) for share in shares)}
     about = summary.about(run_id, run_dir, run_command.version_of(producer), places.commit(), shown(typed), whole, str(output))
 
     def note(text, **_):

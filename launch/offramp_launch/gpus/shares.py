@@ -8,6 +8,7 @@ from offramp_launch.supervision.follower import MOST_CONSUMERS, bounds_given
 from offramp_launch.supervision.following import Bounds
 
 LEAST = {"consumers": 1, "decode-workers": 1, "slabs": 2}
+BEGIN_WITH = "begin-with"       # consumers, beside their bounds: a word of the launcher to its workers
 SHARDS_A_WORKER = 4
 BATCHES_A_SHARD = 4     # at least, where the number of shards is ours to choose
 
@@ -22,7 +23,7 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
         whole.pop("consumers", None)
     each = [{**own, **{name: share(whole[name], workers, number, LEAST[name]) for name in whole}} for number in range(workers)]
     if bounds:      # within which each worker's follow its own work
-        return [{**shares, "consumers": str(share_of_bounds(bounds, workers, number))} for number, shares in enumerate(each)]
+        return [following(shares, bounds, workers, number, own["consumers"]) for number, shares in enumerate(each)]
     if (most := max(shares["consumers"] for shares in each)) > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold", f"At most {MOST_CONSUMERS} for each",
                           ExitCode.USAGE)
@@ -35,6 +36,12 @@ def share(whole, workers, number, least=1):
 
 def share_of_bounds(bounds, workers, number):
     return Bounds(share(bounds.least, workers, number), share(bounds.most, workers, number))
+
+
+def following(shares, bounds, workers, number, first):
+    """A worker's shares, with consumers that follow its work within its share of Bounds. `first`: with how many its runs begin, as far as the bounds allow."""
+    own = share_of_bounds(bounds, workers, number)
+    return {**shares, "consumers": str(own), BEGIN_WITH: own.within(first)}
 
 
 def least_of(consumers):

@@ -13,7 +13,7 @@ from offramp_launch.gpus import letters as gpus_letters, summary as gpus_summary
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus.crew import Worker, command_of
-from offramp_launch.gpus.shares import share, share_of_bounds
+from offramp_launch.gpus.shares import following, share
 from offramp_launch.gpus.status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.jobs.files import told
 from offramp_launch.output_folder import items_done_in
@@ -283,7 +283,10 @@ class GpusSupervisor(Overseer):
             raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
         before = self._consumers_wanted()
         for number, worker in enumerate(working):
-            worker.shares["consumers"] = str(share_of_bounds(bounds, len(working), number)) if bounds else share(wanted, len(working), number)
+            if bounds:
+                worker.shares = following(worker.shares, bounds, len(working), number, worker.consumers)
+            else:
+                worker.shares["consumers"] = share(wanted, len(working), number)
             worker.is_to_be_scaled = bool(worker.child)
             worker.scale()
         more = f", which follow the work of each worker from now on, within {bounds} in all" if bounds else ""

@@ -9,6 +9,7 @@ import pathlib
 
 from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import take_values
+from offramp_launch.gpus.shares import BEGIN_WITH
 from offramp_launch.jobs.folder import Job
 from offramp_launch.jobs.shard_command import do, exit_of_attempt, tell_if_done
 
@@ -17,7 +18,7 @@ COMMAND = "worker-of-a-run"
 
 def start(places, argv):
     at = argv.index("--")
-    given, flags = take_values(argv[:at], ("--job", "--index", lifeline.FLAG, "--cores"))
+    given, flags = take_values(argv[:at], ("--job", "--index", lifeline.FLAG, "--cores", f"--{BEGIN_WITH}"))
     lifeline.hold(given[lifeline.FLAG])
     if "--cores" in given:
         bind_to(map(int, given["--cores"].split(",")))
@@ -25,7 +26,8 @@ def start(places, argv):
     job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
     # There alone: `status` without --run-dir means the whole run.
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
-    return exit_of_attempt(lambda: do(places.with_runs_in(run_dir.parent), job, index, flags, strict=False), lambda: tell_if_done(job, index))
+    first = int(given[f"--{BEGIN_WITH}"]) if f"--{BEGIN_WITH}" in given else None
+    return exit_of_attempt(lambda: do(places.with_runs_in(run_dir.parent), job, index, flags, strict=False, first=first), lambda: tell_if_done(job, index))
 
 
 def bind_to(cores):

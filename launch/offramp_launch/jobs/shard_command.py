@@ -90,12 +90,15 @@ def index_of(given, environment=os.environ):
     return count(given["--index"], "--index")
 
 
-def do(places, job, index, flags, strict, http=None):
-    """The steps of an attempt (folder.py). `http`: where its run is to be watched. Returns its run's exit code."""
+def do(places, job, index, flags, strict, http=None, first=None):
+    """
+    The steps of an attempt (folder.py). `http`: where its run is to be watched; `first`: with how many consumers it begins, where their number follows the
+    work. Returns its run's exit code.
+    """
     if tell_if_done(job, index):
         return int(ExitCode.OK)
     try:
-        return do_the_rest(places, job, index, flags, strict, http)
+        return do_the_rest(places, job, index, flags, strict, http, first)
     finally:
         leave_nothing_in_a_merged_output(job)
 
@@ -108,7 +111,7 @@ def leave_nothing_in_a_merged_output(job):
             os.rmdir(job.output)        # a merged one is not empty, and stays
 
 
-def do_the_rest(places, job, index, flags, strict, http):
+def do_the_rest(places, job, index, flags, strict, http, first):
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)
@@ -124,7 +127,7 @@ def do_the_rest(places, job, index, flags, strict, http):
         if tell_if_done(job, index):
             return int(ExitCode.OK)
         require_under_way(job, index)
-        return make(places, job, index, flags, strict, note, run_id, lock, http)
+        return make(places, job, index, flags, strict, note, run_id, lock, http, first)
 
 
 def require_under_way(job, index):
@@ -193,10 +196,10 @@ def held(job, index, run_id):
         lock.close()
 
 
-def make(places, job, index, flags, strict, note, run_id, lock, http):
+def make(places, job, index, flags, strict, note, run_id, lock, http, first):
     """Within held()."""
     began = time.monotonic()
-    code, run_dir = run(places, job, index, flags, run_id, lock, http)
+    code, run_dir = run(places, job, index, flags, run_id, lock, http, first)
     seconds = round(time.monotonic() - began, 3)
     processors = processors_of(run_dir)
     note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
@@ -224,7 +227,7 @@ def tell_if_done(job, index):
     return True
 
 
-def run(places, job, index, flags, run_id, lock, http):
+def run(places, job, index, flags, run_id, lock, http, first):
     """(the run's exit code, its directory)."""
     place = job.place(index)
     given = take_values(flags, ("--run-dir",))[0].get("--run-dir")
@@ -234,7 +237,7 @@ def run(places, job, index, flags, run_id, lock, http):
     argv = [*without_values(flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
             "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else []),
             *([address.FLAG, address.spelled(*http)] if http else [])]
-    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock)
+    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock, first=first)
     return code, run_dir
 
 

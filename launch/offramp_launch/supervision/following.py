@@ -21,6 +21,11 @@ BACKLOGS = 3            # as many samples as slabs hold may wait when a load fal
 STEADY = 0.2            # how far the time for a sample may differ in two windows of one load
 
 
+def are_bounds(text):
+    """Whether it is meant as such; which of them a run takes, its launcher says."""
+    return text == "auto" or bool(re.fullmatch(r"[0-9]+\.\.[0-9]+", text))
+
+
 @dataclasses.dataclass(frozen=True)
 class Bounds:
     """Of the number of consumers, both included."""
@@ -33,10 +38,9 @@ class Bounds:
         """Of `auto` (1 to `most`) or MIN..MAX (up to `limit`); None of anything else. Errors: LaunchError (USAGE)."""
         if text == "auto":
             return cls(1, most)
-        found = re.fullmatch(r"([0-9]+)\.\.([0-9]+)", text)
-        if not found:
+        if not are_bounds(text):
             return None
-        bounds = cls(int(found[1]), int(found[2]))
+        bounds = cls(*map(int, text.split("..")))
         if not 1 <= bounds.least <= bounds.most <= limit:
             raise LaunchError(f"consumers {text} is out of bounds", f"MIN..MAX, from 1 to {limit}, the smaller number first", ExitCode.USAGE)
         return bounds

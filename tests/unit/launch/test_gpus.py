@@ -140,6 +140,8 @@ class Shares(InFolder):
         flags = ["--consumers", "8", "--slabs=12"]
         self.assertEqual(flags_of_workers(config, flags, 3, False, cores=48), [{"consumers": each, "decode-workers": 8, "slabs": 4} for each in (3, 3, 2)])
         self.assertEqual([each["consumers"] for each in flags_of_workers(config, ["--consumers", "2..16"], 3, False, cores=48)], ["1..6", "1..5", "1..5"])
+        self.assertEqual(flags_of_workers({}, ["--consumers", "8..64"], 8, False, cores=32)[7]["begin-with"], 2, "as many as without that")
+        self.assertEqual([each["begin-with"] for each in flags_of_workers({}, ["--consumers", "11..12"], 3, False, cores=6)], [4, 4, 3])
         self.assertEqual(flags_of_workers(config, [], 3, False, cores=24), [{"consumers": 4, "decode-workers": 4}] * 3)
         self.assertEqual(flags_of_workers(config, [], 3, True, cores=2), [{"consumers": 1, "decode-workers": 1}] * 3)
         (self.folder / "settings.toml").write_text("batch = 3\nconsumers = 8\n")
