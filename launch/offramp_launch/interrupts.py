@@ -126,6 +126,20 @@ def blocked():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, CTRL_C)
 
 
+@contextlib.contextmanager
+def deferred():
+    """A signal that is minded and comes within is minded behind it."""
+    asked = []
+    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _minded()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if asked:
+            signal.raise_signal(asked[0])
+
+
 def run_python(command, **options):
     """The status of a Python program of ours, which this process is there for only: Ctrl-C is handed on, and its end is waited for."""
     before = signal.getsignal(signal.SIGINT)

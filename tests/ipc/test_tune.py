@@ -10,8 +10,8 @@ import tempfile
 import unittest
 
 from tests.support.launched_run import ROOT
-from tests.support.real_run import BIN, left_behind, shared_memory
-from tests.support.waiting import WATCHDOG_SECONDS, put_away
+from tests.support.real_run import BIN
+from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch"), "tune-set-up"]
 WORK = ("--model", "copy", "--copy-bytes", "64KiB", "--device", "cpu", "--batch", "4", "--processor", "checksum")
@@ -23,15 +23,17 @@ class Tune(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         (self.folder / "tmp").mkdir()
-        self.before = shared_memory()
 
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
+    def assert_nothing_is_left(self, process):
+        """By the command itself, which waits for its trials' programs: now, not soon."""
+        self.assertEqual([], [name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-tune-{process.pid}-")])
         self.assertEqual([], list((self.folder / "tmp").iterdir()))
+        self.assertEqual([], list(self.folder.rglob(".offramp-tune-*")))
 
-    def start(self, *flags):
+    def start(self, *flags, **environment):
         process = subprocess.Popen([*LAUNCHER, *WORK, *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env={
-            **os.environ, "OFFRAMP_BIN_DIR": BIN, "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_TEST_RUNS": str(self.folder / "runs"), "TMPDIR": str(self.folder / "tmp")})
+            **os.environ, "OFFRAMP_BIN_DIR": BIN, "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_TEST_RUNS": str(self.folder / "runs"), "TMPDIR": str(self.folder / "tmp"),
+            **environment})
         self.addCleanup(put_away, process)
         return process
 
@@ -44,6 +46,7 @@ class Tune(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(0, process.returncode, said)
+        self.assert_nothing_is_left(process)
         told = json.loads(said)
         first = told["tried"][0]
         self.assertEqual((4, first["slabs"], first["rate"]), tuple(told["best"][name] for name in ("batch", "slabs", "rate")))
@@ -57,6 +60,73 @@ class Tune(unittest.TestCase):
         _, said = process.communicate(timeout=WATCHDOG_SECONDS)
         self.assertIn("no trial ran: ", said)
         self.assertGreater(process.returncode, 63, said)
+        self.assert_nothing_is_left(process)
+
+    def trial_of(self, process):
+        """(the process of the trial at hand, its run directory), once slabs have come back."""
+        found = []
+
+        def is_under_way():
+            found[:] = [(int(pid), words) for pid, words in commands_below(process.pid) if "trial-of-tune" in words]
+            told = [status_in(words[words.index("--run-dir") + 1]) for _, words in found]
+            return bool(told and told[0].get("released_samples"))
+        wait_for(is_under_way, "a trial's first slab")
+        pid, words = found[0]
+        return pid, pathlib.Path(words[words.index("--run-dir") + 1])
+
+    def test_a_trial_that_dies_is_none_and_its_programs_and_folders_are_gone(self):
+        process = self.start("--seconds", "60", "--consumers", "1")
+        trial, _ = self.trial_of(process)
+        os.kill(trial, signal.SIGKILL)
+        said, errors = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertIn("did not run: ", said)
+        self.assertIn("no trial ran: ", errors)
+        self.assertEqual(128 + signal.SIGKILL, process.returncode)
+        self.assert_nothing_is_left(process)
+
+    def test_trials_write_nowhere_else(self):
+        (self.folder / "settings.toml").write_text(f'log-file = "{self.folder}/log"\nwhen-full = "spill"\nspill-dir = "{self.folder}/spilled"\n')
+        (self.folder / "spilled").mkdir()
+        process = self.start("--config", str(self.folder / "settings.toml"), "--consumers", "1", "--seconds", "60", "--slabs", "2", "--run-id", "mine",
+                             OFFRAMP_OUTPUT=str(self.folder / "results"))
+        _, run_dir = self.trial_of(process)
+        self.assertNotEqual("mine", status_in(run_dir)["run_id"])
+        self.assertIn("[tune] batch 4, ", process.stdout.readline())
+        self.assertFalse(run_dir.exists(), "it goes with its trial")
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, process.returncode, said + errors)
+        self.assert_nothing_is_left(process)
+        self.assertEqual((False, False, []), ((self.folder / "log").exists(), (self.folder / "results").exists(), list((self.folder / "spilled").iterdir())))
+
+    def test_a_signal_that_comes_while_a_trial_ends_is_minded_behind_that(self):
+        process = self.start("--seconds", "60", "--consumers", "1")
+        trial, _ = self.trial_of(process)
+        os.kill(trial, signal.SIGSTOP)      # it does not answer, and is killed
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertIn("the time was over before a trial came to a figure", errors)
+        self.assert_nothing_is_left(process)
+
+
+def status_in(run_dir):
+    try:
+        return json.loads((pathlib.Path(run_dir) / "status.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def commands_below(pid):
+    """(process, its words) of each child."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append((entry.name, (entry / "cmdline").read_text().split("\0")))
+        except (OSError, ValueError):
+            continue
+    return found
 
 
 if __name__ == "__main__":

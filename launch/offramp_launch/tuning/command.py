@@ -26,12 +26,13 @@ REPORT_SECONDS = 1      # of the whole, for the last trial's end and what is tol
 SHORTER = 0.7           # than the longest trial: so much time is worth another one
 MANY_BATCHES = "1000000"
 FOUND_ANEW = (*(f"--{name}" for name in TUNED), "--consumers")
-OF_ONE_RUN = ("--run-dir", "--run-id", "--output", "--samples-folder")
+OF_ONE_RUN = ("--run-dir", "--output")
 REFUSED = {
     "--gpus": "it tunes one producer: give --device cuda:N, and what it finds for each of them to --gpus", "--shards": "it tunes one producer",
     "--producer": "a program of one's own chooses its batches and slabs itself", "--on": "it tunes this machine", "--rung": "the article's rungs are measured by `ladder`",
     "--sink": "trials would write to that database", "--http-url": "trials would post their results there", "--adopt": "it is the launcher's own word",
     "--finish": "it is one of a program's own flags", "--retry": "it is one of a program's own flags", "--trace-dir": "each trial would write the same files",
+    "--consumer-user": "that user may not enter the folders of trials, which are yours alone",
 }
 
 
@@ -53,12 +54,11 @@ def start(places, argv):
     interrupts.mind_all()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_START_OVER="false")
     told = sys.stderr if as_json else sys.stdout
-    trials = Trials(places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), folder_for_results(config, places))
-    try:
-        with contextlib.suppress(KeyboardInterrupt):       # what was found by then counts
-            try_out(search, trials, bounds, bounds.within(run_command.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=told, flush=True))
-    finally:
-        trials.close()
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as at_the_end:       # what was found by then counts
+        with interrupts.deferred():
+            trials = Trials(places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), config, folder_for_results(config, places))
+            at_the_end.callback(trials.close)
+        try_out(search, trials, bounds, bounds.within(run_command.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=told, flush=True))
     return report(search, typed, as_json)
 
 
@@ -81,9 +81,11 @@ def understood(places, flags):
 
 
 def bounds_of_trials(config, flags):
-    """Of consumers: a number that was given stays."""
+    """Of consumers: a number that was given stays. Errors: LaunchError (USAGE), where it is none."""
     if bounds := bounds_given(flags):
         return bounds
+    if setting_given("consumers", flags) and not config["consumers"]:
+        raise LaunchError("--consumers 0 leaves nobody to take what the model gives", "Give a number from 1 on, MIN..MAX, or leave it out", ExitCode.USAGE)
     return Bounds(config["consumers"], config["consumers"]) if setting_given("consumers", flags) else Bounds(1, most_of_this_machine())
 
 

@@ -1,6 +1,7 @@
 """A trial of `tune`: a short run of the user's own, in a folder that goes with it, measured once its number of consumers has come to rest."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -10,11 +11,13 @@ import tempfile
 import time
 
 from offramp_launch import interrupts
-from offramp_launch.arguments import take_values
+from offramp_launch.arguments import take_values, without_values
 from offramp_launch.exit_code import LaunchError, shell_code
+from offramp_launch.jobs.command import folder_written_to
+from offramp_launch.output_folder import LOCK
 from offramp_launch.places import LAUNCHER
 from offramp_launch.progress import ENDS
-from offramp_launch.run_command import start as start_run
+from offramp_launch.run_command import start as start_run, sweep
 from offramp_launch.run_dir import read_object
 from offramp_launch.supervision import lifeline
 from offramp_launch.supervision.control import ControlClient
@@ -27,7 +30,11 @@ WARM_SECONDS = 1        # after the first slab that came back
 MEASURED_SECONDS = 3    # at least, with a number of consumers that stays
 SEVERAL = 8             # slabs, at least
 LONGEST_SECONDS = 25    # from the first slab that came back on: then it counts as it is
-END_SECONDS = 10        # for a run that was abandoned
+ANSWER_SECONDS = 2      # of a run that lives
+# Of a run that is given up: it is asked to abandon its work, then to kill its programs, and then killed; these end with it.
+ABANDONED_SECONDS, KILLED_SECONDS, PROGRAMS_SECONDS = 4, 2, 3
+REMOVED_SECONDS = 3     # for what is left to be removed
+AGAIN_SECONDS = 0.05
 NOTICED = 0.2           # a wait of such a share holds a run back
 
 
@@ -43,22 +50,22 @@ def start(places, argv):
 class Trials:
     """
     Owns: a folder beside the place of results, where all that trials leave is, and the lifeline of their runs. Thread: one. Blocks: measure(), until a trial
-    is over; close() removes all of it. An exception that comes through, as Ctrl-C, ends the trial at hand.
+    is over; close() removes all of it. A signal that comes through ends the trial at hand, and what is to be put in order is before it is minded.
     """
 
-    def __init__(self, places, flags, beside):
-        """`flags`: of a run, without those that trials set; `beside`: the folder to make its own in."""
-        self._places, self._flags = places, flags
+    def __init__(self, places, flags, config, beside):
+        """`flags`: of a run, without those that trials set, and what they mean; `beside`: the folder to make its own in."""
+        self._places, self._flags, self._config = places, flags, config
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-tune-", dir=beside))
         self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))      # short enough for sockets
         self._lifeline_read, self._lifeline_write = os.pipe()
         self._number = 0
 
     def close(self):
-        os.close(self._lifeline_write)
-        os.close(self._lifeline_read)
-        for folder in (self._folder, self._runs):
-            shutil.rmtree(folder, ignore_errors=True)
+        with interrupts.deferred():
+            os.close(self._lifeline_write)
+            os.close(self._lifeline_read)
+            remove(self._folder, self._runs)
 
     def measure(self, setting, consumers, bounds, deadline):
         """
@@ -66,23 +73,37 @@ class Trials:
         anything was measured.
         """
         self._number += 1
-        output, run_dir = self._folder / str(self._number), self._runs / str(self._number)
+        whole, run_dir = self._folder / str(self._number), self._runs / str(self._number)
+        output = whole / "output"
+        apart = self._set_apart(whole)
         tried = [part for name, value in setting.items() if value for part in (f"--{name}", str(value))]
-        command = [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, lifeline.FLAG, str(self._lifeline_read), "--", *self._flags, *tried,
-                   "--consumers", str(consumers), "--output", str(output), "--run-dir", str(run_dir)]
+        command = [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, lifeline.FLAG, str(self._lifeline_read), "--", *without_values(self._flags, apart), *tried,
+                   "--consumers", str(consumers), "--output", str(output), "--run-dir", str(run_dir), *(word for pair in apart.items() for word in pair)]
         said = self._runs / f"{self._number}.said"
         process = None
         try:
-            with open(said, "wb") as log, interrupts.blocked():
+            with interrupts.deferred(), open(said, "wb") as log, interrupts.blocked():
+                output.mkdir(parents=True)
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline_read,), start_new_session=True)
             outcome = Trial(process, run_dir, consumers, bounds, deadline).outcome()
+            if process.poll():      # by itself, whatever was measured before
+                return Outcome(error=why(run_dir, said), code=shell_code(process.returncode))
+            return outcome
         finally:
-            if process:
-                end(process, run_dir)
-            shutil.rmtree(output, ignore_errors=True)
-        if outcome is None and process.returncode not in (0, None) and time.monotonic() < deadline:
-            return Outcome(error=why(run_dir, said), code=shell_code(process.returncode))
-        return outcome
+            with interrupts.deferred():
+                if process:
+                    end(process, run_dir, output, lambda: sweep(str(self._places.producer())))
+                remove(whole, run_dir)
+
+    def _set_apart(self, whole):
+        """{flag: value} of all that a run has or leaves beside its output: variables and --config may name places, too, which flags outweigh."""
+        apart = {"--run-id": f"tune-{os.getpid()}-{self._number}", "--log-file": "", "--samples-folder": ""}
+        if self._config.get("when-full") == "spill":
+            apart["--spill-dir"] = str(whole / "spilled")
+        if folder_written_to(self._config):
+            apart["--write-path"] = str(whole / "written")
+            (whole / "written").mkdir(parents=True)
+        return apart
 
 
 class Trial:
@@ -94,8 +115,8 @@ class Trial:
 
     def outcome(self):
         """None where it came to nothing that can be measured."""
-        status, began, begun, first, latest = {}, {}, None, None, None
-        while self._process.poll() is None and time.monotonic() < self._deadline:
+        status, began, begun, first, latest, is_measured = {}, {}, None, None, None, False
+        while not is_measured and self._process.poll() is None and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
             status = read_object(self._run_dir / "status.json") or status
             if status.get("state") in ENDS or not status.get("released_samples") or not status.get("now_ns"):
@@ -111,9 +132,8 @@ class Trial:
                 first, began = now, status
             elif now.at > first.at:
                 latest = Window(first, now)
-                if self._is_measured(latest, now.at - begun):
-                    break
-        else:
+                is_measured = self._is_measured(latest, now.at - begun)
+        if not is_measured:
             whole = read_object(self._run_dir / "summary.json") or {}
             if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):     # its input was used up before
                 return Outcome(whole.get("samples_per_second") or 0.0, status.get("limiting_stage") or "", self._wanted, sum((status.get("slabs") or {}).values()))
@@ -128,7 +148,7 @@ class Trial:
 
     def _scale(self, wanted):
         with contextlib.suppress(LaunchError):      # it ends just now
-            ControlClient(self._run_dir).ask({"do": "scale", "consumers": wanted})
+            ControlClient(self._run_dir, ANSWER_SECONDS).ask({"do": "scale", "consumers": wanted})
         self._wanted = wanted
 
 
@@ -143,18 +163,56 @@ def limiting_stage(before, status, window):
     return "compute" if shares or told == "consumers" else told
 
 
-def end(process, run_dir):
-    """Gives up what is in flight: nobody wants it."""
+def end(process, run_dir, output, sweep_up):
+    """Gives up what is in flight: nobody wants it. No program of the run is left then, unless the kernel holds it for longer than is waited for."""
     if process.poll() is None:
         try:
-            ControlClient(run_dir).ask({"do": "stop", "now": True})
+            ControlClient(run_dir, ANSWER_SECONDS).ask({"do": "stop", "now": True})
+            wait_for(process, ABANDONED_SECONDS)
         except LaunchError:
-            process.kill()      # it has not begun, or ends just now; its programs have its lifeline
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(END_SECONDS if process.poll() is None else 0)
+            pass        # it has not begun, or ends just now
     if process.poll() is None:
-        process.kill()
+        process.terminate()
+        wait_for(process, KILLED_SECONDS)
+    if process.poll() is None:
+        process.kill()      # its programs have its lifeline
         process.wait()
+    if process.returncode < 0:
+        within(PROGRAMS_SECONDS, lambda: is_free(output / LOCK))
+        sweep_up()
+
+
+def wait_for(process, seconds):
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+
+def is_free(lock):
+    """A run's programs inherit its output's, which is so once the last of them has ended."""
+    try:
+        with open(lock, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def remove(*folders):
+    """A program that ends may just have made another file there."""
+    def are_gone():
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        return not any(folder.exists() for folder in folders)
+    within(REMOVED_SECONDS, are_gone)
+
+
+def within(seconds, holds):
+    """Until it does, or the time is over."""
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(AGAIN_SECONDS)
 
 
 def why(run_dir, said):

@@ -3,12 +3,19 @@
 import dataclasses
 import itertools
 import math
+import pathlib
 import random
+import sys
+import tempfile
+import time
 import unittest
+from unittest import mock
 
 from stage import Stage
 
+from offramp_launch.supervision.following import Bounds
 from offramp_launch.tuning.search import GAIN, Outcome, Search
+from offramp_launch.tuning.trial import Trials
 
 REACHED = 0.95          # of the best of the grid
 GRID = {"batch": [2 ** power for power in range(9)], "decode-workers": [2 ** power for power in range(6)], "slabs": [2 ** power for power in range(1, 7)]}
@@ -121,6 +128,34 @@ class SearchTest(unittest.TestCase):
         self.assertGreaterEqual(machine.outcome(search.best).rate, (1 - GAIN) * machine.outcome(search.trials[0][0]).rate, search.trials)
 
 
+class TrialTest(unittest.TestCase):
+    # Of a run that tells of seven slabs in twenty seconds, each of which takes it a tenth of one, and ends with 71.
+    RUN = """
+import json, os, pathlib, sys, time
+run_dir = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
+run_dir.mkdir()
+for second in range(1, 21):
+    slabs = min(second, 7)
+    (run_dir / "new").write_text(json.dumps({"state": "running", "pid": 1, "now_ns": second * 10**9, "released_samples": 4 * slabs, "last_release_ns": slabs * 10**9,
+        "slabs": {"free": 4}, "consumers": [{"session": 1, "slabs": slabs, "samples": 4 * slabs, "busy_seconds": slabs / 2, "ready": True, "end": ""}]}))
+    os.replace(run_dir / "new", run_dir / "status.json")
+    time.sleep(0.1)
+print("offramp: it went wrong", flush=True)
+sys.exit(71)
+"""
+
+    def test_one_that_ends_badly_is_none_whatever_was_measured_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "run.py"
+            program.write_text(self.RUN)
+            places = mock.Mock()
+            places.python_command.return_value = [sys.executable, str(program)]
+            trials = Trials(places, [], {}, folder)
+            self.addCleanup(trials.close)
+            outcome = trials.measure({"batch": 4}, 1, Bounds(1, 1), time.monotonic() + 60)
+        self.assertEqual((0.0, "it went wrong", 71), (outcome.rate, outcome.error, outcome.code))
+
+
 class CommandTest(unittest.TestCase):
     """What it refuses before it tries anything."""
 
@@ -134,10 +169,14 @@ class CommandTest(unittest.TestCase):
         return said
 
     def test_what_it_has_not(self):
-        for flag, why in (("--sink=postgres://host/db", "would write to that database"), ("--gpus=all", "one producer"), ("--http-url=http://there", "post their results")):
+        for flag, why in (("--sink=postgres://host/db", "would write to that database"), ("--gpus=all", "one producer"), ("--http-url=http://there", "post their results"),
+                          ("--consumer-user=nobody", "may not enter the folders of trials")):
             said = self.refused(flag, "--input", "there")
             self.assertIn(f"tune has no {flag.partition('=')[0]}: ", said)
             self.assertIn(why, said)
+
+    def test_consumers_that_are_none(self):
+        self.assertIn("--consumers 0 leaves nobody to take what the model gives", self.refused("--consumers", "0", "--input", "there", "--model", "copy"))
 
     def test_a_time_that_is_none(self):
         self.assertIn("--seconds is 'soon'", self.refused("--seconds", "soon"))
