@@ -109,9 +109,17 @@ class Follower:
         self._newcomers = []
 
     def look(self, status):
-        """Where consumers are wanted."""
+        """Where consumers are wanted. A status that is none of a run's, as a program of another version may tell it, ends it, and not the run."""
         if not self._following:
             return
+        try:
+            self._look(status)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+            self._note(f"consumers do not follow the work any more: the run's status.json is not what it should be ({type(problem).__name__}: {problem})\n"
+                       f"    scale {self.bounds} has them do so anew")
+            self.leave_off()
+
+    def _look(self, status):
         wanted, now = len(self._seats.staying()), self._clock()
         if self._looked_at is not None:
             self._seconds += now - self._looked_at

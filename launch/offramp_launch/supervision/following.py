@@ -9,6 +9,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 WAITS = 0.03            # of the time for a free slab: more than that costs the run more than that of its rate
 IDLES = 0.01            # so little: consumers are not what it waits for
+GONE = ("retired", "quarantined")       # states of slabs
 FULL, WELL_USED = 0.95, 0.85    # the share of its time that a consumer works, where consumers are added for a load, and where they are taken away
 WINDOW_SECONDS = 2
 LONGEST_WINDOW_SECONDS = 60     # where slabs take so long that no window holds several
@@ -71,18 +72,24 @@ class Moment:
     lost: int               # samples that found no free slab: dropped, or waiting on the disk
     computing: float        # of the device; None where that is not known
     consumers: dict         # session: (slabs, samples, busy seconds)
-    slabs: int              # of the run
+    tells_work: bool        # of consumers, by how long they are busy
+    slabs: int              # that the run can use
     at_work: bool           # something waits for a consumer, or one has it
     tail: bool              # all of the input is in slabs
 
     @classmethod
     def of(cls, status):
-        slabs = status.get("slabs") or {}
+        slabs, there = status.get("slabs") or {}, [each for each in status.get("consumers") or [] if not each.get("end")]
         return cls(status["now_ns"] / 1e9, status.get("released_samples") or 0, (status.get("last_release_ns") or 0) / 1e9, status.get("slab_wait_seconds") or 0.0,
                    (status.get("dropped_samples") or 0) + (status.get("spilled_samples") or 0), status.get("compute_busy_seconds"),
                    {each.get("session"): (each.get("slabs") or 0, each.get("samples") or 0, each.get("busy_seconds") or 0.0)
-                    for each in status.get("consumers") or [] if not each.get("end")},
-                   sum(slabs.values()), any(slabs.get(state) for state in ("ready", "leased")), status.get("limiting_stage") == "consumers")
+                    for each in there},
+                   all(each.get("busy_seconds") is not None for each in there), live_slabs(slabs), any(slabs.get(state) for state in ("ready", "leased")), status.get("limiting_stage") == "consumers")
+
+
+def live_slabs(slabs):
+    """`slabs`: by state; those that are of no use any more are none."""
+    return sum(number for state, number in slabs.items() if state not in GONE)
 
 
 def counted(first, last, which):
@@ -304,6 +311,8 @@ class Following:
     def _lower(self, wanted):
         calm = self._latest(max(8, 4 * wanted), CALM_SECONDS) or self._idle(CALM_SECONDS)
         if not calm or calm.waits > IDLES:
+            return None
+        if not calm.last.tells_work:
             return None
         if calm.last.tail:
             return None         # the last slabs of the input: nothing comes of a change

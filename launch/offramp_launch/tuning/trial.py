@@ -21,7 +21,7 @@ from offramp_launch.run_command import start as start_run, sweep
 from offramp_launch.run_dir import read_object
 from offramp_launch.supervision import lifeline
 from offramp_launch.supervision.control import ControlClient
-from offramp_launch.supervision.following import Following, Moment, Window
+from offramp_launch.supervision.following import Following, Moment, Window, live_slabs
 from offramp_launch.tuning.search import Outcome
 
 COMMAND = "trial-of-tune"
@@ -136,7 +136,7 @@ class Trial:
         if not is_measured:
             whole = read_object(self._run_dir / "summary.json") or {}
             if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):     # its input was used up before
-                return Outcome(whole.get("samples_per_second") or 0.0, status.get("limiting_stage") or "", self._wanted, sum((status.get("slabs") or {}).values()))
+                return Outcome(whole.get("samples_per_second") or 0.0, status.get("limiting_stage") or "", self._wanted, live_slabs(status.get("slabs") or {}))
             if not latest or latest.seconds < MEASURED_SECONDS / 2 or not latest.samples:
                 return None
         return Outcome(latest.rate, limiting_stage(began, status, latest), self._wanted, latest.last.slabs, latest.load)

@@ -121,6 +121,17 @@ class FollowerTest(unittest.TestCase):
         self.look()
         self.assertNotIn("no more than", "".join(self.notes))
 
+    def test_a_status_that_is_none_ends_the_following_and_not_the_run(self):
+        for odd in ({"now_ns": "5"}, {"slabs": {"free": None}}, {"consumers": [1]}, {"slabs": [8]}, {"released_samples": "many"}, {"consumers": 7}):
+            with self.subTest(odd):
+                self.follower.take_up(Bounds(1, 8))
+                self.look()
+                self.look(**odd)
+                self.assertRegex(self.notes[-1], r"^consumers do not follow the work any more: the run's status.json is not what it should be")
+                self.assertIn("scale 1..8 ", self.notes[-1])
+                self.assertFalse(self.follower.account()["follows"])
+        self.assertEqual(self.first, self.seats.children())
+
     def test_whoever_gives_a_number_keeps_those_that_are_there(self):
         added = self.grow()
         self.follower.leave_off()

@@ -110,12 +110,26 @@ class PhasesTest(unittest.TestCase):
         self.assertLessEqual(len(run.follow(following, 1800)), TOO_MANY)
 
 
+class SlabsTest(unittest.TestCase):
+    def test_those_that_are_of_no_use_any_more_need_no_consumers(self):
+        run = SimulatedRun(lambda _: 0.05, lambda _: 0.5, 2, slabs=4)
+        run.follow(Following(Bounds(1, 12)), 90, told=lambda status: {**status, "slabs": {**status["slabs"], "retired": 3, "quarantined": 2}})
+        self.assertEqual(4, run.wanted)
+
+
 class QuietTest(unittest.TestCase):
     """When nothing is to be changed."""
 
     def setUp(self):
         self.run_ = SimulatedRun(lambda _: 0.05, lambda _: 0.28, 2)
         self.following = Following(Bounds(1, 12))
+
+    def test_by_consumers_whose_work_is_not_told(self):
+        run = SimulatedRun(lambda _: 0.05, lambda _: 0.02, 6)
+
+        def does_not_tell(status):
+            return {**status, "consumers": [{name: value for name, value in each.items() if name != "busy_seconds"} for each in status["consumers"]]}
+        self.assertEqual([], run.follow(self.following, 60, told=does_not_tell))
 
     def test_while_a_run_drains(self):
         self.run_.state = "draining"

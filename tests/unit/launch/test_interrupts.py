@@ -124,6 +124,24 @@ class HandedOverTest(unittest.TestCase):
             said, _ = outer.communicate("\n", timeout=WATCHDOG_SECONDS)
             self.assertEqual((130, "in order\n"), (outer.returncode, said))
 
+    def test_what_is_not_to_be_cut_off_comes_to_its_end_before(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            program = ("import os; from offramp_launch import interrupts\n"
+                       "def main(argv):\n"
+                       "    interrupts.mind_all()\n"
+                       "    try:\n"
+                       "        with interrupts.deferred():\n"
+                       f"            os.kill(os.getpid(), {int(number)})\n"
+                       "            print('in order', flush=True)\n"
+                       "        print('not minded')\n"
+                       "    except KeyboardInterrupt:\n"
+                       "        print('minded', flush=True)\n"
+                       "interrupts.begin()\n"
+                       "interrupts.carry_out(main, [])")
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            self.assertEqual("in order\nminded\n", done.stdout, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
