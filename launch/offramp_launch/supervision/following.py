@@ -89,7 +89,7 @@ class Moment:
 
 def live_slabs(slabs):
     """`slabs`: by state; those that are of no use any more are none."""
-    return sum(number for state, number in slabs.items() if state not in GONE)
+    return sum(number or 0 for state, number in slabs.items() if state not in GONE)
 
 
 def counted(first, last, which):

@@ -22,6 +22,7 @@ from offramp_launch.run_dir import read_object
 from offramp_launch.supervision import lifeline
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.supervision.following import Following, Moment, Window, live_slabs
+from offramp_launch.told_status import understood
 from offramp_launch.tuning.search import Outcome
 
 COMMAND = "trial-of-tune"
@@ -118,7 +119,7 @@ class Trial:
         status, began, begun, first, latest, is_measured = {}, {}, None, None, None, False
         while not is_measured and self._process.poll() is None and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
-            status = read_object(self._run_dir / "status.json") or status
+            status = understood(read_object(self._run_dir / "status.json") or {})[0] or status
             if status.get("state") in ENDS or not status.get("released_samples") or not status.get("now_ns"):
                 continue
             now = Moment.of(status)

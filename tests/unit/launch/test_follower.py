@@ -122,7 +122,7 @@ class FollowerTest(unittest.TestCase):
         self.assertNotIn("no more than", "".join(self.notes))
 
     def test_a_status_that_is_none_ends_the_following_and_not_the_run(self):
-        for odd in ({"now_ns": "5"}, {"slabs": {"free": None}}, {"consumers": [1]}, {"slabs": [8]}, {"released_samples": "many"}, {"consumers": 7}):
+        for odd in ({"now_ns": "5"}, {"slabs": {"free": "8"}}, {"consumers": [1]}, {"slabs": [8]}, {"released_samples": "many"}, {"consumers": 7}):
             with self.subTest(odd):
                 self.follower.take_up(Bounds(1, 8))
                 self.look()
