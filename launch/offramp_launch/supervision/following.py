@@ -84,7 +84,8 @@ class Moment:
                    (status.get("dropped_samples") or 0) + (status.get("spilled_samples") or 0), status.get("compute_busy_seconds"),
                    {each.get("session"): (each.get("slabs") or 0, each.get("samples") or 0, each.get("busy_seconds") or 0.0)
                     for each in there},
-                   all(each.get("busy_seconds") is not None for each in there), live_slabs(slabs), any(slabs.get(state) for state in ("ready", "leased")), status.get("limiting_stage") == "consumers")
+                   all(each.get("busy_seconds") is not None for each in there), live_slabs(slabs), any(slabs.get(state) for state in ("ready", "leased")),
+                   status.get("limiting_stage") == "consumers")
 
 
 def live_slabs(slabs):

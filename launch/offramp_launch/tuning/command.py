@@ -84,9 +84,10 @@ def bounds_of_trials(config, flags):
     """Of consumers: a number that was given stays. Errors: LaunchError (USAGE), where it is none."""
     if bounds := bounds_given(flags):
         return bounds
-    if setting_given("consumers", flags) and not config["consumers"]:
+    given = setting_given("consumers", flags)
+    if given and not given.strip("0"):      # the programs take it for a number that is left to them
         raise LaunchError("--consumers 0 leaves nobody to take what the model gives", "Give a number from 1 on, MIN..MAX, or leave it out", ExitCode.USAGE)
-    return Bounds(config["consumers"], config["consumers"]) if setting_given("consumers", flags) else Bounds(1, most_of_this_machine())
+    return Bounds(config["consumers"], config["consumers"]) if given else Bounds(1, most_of_this_machine())
 
 
 def folder_for_results(config, places):
