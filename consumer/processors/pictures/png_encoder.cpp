@@ -25,14 +25,13 @@ least = 0
 most = 9
 preset = 3
 changes = "conduct"
-help = "Compression of PNG files: 0 none, 1 to 3 fast and alike, 9 smallest"
+help = "Compression of PNG files: 0 none, 1 fast, 9 smallest"
 )settings";
 
 constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
-constexpr std::size_t kFrontBytes = 2048;                     // more than what stands before and behind the pixels
-constexpr std::size_t kChunkBytes = 12;                       // of a chunk, beside its data
-constexpr int kFastLevels[] = {1, 2, 3};                      // where ISA-L is faster than zlib and no larger
-constexpr std::size_t kPieceBytes = std::size_t{128} << 10U;  // stays in a core's cache until it is compressed
+constexpr std::size_t kFrontBytes = 2048;  // more than what stands before and behind the pixels
+constexpr std::size_t kChunkBytes = 12;    // of a chunk, beside its data
+constexpr int kFastLevels[] = {1, 2, 3};   // where libdeflate is faster than zlib for photographs
 
 std::size_t bytes_of_pixel(PngPixels kind) { return kind == PngPixels::Rgba ? 4 : kind == PngPixels::Rgb ? 3 : 1; }
 
@@ -157,17 +156,20 @@ std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progr
             palette[id] = {colour[0], colour[1], colour[2]};
         }
     const std::size_t raw_bytes = image.pixels.size() + image.height;  // a filter byte a row
-    const auto stream = fast_ ? compress_fast(image, row_bytes, progress) : std::span<const std::byte>();
+    // All at once, so nothing can be told meanwhile: larger ones are compressed some rows at a time.
+    const bool is_fast = fast_ && image.kind != PngPixels::Palette && raw_bytes <= kProgressBytes;
+    const auto stream = is_fast ? compress_fast(image, row_bytes) : std::span<const std::byte>();
     const std::size_t most =
-        fast_ ? stream.size() : raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
+        is_fast ? stream.size() : raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
     buffer_.resize(std::max(buffer_.size(), most + (most / kIdatBytes + 2) * kChunkBytes + kFrontBytes));
 
     Encoding encoding{.room = buffer_};
     PngWriter writer(encoding);
     bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr,
                             colour_type_of(image.kind), image.width, image.height, level_);
-    if (fast_) {
+    if (is_fast) {
         good = good && write_stream(writer.png, stream.data(), stream.size());
+        progress();
     } else {
         const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kProgressBytes / row_bytes));
         for (std::uint32_t row = 0; good && row < image.height;) {
@@ -184,24 +186,11 @@ std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progr
     return std::span<const std::byte>(buffer_).first(encoding.used);
 }
 
-// With the filters that write_front() tells libpng.
-std::span<const std::byte> PngEncoder::compress_fast(const PngImage& image, std::size_t row_bytes,
-                                                     const Progress& progress) {
-    const std::size_t rows_at_once = std::max<std::size_t>(1, kPieceBytes / row_bytes);
-    filtered_.resize(std::min<std::size_t>(rows_at_once, image.height) * (row_bytes + 1));
-    ProgressByBytes told(progress);
-    fast_->begin();
-    for (auto left = image.pixels; !left.empty();) {
-        const auto rows = left.first(std::min(left.size(), rows_at_once * row_bytes));
-        left = left.subspan(rows.size());
-        if (image.kind == PngPixels::Palette)
-            copy_rows(rows, row_bytes, filtered_.data());
-        else
-            subtract_left(rows, row_bytes, bytes_of_pixel(image.kind), filtered_.data());
-        fast_->add(std::span(filtered_).first(rows.size() + rows.size() / row_bytes));
-        told.add(rows.size());
-    }
-    return fast_->end();
+// With the filter that write_front() tells libpng.
+std::span<const std::byte> PngEncoder::compress_fast(const PngImage& image, std::size_t row_bytes) {
+    filtered_.resize(image.pixels.size() + image.height);
+    subtract_left(image.pixels, row_bytes, bytes_of_pixel(image.kind), filtered_.data());
+    return fast_->compress(filtered_);
 }
 
 }  // namespace offramp

@@ -30,9 +30,9 @@ struct PngImage {
     const PngPalette* palette = nullptr;  // of PngPixels::Palette
 };
 
-// Encodes images as 8-bit PNG files, by ISA-L at the levels 1 to 3, by zlib at the others. The bytes depend on pixels,
-// size, palette and level alone (and on the versions of both): no time, no text, one filter a kind. Owns the buffers it
-// encodes into. Thread: one. Errors: Error when libpng refuses the image.
+// Encodes images as 8-bit PNG files: by libdeflate at the levels 1 to 3 unless they have a palette, else by zlib. The
+// bytes depend on pixels, size, palette and level alone (and on the versions of both): no time, no text, one filter a
+// kind. Owns the buffers it encodes into. Thread: one. Errors: Error when libpng refuses the image.
 class PngEncoder {
   public:
     // `level`: zlib's, 0 to 9.
@@ -44,11 +44,11 @@ class PngEncoder {
     std::span<const std::byte> encode(const PngImage& image, const Progress& progress);
 
   private:
-    std::span<const std::byte> compress_fast(const PngImage& image, std::size_t row_bytes, const Progress& progress);
+    std::span<const std::byte> compress_fast(const PngImage& image, std::size_t row_bytes);
 
     int level_;
     std::optional<FastDeflate> fast_;     // where the level is one of its
-    std::vector<std::uint8_t> filtered_;  // some rows on their way there
+    std::vector<std::uint8_t> filtered_;  // rows on their way there
     std::vector<std::byte> buffer_;
 };
 

@@ -70,6 +70,14 @@ TEST(PalettePng, FitsWhateverTheLevel) {
         EXPECT_EQ(decode_png(PalettePng(PngEncoder(level)).encode(noise, 1000, 1000, kNoProgress)).ids, noise) << level;
 }
 
+TEST(PalettePng, OfALargeImageIsMadeInPartsWithProgressBetween) {
+    const std::vector<std::uint8_t> ids(std::size_t{9000} * 16'000, 3);
+    int told = 0;
+    PalettePng png{PngEncoder(3)};
+    EXPECT_TRUE(decode_png(png.encode(ids, 9000, 16'000, [&] { ++told; })).ids == ids);
+    EXPECT_EQ(told, 3);
+}
+
 TEST(PalettePng, GivesTheSameBytesAgain) {
     std::vector<std::uint8_t> ids(5000);
     std::iota(ids.begin(), ids.end(), std::uint8_t{0});
