@@ -13,7 +13,7 @@ from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.shares import least_of
 from offramp_launch.gpus.status import told_by
 from offramp_launch.gpus.worker import COMMAND
-from offramp_launch.supervision.log_follower import LogFollower, record
+from offramp_launch.supervision.log_follower import LogFollower, record, told_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
 from offramp_launch.previous_account import LOGBOOK
@@ -97,12 +97,7 @@ class Worker:
         """Its last process ended so: in the words of its run, or the last of its log."""
         if failure := (read_object(self.run_dir / SUMMARY) or {}).get("failure"):
             return failure
-        try:
-            lines = pathlib.Path(self.log_path).read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
-        errors = [line.removeprefix("offramp: ") for line in lines if line.startswith("offramp: ")]
-        return (errors or ["it gave no reason"])[-1]
+        return (told_by_command(self.log_path)[0] or ["it gave no reason"])[-1]
 
     def ask(self, request):
         """Errors: LaunchError, where its run has not begun, or ends."""

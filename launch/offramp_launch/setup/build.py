@@ -4,6 +4,7 @@ import hashlib
 import os
 import pathlib
 
+from offramp_launch import memory
 from offramp_launch.setup.environment import ccache_environment, installed_requirements
 from offramp_launch.setup.steps import run_step
 
@@ -45,10 +46,7 @@ def parallel_jobs(cores=None, memory_bytes=None):
 
 def available_memory():
     """What the machine says is available, or the control group's limit where that is less."""
-    available = 2 * JOB_BYTES
-    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
+    available = memory.available() or 2 * JOB_BYTES
     limit = pathlib.Path("/sys/fs/cgroup/memory.max")
     if limit.exists() and (text := limit.read_text().strip()).isdigit():
         available = min(available, int(text))

@@ -36,6 +36,11 @@ def cores():
     return min(quotas)
 
 
+def value_of(path, key):
+    """In a file of names and numbers; None where it is not told."""
+    return next((_as_number(value) for name, value in _pairs(path) if name == key), None)
+
+
 def _memberships():
     """(controllers, path) of each hierarchy; the one of version 2 has none."""
     try:

@@ -3,10 +3,10 @@
 import dataclasses
 import math
 import os
-import pathlib
 import signal
 import time
 
+from offramp_launch import memory
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision import control_groups, memory_kills
@@ -35,12 +35,8 @@ def cores_of_this_machine():
 
 def available_memory():
     """Bytes, of the machine and of the container; endless where the kernel does not say."""
-    try:
-        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    of_the_machine = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), math.inf)
-    return min(of_the_machine, control_groups.memory_room())
+    of_the_machine = memory.available()
+    return min(math.inf if of_the_machine is None else of_the_machine, control_groups.memory_room())
 
 
 def bounds_of(text):

@@ -170,7 +170,7 @@ class Following:
         if not self._is_settled(now, status, wanted):
             return None
         if not now.released:
-            return None         # what a start costs is no load
+            return None         # what a start costs is not load
         self._moments.append(now)
         while len(self._moments) > 1 and now.at - self._moments[1].at > KEPT_SECONDS:
             self._moments.popleft()

@@ -2,12 +2,14 @@
 
 import json
 import os
+import pathlib
 import re
 
 # "12:00:00.000 warning offramp-consumer[17] text", as common/base/log writes it
 TEXT_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d+ (?P<level>\w+) +\S+\[\d+\] (?P<message>.*)$")
 # Before logging has been started: "offramp-producer: text"
 PLAIN_LINE = re.compile(r"^offramp-\w+: (?P<message>.*)$")
+COMMAND_ERROR = "offramp: "
 WORTH_SHOWING = ("warning", "error", "critical")
 ERRORS = ("error", "critical")
 LONGEST_READ = 1 << 20
@@ -54,6 +56,15 @@ def record(line):
     if match := TEXT_LINE.match(line):
         return match["level"], match["message"]
     return None
+
+
+def told_by_command(path):
+    """(the errors that a command of ours told, all its lines) of what it printed; both empty where that cannot be read."""
+    try:
+        lines = pathlib.Path(path).read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return [line.removeprefix(COMMAND_ERROR) for line in lines if line.startswith(COMMAND_ERROR)], lines
 
 
 def last_error(text):

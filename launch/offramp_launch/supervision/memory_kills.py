@@ -10,7 +10,7 @@ MACHINE = pathlib.Path("/proc/vmstat")
 def count():
     """(of this control group, of the whole machine) so far; None where the kernel does not say."""
     folder = control_groups.own_group()
-    return _number(folder / "memory.events" if folder else None, "oom_kill"), _number(MACHINE, "oom_kill")
+    return control_groups.value_of(folder / "memory.events", "oom_kill") if folder else None, control_groups.value_of(MACHINE, "oom_kill")
 
 
 def told_since(before):
@@ -29,14 +29,3 @@ def limit():
     except (OSError, TypeError):
         return "unknown"
     return f"{int(text) / 2**30:.1f} GiB" if text.isdigit() else "that of a group above it"
-
-
-def _number(path, name):
-    try:
-        for line in path.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
-    except (OSError, ValueError, AttributeError):
-        pass
-    return None

@@ -8,6 +8,7 @@ import time
 
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.output_folder import is_alive
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.tracing import timeline
@@ -48,7 +49,7 @@ def number(text):
     try:
         return float(text)
     except ValueError:
-        raise LaunchError(f"--seconds '{text}' is no number", "./launch/offramp trace --seconds 5", ExitCode.USAGE) from None
+        raise LaunchError(f"--seconds '{text}' is not a number", "./launch/offramp trace --seconds 5", ExitCode.USAGE) from None
 
 
 def make(folder):
@@ -63,7 +64,7 @@ def wait_for_answers(folder, asked):
     waited_for, gone = list(asked["programs"]), []
     while waited_for and time.monotonic_ns() < asked["until_ns"] + PATIENCE_SECONDS * 10**9:
         time.sleep(LOOK_SECONDS)
-        ended = [program for program in waited_for if not is_there(program["pid"])]    # first: what ends now has answered by now
+        ended = [program for program in waited_for if not is_alive(program["pid"])]    # first: what ends now has answered by now
         there = {program["pid"] for program in waited_for if file_of(folder, program).exists()}
         gone += [(program, "which ended without an answer") for program in ended if program["pid"] not in there]
         waited_for = [program for program in waited_for if program["pid"] not in there and program not in ended]
@@ -73,16 +74,6 @@ def wait_for_answers(folder, asked):
 
 def file_of(folder, program):
     return folder / f"{program['process']}-{program['pid']}.jsonl"
-
-
-def is_there(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def write(files, outline, title, into):

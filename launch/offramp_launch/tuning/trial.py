@@ -22,6 +22,7 @@ from offramp_launch.run_dir import read_object
 from offramp_launch.supervision import lifeline
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.supervision.following import Following, Moment, Window, live_slabs
+from offramp_launch.supervision.log_follower import told_by_command
 from offramp_launch.told_status import understood
 from offramp_launch.tuning.search import Outcome
 
@@ -219,9 +220,5 @@ def within(seconds, holds):
 def why(run_dir, said):
     """In one line."""
     failure = (read_object(run_dir / "summary.json") or read_object(run_dir / "not-begun.json") or {}).get("failure")
-    try:
-        lines = said.read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    errors = [line.removeprefix("offramp: ") for line in lines if line.startswith("offramp: ")]
+    errors, lines = told_by_command(said)
     return failure or next(reversed(errors or [line for line in lines if line.strip()]), "it gave no reason")

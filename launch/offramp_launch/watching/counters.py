@@ -4,7 +4,7 @@ from offramp_launch.watching.exposition import number
 
 PLAIN = ("skipped", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "leases_expired", "slab_charges")
 TABLES = ("totals", "stage_seconds")
-# Of a status's `releases`: what becomes of the others is no refusal.
+# Of a status's `releases`: what becomes of the others is not a refusal.
 REFUSED_RELEASES = ("foreign", "stale", "malformed")
 # Of a library that tells no totals yet: (what became of it, the unit, the field).
 BEFORE_TOTALS = (("completed", "samples", "released_samples"), ("completed", "batches", "released_batches"), ("completed", "bytes", "released_bytes"),

@@ -57,7 +57,7 @@ def in_braces(labels):
 
 
 def escaped(value):
-    """A label's. What is no UTF-8 is replaced, as one such value would make the whole unreadable."""
+    """A label's. What is not UTF-8 is replaced, as one such value would make the whole unreadable."""
     text = str(value).encode(errors="replace").decode()
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 

@@ -10,6 +10,7 @@ import re
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS, seconds_left, settled
+from offramp_launch.watching.moments import seconds_of
 
 LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "Q": "quarantined"}
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
@@ -247,10 +248,8 @@ def faults(document):
 
 def clock(time):
     """Of this machine's zone, for a moment in UTC."""
-    try:
-        return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).astimezone().strftime("%H:%M:%S")
-    except (AttributeError, ValueError):
-        return str(time)
+    seconds = seconds_of(time)
+    return str(time) if seconds is None else datetime.datetime.fromtimestamp(seconds).strftime("%H:%M:%S")
 
 
 def at_clock(line):
