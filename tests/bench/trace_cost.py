@@ -9,6 +9,7 @@ producer and consumers took for a sample, which other work on the machine distur
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -76,6 +77,23 @@ def wait_until_it_runs(run_dir, run):
         time.sleep(0.1)
 
 
+@contextlib.contextmanager
+def endless_run(flags):
+    """(its directory, its launcher) of a run that goes on until it is left."""
+    with tempfile.TemporaryDirectory(prefix="offramp-cost-") as folder:
+        run_dir = pathlib.Path(folder, "run")
+        with open(os.path.join(folder, "launcher.log"), "wb") as log:
+            run = subprocess.Popen([str(ROOT / "launch" / "offramp"), "run", *flags, *ENDLESS, "--run-dir", str(run_dir), "--output", os.path.join(folder, "output")],
+                                   stdout=log, stderr=log)
+            try:
+                wait_until_it_runs(run_dir, run)
+                time.sleep(2)
+                yield run_dir, run
+            finally:
+                subprocess.run([str(ROOT / "launch" / "offramp"), "stop", "--now", "--run-dir", str(run_dir)], stdout=log, stderr=log, check=False)
+                run.wait(60)
+
+
 def measure(run_dir, rounds, seconds):
     for number in range(rounds):
         begin = moment(run_dir)
@@ -97,18 +115,8 @@ def main():
     arguments.add_argument("--seconds", type=float, default=5)
     arguments.add_argument("flags", nargs="*", default=FLAGS)
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="offramp-trace-cost-") as folder:
-        run_dir = pathlib.Path(folder, "run")
-        with open(os.path.join(folder, "launcher.log"), "wb") as log:
-            run = subprocess.Popen([str(ROOT / "launch" / "offramp"), "run", *given.flags, *ENDLESS, "--run-dir", str(run_dir), "--output", os.path.join(folder, "output")],
-                                   stdout=log, stderr=log)
-            try:
-                wait_until_it_runs(run_dir, run)
-                time.sleep(2)
-                ratios = list(measure(run_dir, given.rounds, given.seconds))
-            finally:
-                subprocess.run([str(ROOT / "launch" / "offramp"), "stop", "--now", "--run-dir", str(run_dir)], stdout=log, stderr=log, check=False)
-                run.wait(60)
+    with endless_run(given.flags) as (run_dir, _):
+        ratios = list(measure(run_dir, given.rounds, given.seconds))
     for what, each in zip(("samples a second", "samples for a CPU second"), zip(*ratios)):
         print(f"{what}, traced over not: {statistics.median(each):.3f} [{min(each):.3f}, {max(each):.3f}]")
 

@@ -15,13 +15,11 @@ import os
 import pathlib
 import platform
 import statistics
-import subprocess
-import tempfile
 import threading
 import time
 import urllib.request
 
-from trace_cost import ENDLESS, ROOT, cpu_seconds, figures, moment, wait_until_it_runs
+from trace_cost import cpu_seconds, endless_run, figures, moment
 
 FLAGS = ("--device", "cpu", "--model", "copy", "--copy-bytes", "4KiB", "--batch", "1", "--slabs", "64", "--consumers", "1", "--processor", "none")
 
@@ -99,18 +97,8 @@ def main():
     arguments.add_argument("flags", nargs="*", default=FLAGS)
     given = arguments.parse_args()
     print(f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; run {' '.join(given.flags)}; {given.rounds} rounds of {given.seconds} s")
-    with tempfile.TemporaryDirectory(prefix="offramp-cost-") as folder:
-        run_dir = pathlib.Path(folder, "run")
-        with open(os.path.join(folder, "launcher.log"), "wb") as log:
-            run = subprocess.Popen([str(ROOT / "launch" / "offramp"), "run", *given.flags, *ENDLESS, "--http", "127.0.0.1:0", "--run-dir", str(run_dir),
-                                    "--output", os.path.join(folder, "output")], stdout=log, stderr=log)
-            try:
-                wait_until_it_runs(run_dir, run)
-                time.sleep(2)
-                rounds = list(measure(run_dir, run.pid, given))
-            finally:
-                subprocess.run([str(ROOT / "launch" / "offramp"), "stop", "--now", "--run-dir", str(run_dir)], stdout=log, stderr=log, check=False)
-                run.wait(60)
+    with endless_run((*given.flags, "--http", "127.0.0.1:0")) as (run_dir, run):
+        rounds = list(measure(run_dir, run.pid, given))
     for what, each in zip(("samples a second, watched over not", "samples for a CPU second, watched over not", "server, of a core", "launcher, of a core"), zip(*rounds)):
         print(f"{what}: {statistics.median(each):.4f} [{min(each):.4f}, {max(each):.4f}]")
 
