@@ -29,9 +29,9 @@ help = "Compression of PNG files: 0 none, 1 fast, 9 smallest"
 )settings";
 
 constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
-constexpr std::size_t kFrontBytes = 2048;  // more than what stands before and behind the pixels
-constexpr std::size_t kChunkBytes = 12;    // of a chunk, beside its data
-constexpr int kFastLevels[] = {1, 2, 3};   // where libdeflate is faster than zlib for photographs
+constexpr std::size_t kFrontBytes = 2048;                // more than what stands before and behind the pixels
+constexpr std::size_t kChunkBytes = 12;                  // of a chunk, beside its data
+constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;  // where libdeflate is faster than zlib for photographs
 
 std::size_t bytes_of_pixel(PngPixels kind) { return kind == PngPixels::Rgba ? 4 : kind == PngPixels::Rgb ? 3 : 1; }
 
@@ -141,7 +141,7 @@ int checked_level(std::int64_t level) {
 PngEncoder::PngEncoder(const CatalogueValues& settings) : PngEncoder(checked_level(settings.number("png-level"))) {}
 
 PngEncoder::PngEncoder(int level) : level_(level) {
-    if (std::ranges::find(kFastLevels, level) != std::end(kFastLevels)) fast_.emplace();
+    if (level >= kFastestLevel && level <= kSlowestFastLevel) fast_.emplace();
 }
 
 std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progress& progress) {

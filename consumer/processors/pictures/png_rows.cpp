@@ -5,13 +5,6 @@
 
 namespace offramp {
 
-void copy_rows(std::span<const std::uint8_t> pixels, std::size_t row_bytes, std::uint8_t* filtered) {
-    for (std::size_t at = 0; at < pixels.size(); at += row_bytes, filtered += row_bytes + 1) {
-        filtered[0] = 0;
-        std::memcpy(filtered + 1, pixels.data() + at, row_bytes);
-    }
-}
-
 void subtract_left(std::span<const std::uint8_t> pixels, std::size_t row_bytes, std::size_t pixel_bytes,
                    std::uint8_t* __restrict filtered) {
     for (std::size_t at = 0; at < pixels.size(); at += row_bytes, filtered += row_bytes + 1) {
