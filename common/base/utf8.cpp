@@ -23,6 +23,9 @@ constexpr std::array<Form, 9> kForms{{{0x00, 0x7f, 0x00, 0x00, 1},
                                       {0xf1, 0xf3, 0x80, 0xbf, 4},
                                       {0xf4, 0xf4, 0x80, 0x8f, 4}}};
 
+// In the middle of a character.
+bool is_continued(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U; }
+
 bool within(char byte, unsigned char first, unsigned char last) {
     const auto value = static_cast<unsigned char>(byte);
     return value >= first && value <= last;
@@ -100,9 +103,12 @@ std::string_view utf8_prefix(std::string_view text, std::size_t most) noexcept {
     if (text.size() <= most) return text;
     constexpr std::size_t kLongestCharacter = 4;
     std::size_t bytes = most;
-    const auto goes_on = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U; };
-    while (bytes > 0 && most - bytes < kLongestCharacter && goes_on(bytes)) --bytes;
-    return text.substr(0, goes_on(bytes) ? most : bytes);
+    while (bytes > 0 && most - bytes < kLongestCharacter && is_continued(text[bytes])) --bytes;
+    return text.substr(0, is_continued(text[bytes]) ? most : bytes);
+}
+
+std::size_t utf8_characters(std::string_view text) noexcept {
+    return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, is_continued));
 }
 
 }  // namespace offramp

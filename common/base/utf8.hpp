@@ -24,6 +24,9 @@ std::string printable_lines(std::string_view text);
 // anywhere.
 std::string_view utf8_prefix(std::string_view text, std::size_t most) noexcept;
 
+// Characters (Unicode code points) of a text that is well-formed UTF-8.
+std::size_t utf8_characters(std::string_view text) noexcept;
+
 // True when the whole text is well-formed UTF-8.
 bool is_utf8(std::string_view text) noexcept;
 

@@ -66,17 +66,36 @@ void WholeFile::write(std::span<const std::byte> bytes) { write_all(file_.get(),
 
 void WholeFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
+void WholeFile::set_size(std::uint64_t bytes) {
+    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) throw failure_(errno);
+}
+
 void WholeFile::flush() {
     if (::fsync(file_.get()) != 0) throw failure_(errno);
 }
 
-UniqueFd WholeFile::put_in_place() {
-    // A network file system may say only when a descriptor is closed that it had no room: one is, while the name is not
-    // given yet.
+// A network file system may say only when a descriptor is closed that it had no room: one is, while the name is not
+// given yet.
+void WholeFile::ask_for_late_errors() {
     const int another = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
     if (another < 0 || (::close(another) != 0 && errno != EINTR)) throw failure_(errno);
+}
+
+UniqueFd WholeFile::put_in_place() {
+    ask_for_late_errors();
     if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw failure_(errno);
     return std::move(file_);
+}
+
+// The file itself, by its descriptor, whatever became of its temporary name.
+bool WholeFile::put_in_place_if_none() {
+    ask_for_late_errors();
+    const std::string self = "/proc/self/fd/" + std::to_string(file_.get());
+    const bool is_there = ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    if (!is_there && errno != EEXIST) throw failure_(errno);
+    ::unlink(temporary_.c_str());
+    file_.reset();
+    return is_there;
 }
 
 void WholeFile::flush_name() {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -43,14 +44,20 @@ class WholeFile {
     void set_mode(mode_t mode);
     void write(std::span<const std::byte> bytes);
     void write(std::string_view text);
+    // Its length: what lies behind what was written reads as zeros, and takes no room.
+    void set_size(std::uint64_t bytes);
     // The bytes are on the disk when this returns.
     void flush();
     // The file has its name when this returns: given back open, for those who append to it (O_APPEND).
     UniqueFd put_in_place();
+    // Instead: nothing that has the name is replaced. False: something has it, and this file is gone.
+    bool put_in_place_if_none();
     // The name is on the disk when this returns.
     void flush_name();
 
   private:
+    void ask_for_late_errors();
+
     std::string path_, temporary_;
     WriteFailure failure_;
     UniqueFd file_;

@@ -10,9 +10,11 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq>=4.3)
 pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
+pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
+pkg_check_modules(TIFF REQUIRED IMPORTED_TARGET libtiff-4>=4.5)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
-pkg_check_modules(LIBDEFLATE REQUIRED IMPORTED_TARGET libdeflate)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.85)
@@ -56,7 +58,7 @@ endif()
 
 # --- Arrow ----------------------------------------------------------------------------------------------------------
 # Optional. Debian 12 has none; the Python package pyarrow brings libraries and headers, built with the C++ ABI of g++ 5 and later. Offered as
-# offramp::parquet, for the module of consumer/sinks/parquet alone. Searched anew each time: the libraries' names end in their version.
+# offramp::parquet, for the modules of consumer/sinks/parquet and common/texts alone. Searched anew each time: the libraries' names end in their version.
 if(offramp_site AND OFFRAMP_SANITIZER STREQUAL "")   # which Arrow was not built for
     file(GLOB arrow_libraries ${offramp_site}/pyarrow/libarrow.so.* ${offramp_site}/pyarrow/libparquet.so.*)
     list(LENGTH arrow_libraries arrow_library_count)
@@ -70,7 +72,7 @@ if(offramp_site AND OFFRAMP_SANITIZER STREQUAL "")   # which Arrow was not built
         set_target_properties(offramp::parquet PROPERTIES INTERFACE_INCLUDE_DIRECTORIES ${offramp_site}/pyarrow/include
             INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${offramp_site}/pyarrow/include INTERFACE_LINK_LIBRARIES "${arrow_libraries}")
     else()
-        message(STATUS "No pyarrow of version 19 or later in '${offramp_site}': --processor embeddings-parquet will not be built. "
+        message(STATUS "No pyarrow of version 19 or later in '${offramp_site}': --processor embeddings-parquet and --source parquet-text will not be built. "
                        "Fix: ${OFFRAMP_PYTHON} -m pip install 'pyarrow>=19'")
     endif()
 endif()

@@ -79,8 +79,12 @@ endfunction()
 
 # offramp_plugin_table(TABLE_FILE FOLDER HEADER TYPE SIGNATURE [PREFIX SIGNATURE]...): lists FOLDER/*.cpp and writes the table of their makers, one entry a
 # file: "mask_png.cpp" gives {"mask-png", &make_mask_png}; each further PREFIX one more function of the file's, {..., &PREFIXmask_png}. Adding a plug-in is adding a file.
+# OFFRAMP_PLUGINS_LEFT_OUT, of the caller's: files that cannot be built here.
 function(offramp_plugin_table table_file folder header entry_type signature)
     file(GLOB plugin_sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+    if(OFFRAMP_PLUGINS_LEFT_OUT)
+        list(REMOVE_ITEM plugin_sources ${OFFRAMP_PLUGINS_LEFT_OUT})
+    endif()
     set(declarations "")
     set(entries "")
     foreach(source ${plugin_sources})

@@ -12,12 +12,7 @@
 #include "common/images/webp.hpp"
 
 namespace offramp {
-namespace {
 
-constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
-constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // of scratch, from image to image
-
-// How many bytes of the file are the picture's.
 std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
     const std::uint64_t left = file_bytes - std::min(place.offset, file_bytes);
     const std::uint64_t bytes = place.bytes.value_or(left);
@@ -29,11 +24,16 @@ std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
     return bytes;
 }
 
-[[noreturn]] void refuse_format(ImageFormat format) {
+void refuse_format(ImageFormat format) {
     if (format == ImageFormat::Unknown)
-        throw UnreadableItem("not an image: its content is neither JPEG nor PNG nor WebP");
-    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG, PNG and WebP are read");
+        throw UnreadableItem("not an image: its content is none of JPEG, PNG, TIFF and WebP");
+    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG, PNG, TIFF and WebP are read");
 }
+
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // of scratch, from image to image
 
 std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
     if (pixels.size() < size.rgb_bytes()) pixels.resize(size.rgb_bytes());
@@ -49,16 +49,26 @@ ImageSize least_size(const PictureFrame& frame) {
 }
 
 bool readable(ImageFormat format) {
-    return format == ImageFormat::Jpeg || format == ImageFormat::Png || format == ImageFormat::Webp;
+    return format == ImageFormat::Jpeg || format == ImageFormat::Png || format == ImageFormat::Tiff ||
+           format == ImageFormat::Webp;
 }
 
 }  // namespace
 
-void check_pixels(ImageSize size) {
-    if (size.pixels() > kMaxImagePixels)
+void check_pixels(ImageSize size, std::uint64_t most) {
+    if (size.pixels() > most)
         throw UnreadableItem("an image of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
-                             " pixels; at most " + std::to_string(kMaxImagePixels / 1'000'000) +
-                             " megapixels are read");
+                             " pixels; at most " + std::to_string(most / 1'000'000) + " megapixels are read" +
+                             (most == kMaxImagePixels ? " (larger ones in tiles, --tile)" : ""));
+}
+
+void check_held_whole(ImageSize size, const std::string& what) {
+    if (size.pixels() > kMaxImagePixels)
+        throw UnreadableItem(
+            what + " of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
+            " pixels, which cannot be decoded row by row; of such ones at most " +
+            std::to_string(kMaxImagePixels / 1'000'000) +
+            " megapixels are read. A PNG without interlacing, a baseline JPEG or a TIFF may be larger");
 }
 
 void ImageDecoder::decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb) {
@@ -89,6 +99,10 @@ ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
     const TrimAtEnd trim{*this};
     // A WebP notes its orientation behind the pixels.
     const ImageFormat format = image_format(file_);
+    if (format == ImageFormat::Tiff) {  // its header may lie anywhere
+        const TiffPicture picture(tiff_bytes(place));
+        return upright_size(picture.size(), picture.orientation());
+    }
     const bool enough = format == ImageFormat::Png || (format == ImageFormat::Jpeg && reaches_first_scan(file_));
     if (!enough && file_.size() == kFront) read(place);
     const Stored stored = begin(file_, {kAny, kAny});
@@ -129,6 +143,10 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
     } else if (stored.format == ImageFormat::Webp) {
         stored.size = read_webp_size(file);
         stored.orientation = webp_orientation(file);
+    } else if (stored.format == ImageFormat::Tiff) {
+        stored.tiff = std::make_shared<TiffPicture>(tiff_bytes(file));
+        stored.size = stored.tiff->size();
+        stored.orientation = stored.tiff->orientation();
     } else {
         stored.size = read_png_size(file);
     }
@@ -141,6 +159,8 @@ void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored,
         jpeg_.finish(rgb);
     else if (stored.format == ImageFormat::Webp)
         decode_webp(file, stored.size, rgb);
+    else if (stored.format == ImageFormat::Tiff)
+        stored.tiff->read({.left = 0, .top = 0, .size = stored.size}, rgb);
     else
         decode_png(file, stored.size, rgb);
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "common/images/orientation.hpp"
 #include "common/images/picture_place.hpp"
 #include "common/images/resize.hpp"
+#include "common/images/tiff.hpp"
 
 namespace offramp {
 
@@ -42,7 +44,8 @@ class ImageDecoder {
         ImageFormat format = ImageFormat::Unknown;
         Orientation orientation = Orientation::Upright;
         ImageSize size;
-        ImageSize full;  // in its file
+        ImageSize full;                     // in its file
+        std::shared_ptr<TiffPicture> tiff;  // an open one
     };
 
     void read(const PicturePlace& place, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
@@ -55,7 +58,14 @@ class ImageDecoder {
     Resizer resizer_;
 };
 
-// Errors: UnreadableItem names the size when it is more than kMaxImagePixels.
-void check_pixels(ImageSize size);
+// Errors: UnreadableItem names the size when it is more than `most`.
+void check_pixels(ImageSize size, std::uint64_t most = kMaxImagePixels);
+// The same of `what` ("a WebP"), which is held whole while it is cut into tiles.
+void check_held_whole(ImageSize size, const std::string& what);
+
+// How many bytes of a file of so many are the picture's. Errors: UnreadableItem: none, or fewer than it should have.
+std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes);
+// Errors: UnreadableItem: a format that is not read.
+[[noreturn]] void refuse_format(ImageFormat format);
 
 }  // namespace offramp

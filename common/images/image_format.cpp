@@ -25,6 +25,7 @@ ImageFormat image_format(std::span<const std::byte> front) {
     if (at(front, 0, "GIF87a"sv) || at(front, 0, "GIF89a"sv)) return ImageFormat::Gif;
     if (at(front, 0, "BM"sv) && at(front, 6, "\0\0\0\0"sv)) return ImageFormat::Bmp;
     if (at(front, 0, "II*\0"sv) || at(front, 0, "MM\0*"sv)) return ImageFormat::Tiff;
+    if (at(front, 0, "II+\0"sv) || at(front, 0, "MM\0+"sv)) return ImageFormat::Tiff;  // BigTIFF
     if (at(front, 0, "RIFF"sv) && at(front, 8, "WEBP"sv)) return ImageFormat::Webp;
     if (is_heif(front)) return ImageFormat::Heif;
     if (at(front, 0, "\0\0\0\x0cJXL "sv) || at(front, 0, "\xff\x0a"sv)) return ImageFormat::JpegXl;

@@ -42,15 +42,6 @@ bool has_end_of_image(std::span<const std::byte> file) {
     return std::search(bytes + at, bytes + file.size(), end.begin(), end.end()) != bytes + file.size();
 }
 
-// libjpeg's warnings that leave the picture whole. Every other one means that part of it is invented.
-bool harmless(std::string_view warning) {
-    constexpr std::array<std::string_view, 5> kHarmless{
-        "extraneous bytes before marker", "Unknown Adobe color transform code", "unknown JFIF revision number",
-        "Inconsistent progression sequence", "Invalid SOS parameters for sequential JPEG"};
-    return std::any_of(kHarmless.begin(), kHarmless.end(),
-                       [&](std::string_view known) { return warning.find(known) != std::string_view::npos; });
-}
-
 [[noreturn]] void refuse(std::span<const std::byte> file, const std::string& message) {
     if (!has_end_of_image(file))
         throw UnreadableItem("truncated JPEG: its " + std::to_string(file.size()) + " bytes end before the image does");
@@ -96,8 +87,17 @@ void JpegDecoder::finish(std::uint8_t* rgb) {
                                      TJFLAG_LIMITSCANS);
     if (result == 0) return;
     const std::string message = tjGetErrorStr2(handle_.get());
-    if (tjGetErrorCode(handle_.get()) == TJERR_WARNING && harmless(message) && has_end_of_image(file_)) return;
+    if (tjGetErrorCode(handle_.get()) == TJERR_WARNING && is_harmless_jpeg_warning(message) && has_end_of_image(file_))
+        return;
     refuse(file_, message);
+}
+
+bool is_harmless_jpeg_warning(std::string_view warning) {
+    constexpr std::array<std::string_view, 5> kHarmless{
+        "extraneous bytes before marker", "Unknown Adobe color transform code", "unknown JFIF revision number",
+        "Inconsistent progression sequence", "Invalid SOS parameters for sequential JPEG"};
+    return std::any_of(kHarmless.begin(), kHarmless.end(),
+                       [&](std::string_view known) { return warning.find(known) != std::string_view::npos; });
 }
 
 bool reaches_first_scan(std::span<const std::byte> front) {

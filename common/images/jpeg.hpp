@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "common/images/geometry.hpp"
 
@@ -32,6 +33,9 @@ class JpegDecoder {
     std::span<const std::byte> file_;
     ImageSize full_, scaled_;
 };
+
+// libjpeg's warnings that leave the picture whole. Every other one means that part of it is invented.
+bool is_harmless_jpeg_warning(std::string_view warning);
 
 // Whether the front of a JPEG file reaches its first scan, and with it all that stands before the pixels.
 bool reaches_first_scan(std::span<const std::byte> front);

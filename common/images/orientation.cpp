@@ -75,6 +75,22 @@ ImageSize upright_size(ImageSize stored, Orientation orientation) {
     return changes_sides(orientation) ? ImageSize{stored.height, stored.width} : stored;
 }
 
+PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation orientation) {
+    using enum Orientation;
+    const bool changes = changes_sides(orientation);
+    PictureRect there{.left = changes ? part.top : part.left,
+                      .top = changes ? part.left : part.top,
+                      .size = changes ? ImageSize{part.size.height, part.size.width} : part.size};
+    // Counted from the other side.
+    if (orientation == MirrorAcross || orientation == HalfTurn || orientation == Transverse ||
+        orientation == QuarterCounterclockwise)
+        there.left = stored.width - there.left - there.size.width;
+    if (orientation == HalfTurn || orientation == MirrorUpsideDown || orientation == Transverse ||
+        orientation == QuarterClockwise)
+        there.top = stored.height - there.top - there.size.height;
+    return there;
+}
+
 void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
     constexpr std::ptrdiff_t kPixel = 3;
     constexpr std::uint32_t kTile = 64;  // where rows become columns, a tile of both pictures stays in the cache

@@ -29,6 +29,9 @@ Orientation exif_orientation(std::span<const std::byte> tiff);
 // The size that a picture has when it is upright; turns an upright size into the stored one as well.
 ImageSize upright_size(ImageSize stored, Orientation orientation);
 
+// Where a part of the upright picture lies in the stored one.
+PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation orientation);
+
 // Brings an RGB picture upright. `from` has stored.rgb_bytes(), `to` as many; they do not overlap. Thread: any.
 void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to);
 

@@ -4,27 +4,15 @@
 
 #include <algorithm>
 #include <csetjmp>
-#include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "common/images/image_decode.hpp"
+#include "common/images/png_reading.hpp"
 #include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 namespace {
-
-std::string truncated(std::span<const std::byte> file) {
-    return "truncated PNG: its " + std::to_string(file.size()) + " bytes end before the image does";
-}
-
-// What libpng calls back with. Plain data only: an error leaves by longjmp, which runs no destructor.
-struct PngReading {
-    const std::byte* next;
-    std::size_t left;
-    bool ran_out;
-    char message[160];
-};
 
 void read_bytes(png_structp png, png_bytep to, std::size_t bytes) {
     auto* const reading = static_cast<PngReading*>(png_get_io_ptr(png));
@@ -37,29 +25,13 @@ void read_bytes(png_structp png, png_bytep to, std::size_t bytes) {
     reading->left -= bytes;
 }
 
-[[noreturn]] void keep_error(png_structp png, png_const_charp message) {
-    auto* const reading = static_cast<PngReading*>(png_get_error_ptr(png));
-    std::snprintf(reading->message, sizeof reading->message, "%s", message);
-    png_longjmp(png, 1);
-}
-
-void ignore_warning(png_structp, png_const_charp) {}
-
 // Everything that may longjmp, in a frame without objects. False: `reading` says why.
 bool decode_rows(png_structp png, png_infop info, PngReading* reading, std::uint32_t width, std::uint32_t height,
                  std::uint8_t* rgb) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_read_fn(png, reading, read_bytes);
-    png_read_info(png, info);
-    png_set_palette_to_rgb(png);
-    png_set_expand_gray_1_2_4_to_8(png);
-    png_set_gray_to_rgb(png);
-    png_set_strip_alpha(png);
-    const int passes = png_set_interlace_handling(png);
-    png_read_update_info(png, info);
+    const int passes = begin_rgb(png, info, width, height);
     const std::size_t row_bytes = std::size_t{width} * 3;
-    if (png_get_rowbytes(png, info) != row_bytes || png_get_image_height(png, info) != height)
-        png_error(png, "its header disagrees with itself");
     for (int pass = 0; pass < passes; ++pass)
         for (std::uint32_t y = 0; y < height; ++y) png_read_row(png, rgb + y * row_bytes, nullptr);
     png_read_end(png, nullptr);
@@ -68,9 +40,9 @@ bool decode_rows(png_structp png, png_infop info, PngReading* reading, std::uint
 
 }  // namespace
 
-ImageSize read_png_size(std::span<const std::byte> file) {
+ImageSize read_png_size(std::span<const std::byte> file, std::uint64_t most_pixels) {
     constexpr std::size_t kHeaderEnd = 33;  // signature, length, IHDR, 13 bytes, checksum
-    if (file.size() < kHeaderEnd) throw UnreadableItem(truncated(file));
+    if (file.size() < kHeaderEnd) throw UnreadableItem(truncated_png(file.size()));
     const auto* const bytes = reinterpret_cast<const png_byte*>(file.data());
     if (std::memcmp(bytes + 12, "IHDR", 4) != 0) throw UnreadableItem("damaged PNG: it does not begin with its header");
     const auto number = [bytes](std::size_t at) {
@@ -80,19 +52,18 @@ ImageSize read_png_size(std::span<const std::byte> file) {
     const ImageSize size{number(16), number(20)};
     if (bytes[24] == 16) throw UnreadableItem("PNG with 16 bits a channel; only 8 bits are read");
     if (size.pixels() == 0) throw UnreadableItem("damaged PNG: it has no pixels");
-    check_pixels(size);
+    check_pixels(size, most_pixels);
     return size;
 }
 
 void decode_png(std::span<const std::byte> file, ImageSize size, std::uint8_t* rgb) {
     PngReading reading{.next = file.data(), .left = file.size(), .ran_out = false, .message = {}};
-    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, keep_error, ignore_warning);
+    png_structp png = make_png_reader(&reading);
     png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
     const bool decoded = info != nullptr && decode_rows(png, info, &reading, size.width, size.height, rgb);
     png_destroy_read_struct(&png, &info, nullptr);
     if (decoded) return;
-    if (reading.ran_out) throw UnreadableItem(truncated(file));
-    throw UnreadableItem(std::string("damaged PNG: ") + (reading.message[0] == '\0' ? "no memory" : reading.message));
+    throw UnreadableItem(png_problem(reading, file.size()));
 }
 
 }  // namespace offramp

@@ -73,7 +73,7 @@ std::pair<std::string, std::string> parted(std::string_view name) {
 }
 
 bool is_plain_image(std::string_view extension) {
-    constexpr std::array<std::string_view, 4> kPlain{"jpg", "jpeg", "png", "webp"};
+    constexpr std::array<std::string_view, 6> kPlain{"jpg", "jpeg", "png", "webp", "tif", "tiff"};
     return std::ranges::find(kPlain, extension) != kPlain.end();
 }
 

@@ -34,13 +34,13 @@ std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
 
 }  // namespace
 
-ImageSize read_webp_size(std::span<const std::byte> file) {
+ImageSize read_webp_size(std::span<const std::byte> file, std::uint64_t most_pixels) {
     WebPBitstreamFeatures features;
     const VP8StatusCode status = WebPGetFeatures(bytes_of(file), file.size(), &features);
     if (status != VP8_STATUS_OK) refuse(file, status);
     if (features.has_animation != 0) throw UnreadableItem("an animated WebP; only still ones are read");
     const ImageSize size{static_cast<std::uint32_t>(features.width), static_cast<std::uint32_t>(features.height)};
-    check_pixels(size);
+    check_pixels(size, most_pixels);
     return size;
 }
 

@@ -10,7 +10,7 @@
 namespace offramp {
 
 // What a WebP file's front says. Errors: UnreadableItem: animated, truncated, damaged, too many pixels.
-ImageSize read_webp_size(std::span<const std::byte> file);
+ImageSize read_webp_size(std::span<const std::byte> file, std::uint64_t most_pixels = kMaxImagePixels);
 
 // What its EXIF chunk says; Upright when it has none or that is damaged.
 Orientation webp_orientation(std::span<const std::byte> file);

@@ -85,6 +85,7 @@ const std::map<std::string, Take, std::less<>>& keys() {
         {"needed", take_yes_or_no<&DeclaredSetting::needed>},
         {"changes", take_changes},
         {"reads-pictures", take_text<&DeclaredSetting::reads_pictures>},
+        {"reads-texts", take_text<&DeclaredSetting::reads_texts>},
         {"names-egress", take_yes_or_no<&DeclaredSetting::names_egress>},
         {"memory-per-slab", take_text<&DeclaredSetting::memory_per_slab>}};
     return known;

@@ -33,6 +33,7 @@ struct DeclaredSetting {
     std::string
         plug_in;  // in whose file it stands; empty: it is of those who say so (ProcessorResults::shared_settings)
     std::string reads_pictures;   // with this value they look at the input's pictures; empty: with none
+    std::string reads_texts;      // with this value they look at the input's table of texts; empty: with none
     bool names_egress = false;    // its value is what the way off the device is called (ChosenEgress)
     std::string memory_per_slab;  // with this value each slab's memory is made when it is filled; empty: with none
 

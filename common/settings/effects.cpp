@@ -31,6 +31,14 @@ bool has_hosted(const RunConfig& config) {
                                [](const std::string& name) { return ProcessorSpec::of(name).has_value(); });
 }
 
+// A setting that a processor in the run reads has the value of which this says what follows.
+bool has_setting_with(const RunConfig& config, std::string DeclaredSetting::*value) {
+    return std::ranges::any_of(DeclaredSetting::all(), [&](const DeclaredSetting& setting) {
+        return !(setting.*value).empty() && has_reader_of(setting)(config) &&
+               config.catalogue.text(setting.flag) == setting.*value;
+    });
+}
+
 }  // namespace
 
 Effect of_items_at_hand() { return {.on = Effect::On::Items, .in_processing = reads_input}; }
@@ -43,7 +51,10 @@ bool is_sharded(const RunConfig& config) { return !config.shard.empty(); }
 bool is_class_map(const RunConfig& config) { return config.transform == "class-map"; }
 bool cuts_pictures(const RunConfig& config) { return gives_pictures(config.source) && config.resize_size > 0; }
 bool is_bicubic(const RunConfig& config) { return gives_pictures(config.source) && config.interpolation == "bicubic"; }
+bool is_tiled(const RunConfig& config) { return config.tile > 0; }
+bool is_chunked(const RunConfig& config) { return config.chunk_tokens > 0; }
 bool shows_its_batches(const RunConfig& config) { return is_synthetic(config) || config.has_processor("checksum"); }
+bool is_by_length(const RunConfig& config) { return shows_its_batches(config) && config.group_rows() > 0; }
 
 bool tells_foregrounds(const RunConfig& config) {
     return has_one_with(config, [](const ProcessorResults& known) {
@@ -57,17 +68,18 @@ bool tells_of_items(const RunConfig& config) {
 
 bool reads_pictures(const RunConfig& config) {
     return has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Pictures; }) ||
-           std::ranges::any_of(DeclaredSetting::all(), [&](const DeclaredSetting& setting) {
-               return !setting.reads_pictures.empty() && has_reader_of(setting)(config) &&
-                      config.catalogue.text(setting.flag) == setting.reads_pictures;
-           });
+           has_setting_with(config, &DeclaredSetting::reads_pictures);
 }
 bool reads_cut_pictures(const RunConfig& config) { return config.resize_size > 0 && reads_pictures(config); }
-bool reads_input(const RunConfig& config) { return reads_pictures(config) || tells_of_items(config); }
+bool reads_beside_texts(const RunConfig& config) { return has_setting_with(config, &DeclaredSetting::reads_texts); }
+bool reads_columns(const RunConfig& config) { return tells_of_items(config) || reads_beside_texts(config); }
+bool reads_input(const RunConfig& config) { return reads_pictures(config) || reads_columns(config); }
 
 Effect::When has_reader_of(const DeclaredSetting& setting) {
     const ProcessorResults* const hosted = ProcessorResults::of("hosted");
-    return [flag = setting.flag, plug_in = setting.plug_in, hosted](const RunConfig& config) {
+    const bool of_texts = !setting.reads_texts.empty();  // beside other inputs it makes no difference
+    return [flag = setting.flag, plug_in = setting.plug_in, of_texts, hosted](const RunConfig& config) {
+        if (of_texts && !gives_text_tables(config.source)) return false;
         return (!plug_in.empty() && config.has_processor(plug_in)) || has_one_with(config, names_it(flag)) ||
                (hosted != nullptr && has_hosted(config) && names_it(flag)(*hosted));
     };

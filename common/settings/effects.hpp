@@ -33,8 +33,12 @@ bool is_sharded(const RunConfig& config);
 bool is_class_map(const RunConfig& config);
 bool cuts_pictures(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);
+bool is_tiled(const RunConfig& config);
+bool is_chunked(const RunConfig& config);
 // Elsewhere a batch is but how many items go through the model at once.
 bool shows_its_batches(const RunConfig& config);
+// The same of what is computed of them at once.
+bool is_by_length(const RunConfig& config);
 // A processor takes an output of one channel for the foreground's.
 bool tells_foregrounds(const RunConfig& config);
 // A processor makes a row of each item, of skipped ones as well.
@@ -42,6 +46,10 @@ bool tells_of_items(const RunConfig& config);
 // A processor looks at the pictures themselves, or at how they were cut for the model.
 bool reads_pictures(const RunConfig& config);
 bool reads_cut_pictures(const RunConfig& config);
+// A processor hands through what the input, a table of texts, says of each of its items.
+bool reads_beside_texts(const RunConfig& config);
+// A processor has no place for an item without what the input says of it.
+bool reads_columns(const RunConfig& config);
 // A processor looks at the input: at its pictures, or at what is said of its items.
 bool reads_input(const RunConfig& config);
 // A processor whose setting it is is in the run: it stands in its file, or is named by it.

@@ -79,6 +79,10 @@ bool take_kept_by(ProcessorResults& results, const std::string& text) {
     return take_word<&ProcessorResults::kept_by_key, bool>(results, text, {{"key", true}});
 }
 
+bool take_tiles(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::puts_tiles_together, bool>(results, text, {{"together", true}});
+}
+
 bool take_chosen_for(ProcessorResults& results, const std::string& text) {
     return take_word<&ProcessorResults::is_for_vectors, bool>(results, text, {{"vectors", true}});
 }
@@ -103,6 +107,7 @@ const std::map<std::string, Take, std::less<>>& keys() {
         {"table", take_text<&ProcessorResults::table>},
         {"kept-by", take_kept_by},
         {"chosen-for", take_chosen_for},
+        {"tiles", take_tiles},
         {"settings", take_settings}};
     return known;
 }

@@ -40,6 +40,7 @@ struct ProcessorResults {
     ResultPlace place = ResultPlace::Output;
     std::string table;         // in the database of --sink, unless --sink-table says another; empty: it writes to none
     bool kept_by_key = false;  // what consumers append to together; else by the items' numbers, which each run counts
+    bool puts_tiles_together = false;  // of --tile: its file of an item is that of the whole picture
     bool is_for_vectors = false;  // what a run of vectors gets that names no processor: one with `table`, one without
     std::vector<std::string> shared_settings;  // declared in files that several share, and followed by its results
 

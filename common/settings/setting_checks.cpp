@@ -2,9 +2,11 @@
 #include "common/settings/processor_spec.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/error.hpp"
 #include "common/base/state_dict.hpp"
+#include "common/base/utf8.hpp"
 #include "common/settings/error_limit.hpp"
 #include "common/settings/output_shapes.hpp"
 #include "common/settings/shard.hpp"
@@ -31,6 +33,23 @@ Problem check_run_id(const std::string& text) {
 
 Problem check_max_errors(const std::string& text) {
     if (!ErrorLimit::parse(text)) return "is neither a number nor a percentage";
+    return std::nullopt;
+}
+
+Problem check_overlap(const std::string& text) {
+    constexpr std::size_t kMostDigits = 4;
+    if (text == "auto") return std::nullopt;
+    if (text.empty() || !std::ranges::all_of(text, is_digit)) return "is not a whole number";
+    if (text.size() > kMostDigits) return "is out of range";
+    return std::nullopt;
+}
+
+Problem check_by_length(const std::string& text) {
+    constexpr std::size_t kMostDigits = 5;
+    constexpr unsigned long kMost = 65536;
+    if (text == "auto" || text == "off") return std::nullopt;
+    if (text.empty() || !std::ranges::all_of(text, is_digit)) return "is not a whole number";
+    if (text.size() > kMostDigits || std::stoul(text) < 1 || std::stoul(text) > kMost) return "is out of range";
     return std::nullopt;
 }
 
@@ -113,6 +132,24 @@ Problem check_table(const std::string& text) {
             std::ranges::all_of(part, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '_'; });
         if (!plain || part.empty() || is_digit(part.front()) || part.size() > kMost || parts > 2)
             return "is not the name of a table";
+        begin = end + 1;
+    }
+    return std::nullopt;
+}
+
+Problem check_column_name(const std::string& text) {
+    if (!is_utf8(text)) return "is not UTF-8";
+    return check_not_empty(text);
+}
+
+Problem check_column_names(const std::string& text) {
+    std::set<std::string> names;
+    for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string name = text.substr(begin, end - begin);
+        if (name.empty()) return "has a name that is empty";
+        if (!is_utf8(name)) return "is not UTF-8";
+        if (!names.insert(name).second) return "names '" + name + "' twice";
         begin = end + 1;
     }
     return std::nullopt;

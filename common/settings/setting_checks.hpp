@@ -15,12 +15,16 @@ inline constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::ma
 // What is wrong with a setting's text ("is not a run id"); nothing where it may stand. Of the settings' table.
 std::optional<std::string> check_run_id(const std::string& text);
 std::optional<std::string> check_max_errors(const std::string& text);
+std::optional<std::string> check_by_length(const std::string& text);
+std::optional<std::string> check_overlap(const std::string& text);
 std::optional<std::string> check_shard(const std::string& text);
 std::optional<std::string> check_device(const std::string& text);
 std::optional<std::string> check_plugin_name(const std::string& text);
 std::optional<std::string> check_plugin_names(const std::string& text);
 std::optional<std::string> check_model(const std::string& text);
 std::optional<std::string> check_shapes(const std::string& text);
+std::optional<std::string> check_column_name(const std::string& text);
+std::optional<std::string> check_column_names(const std::string& text);
 std::optional<std::string> check_url(const std::string& text);
 std::optional<std::string> check_user(const std::string& text);
 std::optional<std::string> check_table(const std::string& text);

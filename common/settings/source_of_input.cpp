@@ -17,6 +17,10 @@ std::string source_of_input(const std::string& source, std::string_view input) {
 
 bool gives_columns(std::string_view source) { return source == "jsonl" || source == "webdataset"; }
 
+bool gives_text_tables(std::string_view source) { return source == "jsonl-text" || source == "parquet-text"; }
+
+bool gives_texts(std::string_view source) { return source == "text" || gives_text_tables(source); }
+
 bool gives_pictures(std::string_view source) { return source == "images" || gives_columns(source); }
 
 }  // namespace offramp

@@ -14,5 +14,9 @@ std::string source_of_input(const std::string& source, std::string_view input);
 bool gives_pictures(std::string_view source);
 // True for those of them whose items can have columns (PictureList::columns): "jsonl", "webdataset".
 bool gives_columns(std::string_view source);
+// True for the sources whose items are texts with ids and columns (common/texts): "jsonl-text", "parquet-text".
+bool gives_text_tables(std::string_view source);
+// True for those, and for lines of text: "text".
+bool gives_texts(std::string_view source);
 
 }  // namespace offramp

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -35,17 +36,26 @@ enum class SendOutcome {
 };
 
 // The producer's end of both channels: work channel (ROUTER) and free-list channel (PULL).
-// Thread: the one that made it. Blocks: wait() only. Errors: SystemError when the sockets cannot be made or
-// were taken over.
+// Thread: one at a time, each with what the one before did in sight (a lock); it is made and destroyed by the same.
+// Blocks: wait() only. Errors: SystemError when the sockets cannot be made or were taken over.
 class BrokerPort {
   public:
     virtual ~BrokerPort() = default;
     virtual SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) = 0;
     virtual bool try_receive_work(Inbound& inbound) = 0;
     virtual bool try_receive_release(Inbound& inbound) = 0;
+    // A message may be waiting that nothing would end a wait() for, which another thread is in.
+    virtual bool may_have_messages() = 0;
     // Returns when a message may be waiting, one of `fds` is readable or hung up, or the time is up; may
     // return early.
-    virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) = 0;
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) {
+        std::unique_lock<std::mutex> nobody_else;
+        wait(fds, timeout, nobody_else);
+    }
+    // The same; `turn`, if it is held, is given up while it sleeps, as by a condition variable: whoever has it may send
+    // meanwhile.
+    virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout,
+                      std::unique_lock<std::mutex>& turn) = 0;
 };
 
 // A consumer's end. What it sent and what was not yet taken may be lost when it is closed: whoever must be

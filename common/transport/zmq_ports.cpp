@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -16,13 +17,11 @@
 #include "common/transport/peer_address.hpp"
 #include "common/transport/ports.hpp"
 #include "common/transport/socket_path.hpp"
+#include "common/transport/zmq_channel.hpp"
 
 namespace offramp {
 namespace {
 
-// Messages a peer and direction may wait in libzmq: far more than a consumer's window, little memory (16 MiB
-// at the worst).
-constexpr int kQueuedMessages = 1024;
 constexpr std::chrono::seconds kTheftCheckEvery{1};
 constexpr int kDisconnectLingerMs = 1000;
 // libzmq ends the process where it gets no descriptor for its own: a dozen a socket's context, and those of the first
@@ -32,76 +31,29 @@ constexpr std::size_t kDescriptorsOfAConsumer = 24;
 // And where it gets no thread: one for its sockets, one that closes them.
 constexpr unsigned kThreadsOfAContext = 2;
 
-[[noreturn]] void throw_zmq(const std::string& tried) {
-    const int reason = ::zmq_errno();
-    // libzmq has error numbers of its own beyond the system's.
-    throw SystemError(tried + " (" + ::zmq_strerror(reason) + ")", reason);
-}
-
-zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
-    zmq::socket_t socket(context, type);
-    // Whatever must not be lost is acknowledged by the protocol; so nothing is waited for at the end.
-    socket.set(zmq::sockopt::linger, 0);
-    socket.set(zmq::sockopt::sndhwm, kQueuedMessages);
-    socket.set(zmq::sockopt::rcvhwm, kQueuedMessages);
-    socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxMessageBytes));
-    return socket;
-}
-
-// False when no message waits. The frames of one message arrive together.
-bool receive_frame(zmq::socket_t& socket, zmq::message_t& frame) {
-    while (::zmq_msg_recv(frame.handle(), socket.handle(), ZMQ_DONTWAIT) < 0) {
-        if (::zmq_errno() == EINTR) continue;
-        if (::zmq_errno() == EAGAIN) return false;
-        throw_zmq("receiving a message");
-    }
-    return true;
-}
-
-// False when the socket takes nothing for now (EAGAIN) or knows no such peer (EHOSTUNREACH): zmq_errno() says
-// which.
-bool send_frame(zmq::socket_t& socket, std::span<const std::byte> bytes, int flags) {
-    while (::zmq_send(socket.handle(), bytes.data(), bytes.size(), flags | ZMQ_DONTWAIT) < 0) {
-        if (::zmq_errno() == EINTR) continue;
-        if (::zmq_errno() == EAGAIN || ::zmq_errno() == EHOSTUNREACH) return false;
-        throw_zmq("sending a message of " + std::to_string(bytes.size()) + " bytes");
-    }
-    return true;
-}
-
-// Takes the message's payload frame. Our messages have one; of a longer one the rest is dropped, and no bytes
-// are given out, which no parser accepts.
-bool receive_payload(zmq::socket_t& socket, zmq::message_t& frame, Bytes& bytes) {
-    if (!receive_frame(socket, frame)) return false;
-    const auto* first = frame.data<std::byte>();
-    bytes.assign(first, first + frame.size());
-    if (!frame.more()) return true;
-    bytes.clear();
-    zmq::message_t rest;
-    do {
-        if (!receive_frame(socket, rest)) break;
-    } while (rest.more());
-    return true;
-}
-
 PeerCredentials sender_of(zmq::message_t& frame) {
     const char* address = ::zmq_msg_gets(frame.handle(), "Peer-Address");
     return parse_peer_address(address == nullptr ? "" : address);
 }
 
-// libzmq waits in milliseconds: rounded up, so that a short time is not spun away.
-long to_poll_timeout(std::chrono::nanoseconds timeout) {
+// In milliseconds: rounded up, so that a short time is not spun away.
+int to_poll_timeout(std::chrono::nanoseconds timeout) {
     if (timeout <= timeout.zero()) return 0;
     constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
-    return static_cast<long>(timeout >= kMost ? kMost.count()
-                                              : std::chrono::ceil<std::chrono::milliseconds>(timeout).count());
+    return static_cast<int>(timeout >= kMost ? kMost.count()
+                                             : std::chrono::ceil<std::chrono::milliseconds>(timeout).count());
 }
 
-void poll_until(std::vector<zmq_pollitem_t>& items, std::span<const int> fds, std::chrono::nanoseconds timeout) {
-    for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
-    if (::zmq_poll(items.data(), static_cast<int>(items.size()), to_poll_timeout(timeout)) < 0 &&
-        ::zmq_errno() != EINTR)
-        throw_zmq("waiting for messages");
+// `turn` is not held while it sleeps.
+void poll_until(std::vector<pollfd>& polled, std::span<const int> fds, std::chrono::nanoseconds timeout,
+                std::unique_lock<std::mutex>& turn) {
+    for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
+    const bool in_turns = turn.owns_lock();
+    if (in_turns) turn.unlock();
+    const int found = ::poll(polled.data(), polled.size(), to_poll_timeout(timeout));
+    const int reason = errno;
+    if (in_turns) turn.lock();
+    if (found < 0 && reason != EINTR) throw SystemError("waiting for messages", reason);
 }
 
 // Sets the umask for a scope: the only say that one has in the mode of an ipc socket's file. It is the whole
@@ -122,25 +74,24 @@ std::string path_of(const std::string& ipc_address) { return ipc_address.substr(
 // Hears of a bound socket's connections, from libzmq's own thread.
 class ConnectionEvents {
   public:
-    ConnectionEvents(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
-        : watched_(socket.handle()), events_(context, zmq::socket_type::pair) {
+    ConnectionEvents(zmq::context_t& context, ZmqChannel& channel, const std::string& name)
+        : watched_(channel.socket().handle()), events_(context, zmq::socket_type::pair) {
         const std::string address = "inproc://connections-of-" + name;
-        if (::zmq_socket_monitor(socket.handle(), address.c_str(), ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
+        if (::zmq_socket_monitor(watched_, address.c_str(), ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
             throw_zmq("watching the connections of the " + name);
-        events_.set(zmq::sockopt::linger, 0);
-        events_.set(zmq::sockopt::rcvhwm,
-                    0);  // a full queue would hold libzmq's thread up; how many connect is limited
-        events_.connect(address);
+        // A full queue would hold libzmq's thread up; how many connect is limited.
+        events_.socket().set(zmq::sockopt::rcvhwm, 0);
+        events_.socket().connect(address);
     }
     // What libzmq cannot send any more it never frees.
     ~ConnectionEvents() { ::zmq_socket_monitor(watched_, nullptr, 0); }
     ConnectionEvents(const ConnectionEvents&) = delete;
     ConnectionEvents& operator=(const ConnectionEvents&) = delete;
 
-    void* handle() { return events_.handle(); }
+    pollfd to_poll() const { return events_.to_poll(); }
     void tell(ConnectionLimit& limit) {
         zmq::message_t frame;
-        while (receive_frame(events_, frame)) {
+        while (events_.receive_frame(frame)) {
             std::uint16_t event = 0;
             std::uint32_t fd = 0;
             if (frame.size() >= sizeof event + sizeof fd) {
@@ -149,69 +100,73 @@ class ConnectionEvents {
             }
             if (event == ZMQ_EVENT_ACCEPTED) limit.accepted(static_cast<int>(fd));
             if (event == ZMQ_EVENT_DISCONNECTED) limit.disconnected(static_cast<int>(fd));
-            while (frame.more() && receive_frame(events_, frame)) continue;  // the address
+            while (frame.more() && events_.receive_frame(frame)) continue;  // the address
         }
     }
 
   private:
     void* watched_;
-    zmq::socket_t events_;
+    ZmqChannel events_;
 };
 
 class ZmqBrokerPort final : public BrokerPort {
   public:
     ZmqBrokerPort(const Endpoint& endpoint, bool group_may_connect)
         : lock_(endpoint.run_dir),
-          work_(make_socket(context_, zmq::socket_type::router)),
-          free_list_(make_socket(context_, zmq::socket_type::pull)) {
-        work_.set(zmq::sockopt::router_mandatory, true);
+          work_(context_, zmq::socket_type::router),
+          free_list_(context_, zmq::socket_type::pull) {
+        work_.socket().set(zmq::sockopt::router_mandatory, true);
         work_events_.emplace(context_, work_, "work channel");
         free_list_events_.emplace(context_, free_list_, "free-list channel");
         const UmaskScope mode(group_may_connect ? 0117 : 0177);
-        bind(work_, endpoint.work_address(), work_path_);
-        bind(free_list_, endpoint.free_list_address(), free_list_path_);
+        bind(work_.socket(), endpoint.work_address(), work_path_);
+        bind(free_list_.socket(), endpoint.free_list_address(), free_list_path_);
         endpoint.remove_previous_sockets();
     }
 
     SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
-        if (!send_frame(work_, std::as_bytes(std::span(peer)), ZMQ_SNDMORE))
+        if (!work_.send_frame(std::as_bytes(std::span(peer)), ZMQ_SNDMORE))
             return ::zmq_errno() == EHOSTUNREACH ? SendOutcome::PeerGone : SendOutcome::QueueFull;
         // The peer's queue had room for the first frame, so it takes the message; a peer that dies in between
         // is seen by its pidfd.
-        if (!send_frame(work_, bytes, 0)) return SendOutcome::PeerGone;
+        if (!work_.send_frame(bytes, 0)) return SendOutcome::PeerGone;
         return SendOutcome::Sent;
     }
 
     bool try_receive_work(Inbound& inbound) override {
-        if (!receive_frame(work_, frame_)) return false;
+        if (!work_.receive_frame(frame_)) return false;
         inbound.peer = frame_.to_string();
-        const bool has_payload = frame_.more() && receive_payload(work_, frame_, inbound.bytes);
+        const bool has_payload = frame_.more() && work_.receive_payload(frame_, inbound.bytes);
         if (!has_payload) inbound.bytes.clear();
         inbound.credentials = sender_of(frame_);
         return true;
     }
 
     bool try_receive_release(Inbound& inbound) override {
-        if (!receive_payload(free_list_, frame_, inbound.bytes)) return false;
+        if (!free_list_.receive_payload(frame_, inbound.bytes)) return false;
         inbound.peer.clear();
         inbound.credentials = sender_of(frame_);
         return true;
     }
 
-    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) override {
+    bool may_have_messages() override { return !work_.may_sleep() || !free_list_.may_sleep(); }
+
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
         const TimePoint now = std::chrono::steady_clock::now();
         if (now - checked_at_ >= kTheftCheckEvery) {
             work_path_->require_still_ours();
             free_list_path_->require_still_ours();
             checked_at_ = now;
         }
-        work_events_->tell(connections_);
-        free_list_events_->tell(connections_);
-        items_.assign({{work_.handle(), 0, ZMQ_POLLIN, 0},
-                       {free_list_.handle(), 0, ZMQ_POLLIN, 0},
-                       {work_events_->handle(), 0, ZMQ_POLLIN, 0},
-                       {free_list_events_->handle(), 0, ZMQ_POLLIN, 0}});
-        poll_until(items_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery));
+        if (connections_rang_) {
+            work_events_->tell(connections_);
+            free_list_events_->tell(connections_);
+        }
+        connections_rang_ = true;  // without a sleep nobody tells: in a flood it is asked each time
+        if (may_have_messages()) return;
+        polled_.assign({work_events_->to_poll(), free_list_events_->to_poll(), work_.to_poll(), free_list_.to_poll()});
+        poll_until(polled_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery), turn);
+        connections_rang_ = polled_[0].revents != 0 || polled_[1].revents != 0;
     }
 
   private:
@@ -227,44 +182,47 @@ class ZmqBrokerPort final : public BrokerPort {
     std::optional<BoundSocketPath> work_path_;
     std::optional<BoundSocketPath> free_list_path_;
     zmq::context_t context_;
-    zmq::socket_t work_;
-    zmq::socket_t free_list_;
+    ZmqChannel work_;
+    ZmqChannel free_list_;
     std::optional<ConnectionEvents> work_events_;
     std::optional<ConnectionEvents> free_list_events_;
     ConnectionLimit connections_;
+    bool connections_rang_ = true;  // their sockets may have something to tell
 
     TimePoint checked_at_ = std::chrono::steady_clock::now();
-    std::vector<zmq_pollitem_t> items_;
+    std::vector<pollfd> polled_;
     zmq::message_t frame_;
 };
 
 class ZmqConsumerPort final : public ConsumerPort {
   public:
     explicit ZmqConsumerPort(const Endpoint& endpoint)
-        : work_(make_socket(context_, zmq::socket_type::dealer)),
-          free_list_(make_socket(context_, zmq::socket_type::push)) {
+        : work_(context_, zmq::socket_type::dealer), free_list_(context_, zmq::socket_type::push) {
         // Its last message is Disconnect, which nobody answers: closing waits until it has left, but for no dead
         // producer's sake.
-        work_.set(zmq::sockopt::linger, kDisconnectLingerMs);
-        connect(work_, endpoint.work_address());
-        connect(free_list_, endpoint.free_list_address());
+        work_.socket().set(zmq::sockopt::linger, kDisconnectLingerMs);
+        connect(work_.socket(), endpoint.work_address());
+        connect(free_list_.socket(), endpoint.free_list_address());
     }
 
     bool send_work(std::span<const std::byte> bytes) override {
-        work_is_full_ = !send_frame(work_, bytes, 0);
+        work_is_full_ = !work_.send_frame(bytes, 0);
         return !work_is_full_;
     }
     bool send_release(std::span<const std::byte> bytes) override {
-        free_list_is_full_ = !send_frame(free_list_, bytes, 0);
+        free_list_is_full_ = !free_list_.send_frame(bytes, 0);
         return !free_list_is_full_;
     }
-    bool try_receive(Bytes& bytes) override { return receive_payload(work_, frame_, bytes); }
+    bool try_receive(Bytes& bytes) override { return work_.receive_payload(frame_, bytes); }
 
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) override {
         const auto work_events = static_cast<short>(work_is_full_ ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN);
-        items_.assign({{work_.handle(), 0, work_events, 0}});
-        if (free_list_is_full_) items_.push_back({free_list_.handle(), 0, ZMQ_POLLOUT, 0});
-        poll_until(items_, fds, timeout);
+        items_.assign({{work_.socket().handle(), 0, work_events, 0}});
+        if (free_list_is_full_) items_.push_back({free_list_.socket().handle(), 0, ZMQ_POLLOUT, 0});
+        for (const int fd : fds) items_.push_back({nullptr, fd, ZMQ_POLLIN, 0});
+        if (::zmq_poll(items_.data(), static_cast<int>(items_.size()), to_poll_timeout(timeout)) < 0 &&
+            ::zmq_errno() != EINTR)
+            throw_zmq("waiting for messages");
     }
 
   private:
@@ -273,8 +231,8 @@ class ZmqConsumerPort final : public ConsumerPort {
     }
 
     zmq::context_t context_;
-    zmq::socket_t work_;
-    zmq::socket_t free_list_;
+    ZmqChannel work_;
+    ZmqChannel free_list_;
     bool work_is_full_ = false;
     bool free_list_is_full_ = false;
     std::vector<zmq_pollitem_t> items_;

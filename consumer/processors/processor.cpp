@@ -1,6 +1,7 @@
 #include "consumer/processors/processor.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/program/next_place.hpp"
@@ -54,14 +55,15 @@ class ProcessorChain final : public Processor {
 of = "auto"
 endings = ".png, .npy"
 settings = "mask-size"
+tiles = "together"
 )settings";
 
 // What a model from a file gives is known when it has been loaded: masks where its outputs say what class a pixel is
 // of, else arrays.
 class ChosenByTheOutputs final : public Processor {
   public:
-    explicit ChosenByTheOutputs(const RunConfig& config)
-        : settings_(config.catalogue), input_(config), results_(config) {
+    ChosenByTheOutputs(const RunConfig& config, std::string next_place)
+        : settings_(config.catalogue), input_(config), results_(config), next_place_(std::move(next_place)) {
         options().output_for("mask-png");
     }
 
@@ -74,11 +76,14 @@ class ChosenByTheOutputs final : public Processor {
     }
 
   private:
-    ProcessorOptions options() const { return {.settings = settings_, .input = input_, .results = results_}; }
+    ProcessorOptions options() const {
+        return {.settings = settings_, .input = input_, .results = results_, .next_place = next_place_};
+    }
 
     CatalogueValues settings_;
     InputSettings input_;
     ResultSettings results_;
+    std::string next_place_;
     std::unique_ptr<Processor> chosen_;
 };
 
@@ -97,8 +102,8 @@ std::string ProcessorOptions::shared_output_for(std::string_view processor) cons
 }
 
 std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config, const MakeHosted* hosted) {
-    if (names == "auto") return std::make_unique<ChosenByTheOutputs>(config);
     const std::string next_place = config.output.empty() ? std::string() : next_place_of(config.output);
+    if (names == "auto") return std::make_unique<ChosenByTheOutputs>(config, next_place);
     if (names.find(',') == std::string::npos)
         return make_one(names, {.settings = config.catalogue,
                                 .input = config,

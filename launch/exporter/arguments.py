@@ -42,6 +42,9 @@ def parse(argv):
     parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes a text's tokens; it is put beside the model")
     parser.add_argument("--max-tokens", type=lambda text: whole(text, 8192), default=None, metavar="N",
                         help="of a text, for sentence:FOLDER; longer ones are cut (the model's own)")
+    parser.add_argument("--length", choices=("auto", "any", "fixed"), default="auto",
+                        help="of rows of tokens: any from 4 to the longest, so that a run fills short texts up to their neighbours only, or the longest; auto: "
+                             "any on a CPU where the network allows it, on a GPU the longest")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="what it computes in; input and outputs stay float32")
     parser.add_argument("--memory-format", choices=("auto", "contiguous", "channels-last"), default="auto", help="auto: channels-last on a GPU")
     parser.add_argument("--mean", type=colours, default=None, metavar="R,G,B", help="subtracted from pixels in [0, 1] (torchvision's)")

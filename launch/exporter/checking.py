@@ -1,10 +1,11 @@
 """Whether a compiled model gives what its network gives."""
 
 import dataclasses
+import itertools
 
 import torch
 
-from exporter.compiling import batch_range, check_is_batch, flattened
+from exporter.compiling import SHORTEST, batch_range, check_is_batch, flattened, takes_any_length
 from model_package.loading import load
 from offramp_launch.exit_code import ExitCode, LaunchError
 
@@ -17,20 +18,23 @@ class Difference:
     absolute: float
     output_names: tuple
     batches: tuple          # that were tried
+    any_length: bool        # shorter rows of tokens were tried as well
 
     def told(self):
-        return (f"{self.absolute:.3g}, {self.largest:.2g} of the largest value, over batches of {' and '.join(map(str, self.batches))} "
+        return (f"{self.absolute:.3g}, {self.largest:.2g} of the largest value, over batches of {' and '.join(map(str, self.batches))}{' and rows of any length' if self.any_length else ''} "
                 f"(outputs: {', '.join(self.output_names)})")
 
 
 def compare(file, module, plan):
     compiled = load(file)
     batches = (plan.batch,) if plan.batch else batches_within(batch_range(file), plan.example_batch)
+    any_length = takes_any_length(file, plan)
+    lengths = (None, SHORTEST, (SHORTEST + plan.longest) // 2) if any_length else (None,)
     largest = absolute = 0.0
     names = ()
     for seed in SEEDS:
-        for batch in batches:
-            given, named = plan.arguments(batch, seed)
+        for batch, length in itertools.product(batches, lengths):
+            given, named = plan.arguments(batch, seed, length)
             with torch.no_grad():
                 wanted, names = flattened(module(*given, **named))
                 found, _ = flattened(compiled(*given, **named))
@@ -40,7 +44,7 @@ def compare(file, module, plan):
                 check_is_batch(name, one, batch)
                 share, most = difference(one, other)
                 largest, absolute = max(largest, share), max(absolute, most)
-    return Difference(largest, absolute, names, batches)
+    return Difference(largest, absolute, names, batches, any_length)
 
 
 def batches_within(limits, example):

@@ -79,15 +79,20 @@ def make_files(file, wish, plan, network, module):
     # Beside their places, so that they appear there whole or not at all. The model's name is the one inside the package, too.
     with tempfile.TemporaryDirectory(prefix=".offramp-export-", dir=file.parent) as folder:
         unfinished = pathlib.Path(folder, file.name)
-        compiling.compile_to(unfinished, module, plan)
+        obstacle = compiling.compile_to(unfinished, module, plan)
         say(f"compiled in {time.monotonic() - began:.0f} s")
         difference = checking.compare(unfinished, module, plan)
+        if plan.length != "fixed" and not difference.any_length:
+            obstacle = obstacle or "the compiler made its length fixed"
+            if plan.length == "any":
+                raise LaunchError(f"--length any: {obstacle}; nothing was written", "Give --length fixed", ExitCode.BAD_INPUT)
+            say(f"texts are filled up to {plan.longest} tokens each, for this model takes no shorter ones: {obstacle}")
         say(f"largest difference from eager PyTorch: {difference.told()}")
         if not difference.largest <= plan.tolerance:
             raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
                               f"{plan.tolerance:.2g}; nothing was written",
                               "Give --precision fp32, or a --tolerance that you can live with", ExitCode.BAD_INPUT)
-        metadata.write(unfinished.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights)
+        metadata.write(unfinished.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights, difference.any_length)
         if network.tokenizer:
             shutil.copyfile(network.tokenizer, unfinished.with_suffix(".tokenizer.json"))
         for suffix in SUFFIXES:

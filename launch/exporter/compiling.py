@@ -22,6 +22,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 BATCH = {"cuda": 64, "cpu": 4}      # that of a run
 MOST_BATCH = 65536
+SHORTEST = 4    # tokens of a row of any length: LengthGroups::kShortest in producer/runner/models/length_groups.hpp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +40,28 @@ class Plan:
     interpolation: str = "bilinear"
     vocabulary: int = 0         # of a network that takes tokens, or other whole numbers
     inputs: tuple = ()          # exporter.inputs.Input, of a network that says its own
+    length: str = "fixed"       # of rows of tokens: "any", "auto"
 
     @property
     def example_batch(self):
         # Not 1, which PyTorch would take for a constant.
         return self.batch or max(2, BATCH[self.device])
 
-    def arguments(self, batch, seed):
-        """What the network is called with: (arguments, keyword arguments)."""
+    @property
+    def longest(self):
+        """Tokens of a row; 0: it takes none."""
+        if self.inputs:
+            return self.inputs[0].shape[0] if self.inputs[0].tokens else 0
+        return self.sample[1] if self.vocabulary else 0
+
+    def arguments(self, batch, seed, length=None):
+        """What the network is called with: (arguments, keyword arguments); rows of tokens of `length`, or the longest."""
+        given, named = self.longest_arguments(batch, seed)
+        if length is None:
+            return given, named
+        return tuple(one[..., :length].contiguous() for one in given), {name: one[..., :length].contiguous() for name, one in named.items()}
+
+    def longest_arguments(self, batch, seed):
         generator = torch.Generator().manual_seed(seed)
         if self.inputs:
             return (), {name: tensor.to(self.device) for name, tensor in inputs.examples(self.inputs, batch, generator, self.vocabulary).items()}
@@ -91,6 +106,8 @@ def plan(wish, network):
     if not pictures and (given := flags_of_pictures(wish)):
         raise LaunchError(f"{given[0]} is for networks of pictures, and {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}", "Leave it out",
                           ExitCode.USAGE)
+    if wish.length == "any" and not tokens:
+        raise LaunchError(f"--length any is for networks of a text's tokens, and {wish.model} takes none", "Leave it out", ExitCode.USAGE)
     sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
     memory_format = wish.memory_format
@@ -100,7 +117,7 @@ def plan(wish, network):
     return Plan(device, batch, (3, height, width) if pictures else sample or (), pictures,
                 wish.precision, memory_format, wish.mean or defaults.mean, wish.std or defaults.std,
                 TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, resize_size(wish, defaults, (height, width)) if pictures else 0,
-                wish.interpolation or defaults.interpolation, network.vocabulary, network.inputs)
+                wish.interpolation or defaults.interpolation, network.vocabulary, network.inputs, length_of_texts(wish.length, device) if tokens else "fixed")
 
 
 def resize_size(wish, defaults, size):
@@ -205,12 +222,31 @@ def flattened(answer):
     return [leaf for _, leaf in leaves], names
 
 
+def length_of_texts(wished, device):
+    """On a GPU the length is open only where that was asked for: what an open one costs there has not been measured."""
+    return "fixed" if wished == "auto" and device == "cuda" else wished
+
+
 def compile_to(file, module, plan):
-    """Errors: LaunchError where PyTorch cannot turn the network into a graph, or its compiler fails."""
+    """Nothing, or why rows of tokens are of one length though any was wanted. Errors: LaunchError where PyTorch cannot turn the network into a graph, or its
+    compiler fails."""
     given, named = plan.arguments(plan.example_batch, 0)
     check_outputs(module, given, named, plan.example_batch)
-    batch = {0: torch.export.Dim("batch", min=1, max=MOST_BATCH)}
-    program = traced(module, given, named, None if plan.batch else {name: batch for name in named} if named else (batch,))
+    obstacle = ""
+    if plan.length != "fixed":
+        try:
+            check_any_length(module, plan)
+            package(file, traced(module, given, named, open_dimensions(plan, given, named, any_length=True)))
+            return obstacle
+        except LaunchError as problem:
+            if plan.length == "any":
+                raise
+            obstacle = str(problem).splitlines()[0]
+    package(file, traced(module, given, named, open_dimensions(plan, given, named, any_length=False)))
+    return obstacle
+
+
+def package(file, program):
     try:
         torch._inductor.aoti_compile_and_package(program, package_path=str(file),
                                                  inductor_configs={"aot_inductor.metadata": {"torch": torch.__version__}})
@@ -219,10 +255,56 @@ def compile_to(file, module, plan):
                           "TORCH_LOGS=+inductor in the environment shows more", ExitCode.SYSTEM) from problem
 
 
+def open_dimensions(plan, given, named, any_length):
+    """Which dimensions of its inputs a network takes in any size, for torch.export."""
+    sizes = {} if plan.batch else {0: torch.export.Dim("batch", min=1, max=MOST_BATCH)}
+    if any_length:
+        sizes[next(iter((*given, *named.values()))).dim() - 1] = torch.export.Dim("length", min=SHORTEST, max=plan.longest)
+    return {name: sizes for name in named} if sizes and named else (sizes,) if sizes else None
+
+
+def check_any_length(module, plan):
+    """Errors: LaunchError where its outputs are as long as the text, or it fails on a shorter one."""
+    if plan.longest <= SHORTEST:
+        raise LaunchError(f"--length any is for rows of more than {SHORTEST} tokens", "Give --length fixed", ExitCode.USAGE)
+    shapes = []
+    for length in (plan.longest, SHORTEST):
+        given, named = plan.arguments(plan.example_batch, 0, length)
+        check_outputs(module, given, named, plan.example_batch)
+        with torch.no_grad():
+            shapes.append([tuple(one.shape) for one in flattened(module(*given, **named))[0]])
+    if shapes[0] != shapes[1]:
+        raise LaunchError(f"the outputs are of other shapes where texts are shorter: {shapes[0]}, {shapes[1]}", "Give --length fixed", ExitCode.BAD_INPUT)
+    length = (SHORTEST + plan.longest) // 2
+    given, named = plan.arguments(plan.example_batch, 0, length)
+    longer = torch.nn.ConstantPad1d((0, plan.longest - length), 0)
+    with torch.no_grad():
+        short, _ = flattened(module(*given, **named))
+        filled_up, _ = flattened(module(*map(longer, given), **{name: longer(one) for name, one in named.items()}))
+    if not all(torch.allclose(one.double(), other.double(), rtol=0, atol=plan.tolerance * max(one.double().abs().max().item(), 1e-9))
+               for one, other in zip(short, filled_up)):
+        raise LaunchError("the outputs depend on how far texts are filled up: the mask does not leave all of that out", "Give --length fixed",
+                          ExitCode.BAD_INPUT)
+
+
+def takes_any_length(file, plan):
+    """Whether a package does, as the compiler narrowed it down."""
+    dimension = 1 if plan.inputs else 2
+    least, most = size_range(file, dimension)
+    return plan.length != "fixed" and least <= SHORTEST and most != least and (most is None or most >= plan.longest)
+
+
 def batch_range(file):
     """The batches that a package of any batch takes, as the compiler narrowed them down: (least, most or None)."""
+    return size_range(file, 0)
+
+
+def size_range(file, dimension):
     with zipfile.ZipFile(file) as package:
         code = "".join(package.read(name).decode(errors="replace") for name in package.namelist() if name.endswith("wrapper.cpp"))
-    least = re.search(r'input_handles\[0\]: dim value is too small at 0, "\s*<<\s*"expected it to be >= (\d+)', code)
-    most = re.search(r'input_handles\[0\]: dim value is too large at 0, "\s*<<\s*"expected to be <= (\d+)', code)
+    at = rf'at {dimension}, "\s*<<\s*"expected'
+    if exact := re.search(rf'input_handles\[0\]: unmatched dim value {at}: (\d+)', code):
+        return int(exact[1]), int(exact[1])
+    least = re.search(rf'input_handles\[0\]: dim value is too small {at} it to be >= (\d+)', code)
+    most = re.search(rf'input_handles\[0\]: dim value is too large {at} to be <= (\d+)', code)
     return int(least[1]) if least else 1, int(most[1]) if most else None

@@ -6,7 +6,7 @@ import json
 import torch
 
 
-def write(path, wish, plan, outputs, random_weights):
+def write(path, wish, plan, outputs, random_weights, any_length):
     made = f"{wish.model}" + (f" with {wish.weights}" if wish.weights else "")
     lines = [f"# Made by ./launch/offramp export from {printable(made)}, {datetime.date.today()},",
              f"# with PyTorch {torch.__version__} for {plan.device_name()}, {plan.precision}."]
@@ -26,6 +26,8 @@ def write(path, wish, plan, outputs, random_weights):
     lines.append(f"outputs = {json.dumps(','.join(name.replace(',', '_') for name in outputs), ensure_ascii=False)}")
     if wish.scores:
         lines.append(f'scores = "{wish.scores}"')
+    if any_length:
+        lines.append("any-length = true")
     if random_weights:
         lines.append("random-weights = true")
     for one in plan.inputs:     # behind all that is of the whole model

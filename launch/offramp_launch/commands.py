@@ -22,10 +22,12 @@ from offramp_launch.progress import describe, who_holds_what
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.standard_streams import what_was_lost
+from offramp_launch.summary import wall_clock
 from offramp_launch.tracing import command as trace_command
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 from offramp_launch.tuning import command as tune_command, trial as tune_trial
 from offramp_launch.watching import address, top as top_command
+from offramp_launch.watching.moments import age_of
 
 # `run`, `shard`, `job`, `consume`, `demo`, `ladder`, `tune`, `top` and `trace` continue as these in the set-up's own Python, which has what the progress line, the contact
 # sheet and the pictures need.
@@ -153,8 +155,10 @@ def set_up_for(places, argv, beside=()):
 
 def requirements_of(argv, environment=os.environ):
     """What a run's flags need beside the usual: Arrow, for Parquet alone."""
-    wanted = take_values(argv, ("--processor",))[0].get("--processor", environment.get("OFFRAMP_PROCESSOR", ""))
-    return ("requirements-parquet.txt",) if "embeddings-parquet" in wanted.split(",") else ()
+    given = take_values(argv, ("--processor", "--source"))[0]
+    processors = given.get("--processor", environment.get("OFFRAMP_PROCESSOR", "")).split(",")
+    reads = given.get("--source", environment.get("OFFRAMP_SOURCE", "")) == "parquet-text"
+    return ("requirements-parquet.txt",) if reads or "embeddings-parquet" in processors else ()
 
 
 def continue_set_up(places, command, function, argv):
@@ -303,6 +307,8 @@ def status(places, argv):
     print(f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted{followed(reply.get('following'))}")
     if reply["reload"] and reply["reload"]["state"] == "running":
         print(f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced")
+    if (age := age_of(now, {"time": wall_clock()})) is not None and now.get("state") == "running":
+        print(f"  told {age:.1f} s ago")
     for line in (*lines_of_workers(now), *who_holds_what(now)):
         print(line)
     if now.get("slabs"):
@@ -319,7 +325,8 @@ def followed(account):
     if not account:
         return ""
     mean = f", {account['mean_consumers']} in the mean" if account["mean_consumers"] is not None else ""
-    return f" ({'within' if account['follows'] else 'no more within'} {account['bounds']} as the work wants; changes: {account['changes']}{mean})"
+    changes = f"; changes: {account['changes']}" if account["changes"] is not None else ""
+    return f" ({'within' if account['follows'] else 'no more within'} {account['bounds']} as the work wants{changes}{mean})"
 
 
 def stop(places, argv):

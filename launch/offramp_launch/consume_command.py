@@ -26,7 +26,8 @@ OF_THE_PROGRAM = "that is decided by the program which submits the batches"
 REFUSED = (
     (("--model", "--weights", "--random-weights", "--seed", "--precision", "--memory-format", "--transform", "--output-dtype", "--confidence",
       "--cuda-graphs", "--deterministic"), OF_THE_PROGRAM, "Leave it out: consumers take tensors as they lie in the slabs"),
-    (("--source", "--batches", "--limit", "--shard", "--batch", "--image-size", "--max-errors", "--tokenizer", "--decode-workers"),
+    (("--source", "--batches", "--limit", "--shard", "--batch", "--image-size", "--max-errors", "--tokenizer", "--decode-workers", "--id-column",
+      "--text-column", "--columns", "--by-length"),
      OF_THE_PROGRAM, "Leave it out"),
     (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--rung", "--when-full", "--spill-dir", "--lease-seconds",
       "--max-charges", "--kill-overdue", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),

@@ -23,9 +23,10 @@ NVIDIA, DISPLAY_CONTROLLER = "0x10de", "0x03"
 
 SET_UP = "./launch/offramp setup"
 
-# (name, its files, what needs it, how to get it) of libraries that consumers open when they are asked for.
+# (name, its files, what needs it, how to get it) of libraries that are opened when they are asked for.
 ASKED_FOR = (("libpq", ("libpq.so.5",), "--sink with PostgreSQL", "apt-get install libpq5, dnf install libpq"),
-             ("libcurl", ("libcurl.so.4", "libcurl-gnutls.so.4"), "--processor http", "apt-get install libcurl4, dnf install libcurl"))
+             ("libcurl", ("libcurl.so.4", "libcurl-gnutls.so.4"), "--processor http", "apt-get install libcurl4, dnf install libcurl"),
+             ("libtiff", ("libtiff.so.6",), "TIFF pictures", "apt-get install libtiff6, dnf install libtiff"))
 
 
 @dataclasses.dataclass

@@ -34,7 +34,7 @@ SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Said anew for every run, so not part of the settings that another run may begin with.
 OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish", "--samples-folder", "--input-list")
 # What items are called, by their source.
-UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines"}
+UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines", "jsonl-text": "texts", "parquet-text": "texts"}
 
 
 def start(places, argv, typed, go_on=None, held=None, first=None):
@@ -71,7 +71,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         producer, config = resolve_run(places, argv)
 
     found = found_out(config, resolve(str(places.consumer()), argv))
-    if config.get("source") == "text":
+    if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
     consumers, bounds = number_of_consumers(config, argv, first) if rungs.of_run(config).has_consumers else (config.get("consumers") or 0, None)
 
@@ -94,7 +94,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
                    [str(places.consumer()), *flags, *found, *at_most(bounds)], consumers, bounds, account,
                    config.get("producer-restarts", 0), rungs.not_taken_over(config))
     plan.log_format, plan.http, plan.status_seconds = config.get("log-format", "text"), http, config.get("status-seconds", STATUS_SECONDS)
-    unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
+    unit = "samples" if config.get("model") == "copy" else "tiles" if config.get("tile") else UNITS.get(config.get("source"), "samples")
     about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
 
     def note(text, **_):

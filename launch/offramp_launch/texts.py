@@ -11,8 +11,10 @@ from offramp_launch.setup.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
 from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
 
+SOURCES = ("text", "jsonl-text", "parquet-text")
 REQUIREMENTS = "requirements-text.txt"
 FOR_POSTGRES = "requirements-postgres.txt"
+FOR_PARQUET = "requirements-parquet.txt"
 VARIABLE = "OFFRAMP_TOKENIZER_PYTHON"
 
 
@@ -30,6 +32,15 @@ def provide_tokenizers(places, environment=os.environ):
         environment[VARIABLE] = python
 
 
+def is_parquet(path):
+    """As far as it can be told by the file's beginning."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False
+
+
 def query(places, argv):
     if {"-h", "--help"}.intersection(argv):
         from searcher.command import parse
@@ -39,6 +50,8 @@ def query(places, argv):
     if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
         with one_at_a_time(places):
             wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
+            if is_parquet(take_values(passed, ["--input"])[0].get("--input", "")):
+                wanted.append(FOR_PARQUET)
             prepare_environment(places, flags, (REQUIREMENTS, *wanted))
     python = chosen.python or str(places.venv_python)
     try:

@@ -7,7 +7,7 @@ import psycopg
 from psycopg import sql
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from searcher.vectors import as_wanted, choose
+from searcher.vectors import BESIDE, Row, as_wanted, choose
 
 OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000       # pgvector's hnsw.ef_search: what it is by itself, and at most
 TYPES = {"float32": "vector", "float16": "halfvec"}
@@ -21,6 +21,11 @@ class Stored:
     dimensions: int
     type: str
     model: str
+    beside: tuple
+
+    @property
+    def has_ids(self):
+        return "id" in self.beside
 
     def nearest(self, vector, most):
         """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Vectors of no direction have none. Errors: LaunchError."""
@@ -37,6 +42,16 @@ class Stored:
                 {"wanted": wanted}).fetchall()
         return [row for row in rows if row[0] == row[0]]
 
+    def described(self, cosine, item, key):
+        """None: a run has put its table in this one's place since, and the row is gone."""
+        if not self.beside:
+            return Row(cosine, item, key)
+        names = sql.SQL(", ").join(sql.SQL("columns::text") if name == "columns" else sql.Identifier(name) for name in self.beside)
+        with refused():
+            found = self.connection.execute(sql.SQL("SELECT {} FROM {} WHERE key = %s AND output = %s AND item = %s").format(names, self.table),
+                                            (key, self.output, item)).fetchone()
+        return found and Row(cosine, item, key, **dict(zip(self.beside, found)))
+
     def _look_far_enough(self, most):
         """An HNSW index gives only so many rows as it looks at; more than it can are found without it."""
         if most > MOST_OF_AN_INDEX:
@@ -52,9 +67,10 @@ def read(sink, table, output):
         connection = psycopg.connect(sink, autocommit=True, connect_timeout=10, client_encoding="UTF8", application_name="offramp query")
         known = sql.Identifier(*names[:-1], names[-1] + "_outputs")
         outputs = {name: rest for name, *rest in connection.execute(sql.SQL("SELECT output, dimensions, dtype, model FROM {}").format(known))}
+        columns = {column.name for column in connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(*names))).description}
     output = choose(output, outputs, f"table '{table}'")
     dimensions, dtype, model = outputs[output]
-    return Stored(connection, sql.Identifier(*names), output, dimensions, TYPES[dtype], model)
+    return Stored(connection, sql.Identifier(*names), output, dimensions, TYPES[dtype], model, tuple(name for name in BESIDE if name in columns))
 
 
 @contextlib.contextmanager

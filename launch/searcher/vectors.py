@@ -13,15 +13,51 @@ ROWS_AT_ONCE = 65536        # compared; a million vectors need not be in memory 
 
 
 @dataclasses.dataclass(frozen=True)
+class Row:
+    """What was found. None: the table has no such column."""
+    cosine: float
+    item: int
+    key: str
+    id: str = None
+    columns: str = None
+    chunk: int = None
+    start_char: int = None
+    end_char: int = None
+
+    @property
+    def name(self):
+        of_text = self.key if self.id is None else self.id
+        return of_text if self.chunk is None else f"{of_text} [{self.start_char}:{self.end_char}]"
+
+    def passage(self, text):
+        """Of the text that it is of, or of no text."""
+        return text if text is None or self.chunk is None else text[self.start_char:self.end_char]
+
+
+BESIDE = ("id", "columns", "chunk", "start_char", "end_char")       # columns of the table that a row has, where it has them
+
+
+@dataclasses.dataclass(frozen=True)
 class Stored:
     database: sqlite3.Connection
     output: str
     dimensions: int
     dtype: str
     model: str
+    beside: tuple
+
+    @property
+    def has_ids(self):
+        return "id" in self.beside
 
     def nearest(self, vector, most):
         return nearest(self, vector, most)
+
+    def described(self, cosine, item, key):
+        if not self.beside:
+            return Row(cosine, item, key)
+        found = self.database.execute(f"SELECT {', '.join(self.beside)} FROM embeddings WHERE key = ? AND output = ? AND item = ?", (key, self.output, item))
+        return Row(cosine, item, key, **dict(zip(self.beside, found.fetchone())))
 
 
 def read(file, output):
@@ -31,11 +67,12 @@ def read(file, output):
     try:
         database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
         outputs = {name: known for name, *known in database.execute("SELECT output, dimensions, dtype, model FROM outputs")}
+        there = {name for _, name, *_ in database.execute("PRAGMA table_info(embeddings)")}
     except sqlite3.Error as problem:
         raise LaunchError(f"{file} cannot be read: {problem}", A_DATABASE, ExitCode.BAD_INPUT) from problem
     output = choose(output, outputs, file)
     dimensions, dtype, model = outputs[output]
-    return Stored(database, output, dimensions, DTYPES[dtype], model)
+    return Stored(database, output, dimensions, DTYPES[dtype], model, tuple(name for name in BESIDE if name in there))
 
 
 def choose(output, outputs, place):

@@ -44,11 +44,24 @@ void Broker::step() {
     dead_letters_.free_written();
     spill_.take_outcome();
     if (intake_.grant_slabs()) spill_.egress_has_one();
+    intake_.tell_of_shortage();
     dispatcher_.hand_out();
     spill_.set_to_work();
     dead_letters_.write_next();
     dispatcher_.acknowledge_releases();
     run_end_.see_to_the_end(spill_.empty());
+}
+
+bool Broker::hand_on_published() {
+    if (run_end_.closing() || !spill_.empty() || spill_.is_wanted()) return false;
+    intake_.take_slabs();
+    if (intake_.grant_slabs()) spill_.egress_has_one();
+    dispatcher_.hand_out();
+    dispatcher_.acknowledge_releases();
+    // What it sleeps for may have been seen just now, in sending, or not at all. A release among it frees a slab.
+    if (dead_letters_.has_next() || state_.port.may_have_messages()) return false;
+    intake_.tell_of_shortage();
+    return !state_.exchange.listen();
 }
 
 const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_.exchange.wake_fd()); }

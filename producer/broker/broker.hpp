@@ -33,8 +33,8 @@ namespace offramp {
 // in common.
 //
 // Owns: the parts, and what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, heartbeat
-// records. Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and
-// wait_fds()). Errors: whatever a consumer sends is counted and answered; only a broken system throws.
+// records. Thread: one at a time, the owner of ledger and port. Blocks: never (the thread that steps it waits on the
+// port and wait_fds()). Errors: whatever a consumer sends is counted and answered; only a broken system throws.
 class Broker {
   public:
     using SlabMemory = offramp::SlabMemory;
@@ -51,6 +51,9 @@ class Broker {
 
     // Takes everything that is waiting, hands out what can be handed out.
     void step();
+    // Of a step, what slabs need that were just published, while the thread that steps it sleeps in the port's wait():
+    // by whoever has its turn. False: a step is due.
+    bool hand_on_published();
     // Descriptors that make another step worth while, besides the port's own. Valid until the next step.
     const std::vector<int>& wait_fds();
     // The longest that the next step can wait. From here to that step, the exchange notifies of what comes in; 0 when

@@ -22,8 +22,9 @@ namespace offramp {
 // What the parts of a broker have in common, lent to each of them: the world that they act on, and what is known of
 // consumers and slabs. What only one of them needs is that part's own.
 //
-// Owns: peers, fillings, queue, totals. Borrows: ledger, port, exchange, watch, clock, heartbeat records. Thread: the
-// broker's. Blocks: never. Errors: none of its own.
+// Owns: peers, fillings, queue, totals. Borrows: ledger, port, exchange, watch, clock, heartbeat records. Thread:
+// whoever has the broker's turn (BrokerThread), which the parts call the broker's. Blocks: never. Errors: none of its
+// own.
 struct BrokerState {
     BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExchange& its_exchange, PeerWatch& its_watch,
                 const Clock& its_clock, std::span<const HeartbeatRecord> heartbeats, SlabMemory its_memory,

@@ -8,6 +8,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kReportInterval{100};
 
+template <class Work>
+struct AtEnd {
+    Work work;
+    ~AtEnd() { work(); }
+};
+
 }  // namespace
 
 BrokerThread::BrokerThread(std::function<Parts()> make, SlabExchange& exchange, Listener listener)
@@ -48,20 +54,7 @@ void BrokerThread::run(const std::function<Parts()>& make) {
         keep(parts.broker->report());
         started_ = 1;
         started_.notify_all();
-        auto next_report = std::chrono::steady_clock::now();
-        bool told_to_abort = false;
-        while (!parts.broker->ended()) {
-            if (abort_ && !told_to_abort) {
-                parts.broker->abort();
-                told_to_abort = true;
-            }
-            parts.broker->step();
-            if (const auto now = std::chrono::steady_clock::now(); now >= next_report) {
-                keep(parts.broker->report());
-                next_report = now + kReportInterval;
-            }
-            if (!parts.broker->ended()) parts.port->wait(parts.broker->wait_fds(), parts.broker->patience());
-        }
+        serve(parts);
         keep(parts.broker->report());
         if (listener_.on_end) listener_.on_end();
     } catch (const std::exception& problem) {
@@ -75,6 +68,44 @@ void BrokerThread::run(const std::function<Parts()>& make) {
             started_ = 2;
             started_.notify_all();
         }
+    }
+}
+
+void BrokerThread::serve(const Parts& parts) {
+    std::unique_lock turn(place_->turn);
+    place_->broker = parts.broker.get();
+    // It may be called when this thread has ended.
+    exchange_.let_stand_in([place = place_] { return stand_in(*place); });
+    const AtEnd leave{[&] {
+        place_->broker = nullptr;
+        exchange_.let_stand_in({});
+    }};
+    auto next_report = std::chrono::steady_clock::now();
+    bool told_to_abort = false;
+    while (!parts.broker->ended()) {
+        if (place_->failure) std::rethrow_exception(place_->failure);
+        if (abort_ && !told_to_abort) {
+            parts.broker->abort();
+            told_to_abort = true;
+        }
+        parts.broker->step();
+        if (const auto now = std::chrono::steady_clock::now(); now >= next_report) {
+            keep(parts.broker->report());
+            next_report = now + kReportInterval;
+        }
+        if (!parts.broker->ended()) parts.port->wait(parts.broker->wait_fds(), parts.broker->patience(), turn);
+    }
+}
+
+// On the thread that publishes. Whoever has the turn meanwhile is awake, or about to look.
+bool BrokerThread::stand_in(Place& place) {
+    const std::unique_lock turn(place.turn, std::try_to_lock);
+    if (!turn || place.broker == nullptr || place.failure) return false;
+    try {
+        return place.broker->hand_on_published();
+    } catch (...) {
+        place.failure = std::current_exception();  // its thread's to tell
+        return false;
     }
 }
 

@@ -27,6 +27,7 @@ class DeadLetters {
     void free_written();
     // The writer has few slabs at a time; those that wait for it stay Quarantined, and nobody else waits for either.
     void write_next();
+    bool has_next() const { return !queue_.empty(); }
 
   private:
     struct Pending {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
@@ -86,6 +87,7 @@ void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& messag
             ++state_.totals.repeated_releases;
             peer->in_doubt = true;
         } else if (sequence == peer->releases_seen + 1) {
+            if (peer->releases_seen == peer->acknowledged) peer->unacknowledged_since = state_.clock.now();
             peer->releases_seen = sequence;
             on_release(*peer, record);
             if (!peer->failures.empty())
@@ -146,8 +148,10 @@ void Dispatcher::acknowledge_releases() {
     for (auto& [id, peer] : state_.peers) {
         const std::uint64_t new_releases = peer->releases_seen - peer->acknowledged;
         // A consumer waits for an acknowledgement only before its Disconnect; otherwise a few of them are one message.
+        const bool served = std::exchange(peer->served, false);
         const bool due = new_releases > 0 && (peer->draining || new_releases >= kReleasesAnAcknowledgement ||
-                                              now - peer->acknowledged_at >= kAcknowledgeInterval);
+                                              (served && now - peer->acknowledged_at >= kAcknowledgeInterval) ||
+                                              now - peer->unacknowledged_since >= kAcknowledgeAlone);
         if (!due && !peer->in_doubt) continue;
         peer->in_doubt = false;
         failpoint("broker.acknowledge");
@@ -163,7 +167,7 @@ std::chrono::nanoseconds Dispatcher::patience(TimePoint now, std::chrono::nanose
         if (peer->releases_seen > peer->acknowledged)
             longest = peer->draining ? std::chrono::nanoseconds{}
                                      : std::min<std::chrono::nanoseconds>(
-                                           longest, peer->acknowledged_at + kAcknowledgeInterval - now);
+                                           longest, peer->unacknowledged_since + kAcknowledgeAlone - now);
     return std::max(longest, std::chrono::nanoseconds{});
 }
 
@@ -231,6 +235,7 @@ void Dispatcher::send_tickets() {
             state_.port.send(peer->routing_id, encode(Tickets{peer->ref.session, peer->next_delivery}, peer->to_send));
         if (outcome == SendOutcome::Sent) {
             failpoint("broker.tickets.sent");
+            peer->served = true;
             peer->next_delivery += count;
             state_.totals.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send) {

@@ -16,6 +16,9 @@ namespace offramp {
 
 // So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
 inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
+// So long an acknowledgement waits for tickets to go with: two messages at once wake no more threads than one. Half of
+// what a consumer waits for it before it repeats itself.
+inline constexpr std::chrono::nanoseconds kAcknowledgeAlone = std::chrono::milliseconds(50);
 
 // Tickets out, releases in: who gets which slab, as far as its window and the ledger allow, and what became of it.
 //

@@ -10,7 +10,12 @@ namespace offramp {
 void Intake::take_published() {
     const SlabExchange::Taken taken = state_.exchange.take();
     for (const std::uint32_t slab : taken.abandoned) state_.ledger.abandon(slab);
-    for (const PublishedSlab& published : taken.published) {
+    publish(taken.published);
+    if (taken.finished) run_end_.egress_finished();
+}
+
+void Intake::publish(std::span<const PublishedSlab> slabs) {
+    for (const PublishedSlab& published : slabs) {
         const TraceRange range(TraceName::Publish, published.first_batch);
         state_.count_step(CountedStep::Publish, published);
         state_.ledger.publish(published.slab);
@@ -18,7 +23,6 @@ void Intake::take_published() {
         state_.totals.published += published.totals();
         state_.ready.append(published.slab);
     }
-    if (taken.finished) run_end_.egress_finished();
 }
 
 bool Intake::grant_slabs() {
@@ -31,9 +35,12 @@ bool Intake::grant_slabs() {
     }
     state_.exchange.grant(grants_);
     // A pool that is still being made is no shortage.
-    if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0)
-        state_.exchange.note_shortage();
+    is_short_ = grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0;
     return !grants_.empty();
+}
+
+void Intake::tell_of_shortage() {
+    if (is_short_) state_.exchange.note_shortage();
 }
 
 }  // namespace offramp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "producer/broker/broker_state.hpp"
@@ -10,21 +11,29 @@ namespace offramp {
 
 // The egress's side: filled slabs in, free ones out.
 //
-// Owns: nothing that outlives a call. Borrows: the state, the run's end (which wants to know when nothing more will
+// Owns: whether the last grant was short. Borrows: the state, the run's end (which wants to know when nothing more will
 // come); of the state: exchange, ledger, the slabs' memory, fillings, queue, totals, and the progress record. Thread:
 // the broker's. Blocks: never. Errors: none.
 class Intake {
   public:
     Intake(BrokerState& state, RunEnd& run_end) : state_(state), run_end_(run_end) {}
 
+    // All that the egress has brought.
     void take_published();
+    // Filled slabs alone: the rest waits for the broker's own step.
+    void take_slabs() { publish(state_.exchange.take_published()); }
     // Whether the egress got one.
     bool grant_slabs();
+    // Tells the egress that no slab is free, where the last grant was short. Not while a release waits: it frees one.
+    void tell_of_shortage();
 
   private:
+    void publish(std::span<const PublishedSlab> slabs);
+
     BrokerState& state_;
     RunEnd& run_end_;
     std::vector<SlabExchange::Grant> grants_;  // kept for its memory
+    bool is_short_ = false;
 };
 
 }  // namespace offramp

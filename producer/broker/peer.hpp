@@ -34,6 +34,8 @@ struct Peer {
     std::uint64_t releases_seen = 0;  // through this sequence number
     std::uint64_t acknowledged = 0;   // of those, through this one
     TimePoint acknowledged_at{};
+    TimePoint unacknowledged_since{};               // when there are any
+    bool served = false;                            // it was sent tickets since releases were acknowledged to anybody
     std::map<std::uint64_t, std::string> failures;  // why, by the number of the release that is to come
     bool in_doubt = false;                          // it repeats itself, or has a gap: it is answered at once
     std::uint64_t last_served = 0;                  // for fairness among equals

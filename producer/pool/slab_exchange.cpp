@@ -32,12 +32,12 @@ WriteLoan::~WriteLoan() {
     if (exchange_) exchange_->abandon(slab_);
 }
 
-std::shared_ptr<SlabExchange> SlabExchange::make(std::uint32_t grants_ahead) {
-    return std::make_shared<SlabExchange>(Private{}, grants_ahead);
+std::shared_ptr<SlabExchange> SlabExchange::make(std::uint32_t grants_ahead, const Clock& clock) {
+    return std::make_shared<SlabExchange>(Private{}, grants_ahead, clock);
 }
 
-SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead)
-    : grants_ahead_(grants_ahead), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead, const Clock& clock)
+    : clock_(clock), grants_ahead_(grants_ahead), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
 }
 
@@ -64,7 +64,7 @@ std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
     const Grant grant = grants_.front();
     grants_.pop_front();
     const bool wants_more = !short_ && grants_.size() <= grants_ahead_ / 2;
-    has_events_ = has_events_ || wants_more;
+    wants_more_ = wants_more_ || wants_more;
     lock.unlock();
     if (wants_more) notify();
     return WriteLoan(shared_from_this(), grant.slab, grant.generation, grant.bytes);
@@ -73,13 +73,23 @@ std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
 void SlabExchange::publish(WriteLoan loan, PublishedSlab published) {
     published.slab = loan.slab();
     if (before_publishing_) before_publishing_(published);
+    std::shared_ptr<const StandIn> stand_in;
     {
         const std::lock_guard lock(mutex_);
         to_take_.published.push_back(published);
-        has_events_ = true;
+        const TimePoint now = clock_.now();
+        if (now - published_at_ >= kNeighbours) stand_in = stand_in_;
+        published_at_ = now;
     }
     loan.exchange_.reset();
-    notify();
+    if (!broker_listens_ || !broker_listens_.exchange(false)) return;
+    if (!stand_in || !(*stand_in)()) ring();
+}
+
+void SlabExchange::let_stand_in(StandIn stand_in) {
+    auto kept = stand_in ? std::make_shared<const StandIn>(std::move(stand_in)) : nullptr;
+    const std::lock_guard lock(mutex_);
+    stand_in_.swap(kept);
 }
 
 void SlabExchange::finish() {
@@ -105,7 +115,7 @@ bool SlabExchange::listen() {
     broker_listens_ = true;
     // Whoever brought something before this lock did not see that the broker listens; whoever comes after it does.
     const std::lock_guard lock(mutex_);
-    return has_events_;
+    return has_events_ || wants_more_ || !to_take_.published.empty();
 }
 
 SlabExchange::Taken SlabExchange::take() {
@@ -115,15 +125,21 @@ SlabExchange::Taken SlabExchange::take() {
         [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
     }
     const std::lock_guard lock(mutex_);
-    has_events_ = false;
+    has_events_ = wants_more_ = false;
     Taken taken = std::move(to_take_);
     to_take_ = {};
     to_take_.finished = taken.finished;
     return taken;
 }
 
+std::vector<PublishedSlab> SlabExchange::take_published() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(to_take_.published, {});
+}
+
 std::uint32_t SlabExchange::grants_wanted(std::uint32_t pool_slabs) {
     const std::lock_guard lock(mutex_);
+    wants_more_ = false;
     if (grants_ahead_ == kAheadByPool)
         grants_ahead_ = std::clamp(pool_slabs / kPoolShareAhead, kLeastAhead, kMostAhead);
     const auto there = static_cast<std::uint32_t>(grants_.size());
@@ -183,7 +199,10 @@ void SlabExchange::wake() {
 }
 
 void SlabExchange::notify() noexcept {
-    if (!broker_listens_ || !broker_listens_.exchange(false)) return;
+    if (broker_listens_ && broker_listens_.exchange(false)) ring();
+}
+
+void SlabExchange::ring() noexcept {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);
 }

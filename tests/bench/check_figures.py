@@ -110,7 +110,8 @@ def check(document, text, headings, sources):
 
 def check_all(root):
     import figures
-    wrong = []
+    import gpu_figures
+    wrong = gpu_figures.check(read_measured(root), pathlib.Path(root, gpu_figures.PAGE).read_text())
     for document in figures.documents(read_measured(root), lambda path: pathlib.Path(root, path).read_text()):
         wrong += check(document.path, pathlib.Path(root, document.path).read_text(), document.headings, document.sources)
     return wrong

@@ -1,124 +1,98 @@
 """
 What tracing a live run costs it: windows of one run that are traced and not, by turns.
 
-    tests/bench/trace_cost.py [--rounds 5] [--seconds 5] [-- FLAGS OF A RUN]
+    tests/bench/trace_cost.py [--pairs 20] [--seconds 1] [--json FILE] [-- FLAGS OF A RUN]
 
-A traced window lasts from the request, with which all programs begin to record, until a second behind its end, by when
-they have written. The one behind it is about as long. The ratios are those of their rates, and of the CPU time that
-producer and consumers took for a sample, which other work on the machine disturbs less; medians of all rounds.
+Without flags the run is one of messages alone. Of each trace there are two windows: the time in which all programs record, and the whole, from before the
+request until what they recorded is written; behind it a window without. Ratios are those of rates, and of the CPU time that producer and consumers took for a
+sample; medians with 95 % intervals.
 """
 
 import argparse
-import contextlib
 import json
 import os
-import pathlib
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "launch"))
+from live_windows import about, figures, keep, live_run, told
 
-from offramp_launch.exit_code import LaunchError   # noqa: E402
-from offramp_launch.supervision.control import ControlClient   # noqa: E402
-
-WRITTEN_SECONDS = 1.0
-FLAGS = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--slabs", "8", "--consumers", "1", "--processor", "checksum")
-ENDLESS = ("--batches", "1000000000", "--status-seconds", "0.05")
+LEAD_SECONDS = 0.6      # programs at work look four times a second
+MOST_WRITING_SECONDS = 20
 
 
-def moment(run_dir):
-    """(samples done, when) as the run tells, and the CPU seconds of its programs."""
-    status = json.loads((run_dir / "status.json").read_text())
-    programs = [status["pid"], *(consumer["pid"] for consumer in status["consumers"])]
-    return status["released_samples"], status["now_ns"], sum(map(cpu_seconds, programs))
+def ask(run, seconds):
+    """
+    As launch/offramp_launch/tracing/request.py does, but without its patience with programs that do not answer, for which another trace would have to wait.
+    Returns the request, with the folder of the answers and how many there will be.
+    """
+    begin = time.monotonic_ns() + int(LEAD_SECONDS * 1e9)
+    asked = {"id": f"cost-{begin}", "from_ns": begin, "until_ns": begin + int(seconds * 1e9)}
+    folder, new = run.folder / f"trace-{asked['id']}", run.folder / "trace-request.json.new"
+    folder.mkdir(mode=0o700)
+    new.write_text(json.dumps(asked) + "\n")
+    os.replace(new, run.folder / "trace-request.json")
+    return {**asked, "folder": folder, "programs": 1 + len(run.page()["consumers"])}
 
 
-def cpu_seconds(pid):
-    fields = pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def sleep_until(moment_ns):
+    time.sleep(max(0, moment_ns - time.monotonic_ns()) / 1e9)
 
 
-def figures(begin, end):
-    """(samples per second, CPU seconds per sample)"""
-    samples = end[0] - begin[0]
-    return samples / (end[1] - begin[1]) * 1e9, (end[2] - begin[2]) / samples
+def answers(asked):
+    return list(asked["folder"].glob("*.jsonl"))
 
 
-def window(run_dir, seconds):
-    begin = moment(run_dir)
+def wait_until_written(asked):
+    """All its programs' files, which appear by rename when they are whole."""
+    deadline = time.monotonic() + MOST_WRITING_SECONDS
+    while len(answers(asked)) < asked["programs"]:
+        assert time.monotonic() < deadline, f"{len(answers(asked))} of {asked['programs']} programs were traced"
+        time.sleep(0.01)
+
+
+def window(run, seconds):
+    begin = run.next_page()
     time.sleep(seconds)
-    return figures(begin, moment(run_dir))
+    return figures(begin, run.next_page())
 
 
-def ask(run_dir, seconds):
-    """When it ends. Blocks while an earlier one is under way."""
-    while True:
-        try:
-            return ControlClient(run_dir).ask({"do": "trace", "seconds": seconds})["trace"]
-        except LaunchError as problem:
-            if "under way" not in problem.what:
-                raise
-            time.sleep(0.5)
+def measure(run, pairs, seconds):
+    """([(recording, whole, quiet)], the bytes of the largest answer)"""
+    found, largest = [], 0
+    for _ in range(pairs):
+        before = run.next_page()
+        asked = ask(run, seconds)
+        sleep_until(asked["from_ns"])
+        recording = figures(run.next_page(), until_page_behind(run, asked["until_ns"]))
+        wait_until_written(asked)
+        whole = figures(before, run.next_page())
+        largest = max([largest, *(path.stat().st_size for path in answers(asked))])
+        (run.folder / "trace-request.json").unlink()
+        found.append((recording, whole, window(run, seconds)))
+    return found, largest
 
 
-def wait_until_it_runs(run_dir, run):
-    while True:
-        try:
-            if moment(run_dir)[0] > 0:
-                return
-        except (OSError, ValueError, KeyError):
-            pass
-        if run.poll() is not None:
-            raise SystemExit("the run ended before it began")
-        time.sleep(0.1)
-
-
-@contextlib.contextmanager
-def endless_run(flags):
-    """(its directory, its launcher) of a run that goes on until it is left."""
-    with tempfile.TemporaryDirectory(prefix="offramp-cost-") as folder:
-        run_dir = pathlib.Path(folder, "run")
-        with open(os.path.join(folder, "launcher.log"), "wb") as log:
-            run = subprocess.Popen([str(ROOT / "launch" / "offramp"), "run", *flags, *ENDLESS, "--run-dir", str(run_dir), "--output", os.path.join(folder, "output")],
-                                   stdout=log, stderr=log)
-            try:
-                wait_until_it_runs(run_dir, run)
-                time.sleep(2)
-                yield run_dir, run
-            finally:
-                subprocess.run([str(ROOT / "launch" / "offramp"), "stop", "--now", "--run-dir", str(run_dir)], stdout=log, stderr=log, check=False)
-                run.wait(60)
-
-
-def measure(run_dir, rounds, seconds):
-    for number in range(rounds):
-        begin = moment(run_dir)
-        asked = ask(run_dir, seconds)
-        while time.monotonic_ns() < asked["until_ns"] + WRITTEN_SECONDS * 1e9:
-            time.sleep(0.01)
-        traced = figures(begin, moment(run_dir))
-        answers = len(list(pathlib.Path(asked["folder"]).glob("*.jsonl")))
-        assert answers == len(asked["programs"]), f"{answers} of {len(asked['programs'])} programs were traced"
-        quiet = window(run_dir, seconds + 2.5)
-        ratios = traced[0] / quiet[0], quiet[1] / traced[1]
-        print(f"round {number + 1}: {traced[0]:,.0f} samples/s traced, {quiet[0]:,.0f} not: {ratios[0]:.3f}; of the CPU time for a sample {ratios[1]:.3f}", flush=True)
-        yield ratios
+def until_page_behind(run, moment_ns):
+    """The first that is told after it."""
+    sleep_until(moment_ns)
+    return run.next_page()
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--seconds", type=float, default=5)
-    arguments.add_argument("flags", nargs="*", default=FLAGS)
+    arguments.add_argument("--pairs", type=int, default=24)
+    arguments.add_argument("--seconds", type=float, default=1)
+    arguments.add_argument("--json", help="a file for what was measured")
+    arguments.add_argument("flags", nargs="*")
     given = arguments.parse_args()
-    with endless_run(given.flags) as (run_dir, _):
-        ratios = list(measure(run_dir, given.rounds, given.seconds))
-    for what, each in zip(("samples a second", "samples for a CPU second"), zip(*ratios)):
-        print(f"{what}, traced over not: {statistics.median(each):.3f} [{min(each):.3f}, {max(each):.3f}]")
+    measured_on = about()
+    print(f"{measured_on}; {given.pairs} pairs; run {' '.join(given.flags) or 'of messages alone'}", flush=True)
+    with live_run(given.flags) as run:
+        pairs, largest = measure(run, given.pairs, given.seconds)
+    result = {**measured_on, "flags": given.flags, "samples_per_second": told("samples a second without", [quiet[0] for *_, quiet in pairs]),
+              "rate": told("samples a second, recording over not", [recording[0] / quiet[0] for recording, _, quiet in pairs]),
+              "cpu": told("samples for a CPU second, recording over not", [quiet[1] / recording[1] for recording, _, quiet in pairs]),
+              "rate_of_the_whole": told("samples a second, from request to files over not", [whole[0] / quiet[0] for _, whole, quiet in pairs]), "largest_file_bytes": largest}
+    keep(given.json, result)
 
 
 if __name__ == "__main__":

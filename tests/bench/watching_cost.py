@@ -1,27 +1,24 @@
 """
 What watching a live run costs it: windows of one run in which /metrics is scraped each second and a page is open (/events), and windows without, by turns.
-The run's slabs are small, so that its rate is that of messages, which other work on the machine disturbs most.
 
-    tests/bench/watching_cost.py [--rounds 5] [--seconds 5] [-- FLAGS OF A RUN]
+    tests/bench/watching_cost.py [--pairs 40] [--seconds 1] [--json FILE] [-- FLAGS OF A RUN]
 
-The ratios are those of rates, and of the CPU time that producer and consumers took for a sample; beside them the CPU time of the server and of the launcher, as
-a share of a core.
+Without flags the run is one of messages alone. The ratios are those of rates, and of the CPU time that producer and consumers took for a sample, each of two
+neighbouring windows whose order changes; beside them the CPU time of the server and of the launcher, as shares of a core. Medians with 95 % intervals.
 """
 
 import argparse
 import contextlib
-import json
-import os
 import pathlib
-import platform
-import statistics
+import socket
+import json
 import threading
 import time
+import urllib.parse
 import urllib.request
 
-from trace_cost import cpu_seconds, endless_run, figures, moment
-
-FLAGS = ("--device", "cpu", "--model", "copy", "--copy-bytes", "4KiB", "--batch", "1", "--slabs", "64", "--consumers", "1", "--processor", "none")
+from live_windows import about, figures, keep, live_run, told
+from processes import children_of, usage_of, usage_of_all
 
 
 class Watcher:
@@ -44,63 +41,83 @@ class Watcher:
             thread.join()
 
     def _scrape(self):
-        while not self._over.wait(1):
+        """At once, and each second."""
+        while True:
             with urllib.request.urlopen(self._address + "metrics", timeout=5) as answer:
                 self.scrapes += len(answer.read()) > 0
+            if self._over.wait(1):
+                return
 
     def _follow(self):
-        with urllib.request.urlopen(self._address + "events", timeout=5) as answer:
+        """Read as it comes, so that a window is over when it is."""
+        at = urllib.parse.urlsplit(self._address)
+        with socket.create_connection((at.hostname, at.port), 5) as connection:
+            connection.sendall(f"GET /events HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode())
+            connection.settimeout(0.05)
             while not self._over.is_set():
-                self.events += answer.readline().startswith(b"data:")
+                with contextlib.suppress(TimeoutError):
+                    self.events += connection.recv(1 << 16).count(b"data:")
 
 
 def watched_by(launcher):
     """{"launcher", "server": CPU seconds}."""
-    children = [int(folder.name) for folder in pathlib.Path("/proc").iterdir() if folder.name.isdigit() and parent_and_command(folder)[0] == launcher]
-    servers = [pid for pid in children if "watching" in parent_and_command(pathlib.Path("/proc", str(pid)))[1]]
+    servers = [pid for pid in children_of(launcher) if b"watching" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert servers, "the launcher has no server"
-    return {"launcher": cpu_seconds(launcher), "server": sum(map(cpu_seconds, servers))}
+    return {"launcher": usage_of(launcher).cpu_seconds, "server": usage_of_all(servers).cpu_seconds}
 
 
-def parent_and_command(folder):
-    with contextlib.suppress(OSError):
-        return int((folder / "stat").read_text().rpartition(")")[2].split()[1]), (folder / "cmdline").read_bytes().decode(errors="replace")
-    return None, ""
+class Cost:
+    """Owns what was seen of the watched windows beside their figures."""
 
+    def __init__(self, run, seconds):
+        self._run, self._seconds = run, seconds
+        self._address = json.loads((run.folder / "http.json").read_text())["url"]
+        self.cpu = {"launcher": 0.0, "server": 0.0}
+        self.watched_seconds = 0.0
+        self.scrapes = self.events = 0
 
-def window(run_dir, seconds, watcher):
-    with watcher:
-        begin = moment(run_dir)
-        time.sleep(seconds)
-        return figures(begin, moment(run_dir))
+    def window(self, is_watched):
+        watcher = Watcher(self._address) if is_watched else contextlib.nullcontext()
+        before, began = watched_by(self._run.launcher), time.monotonic()
+        with watcher:
+            begin = self._run.next_page()
+            time.sleep(self._seconds)
+            found = figures(begin, self._run.next_page())
+        if is_watched:
+            self.watched_seconds += time.monotonic() - began
+            self.cpu = {name: self.cpu[name] + now - before[name] for name, now in watched_by(self._run.launcher).items()}
+            self.scrapes, self.events = self.scrapes + watcher.scrapes, self.events + watcher.events
+        return found
 
-
-def measure(run_dir, launcher, given):
-    address = json.loads((run_dir / "http.json").read_text())["url"]
-    for number in range(given.rounds):
-        before, began = watched_by(launcher), time.monotonic()
-        watcher = Watcher(address)
-        watched = window(run_dir, given.seconds, watcher)
-        shares = {name: (cpu - before[name]) / (time.monotonic() - began) for name, cpu in watched_by(launcher).items()}
-        assert watcher.scrapes and watcher.events, "nothing was read"
-        quiet = window(run_dir, given.seconds, contextlib.nullcontext())
-        ratios = watched[0] / quiet[0], quiet[1] / watched[1]
-        print(f"round {number + 1}: {watched[0]:,.0f} samples/s watched, {quiet[0]:,.0f} not: {ratios[0]:.3f}; of the CPU time for a sample {ratios[1]:.3f}; "
-              f"of a core: server {shares['server']:.2%}, launcher {shares['launcher']:.2%}", flush=True)
-        yield *ratios, shares["server"], shares["launcher"]
+    def pairs(self, many):
+        """[((watched), (not))]"""
+        found = []
+        for number in range(many):
+            first = self.window(number % 2 == 0)
+            second = self.window(number % 2 == 1)
+            found.append((first, second) if number % 2 == 0 else (second, first))
+        return found
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--seconds", type=float, default=5)
-    arguments.add_argument("flags", nargs="*", default=FLAGS)
+    arguments.add_argument("--pairs", type=int, default=40)
+    arguments.add_argument("--seconds", type=float, default=0.5, help="of a window, which ends with the next page that the run tells (0.5)")
+    arguments.add_argument("--json", help="a file for what was measured")
+    arguments.add_argument("flags", nargs="*")
     given = arguments.parse_args()
-    print(f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; run {' '.join(given.flags)}; {given.rounds} rounds of {given.seconds} s")
-    with endless_run((*given.flags, "--http", "127.0.0.1:0")) as (run_dir, run):
-        rounds = list(measure(run_dir, run.pid, given))
-    for what, each in zip(("samples a second, watched over not", "samples for a CPU second, watched over not", "server, of a core", "launcher, of a core"), zip(*rounds)):
-        print(f"{what}: {statistics.median(each):.4f} [{min(each):.4f}, {max(each):.4f}]")
+    measured_on = about()
+    print(f"{measured_on}; {given.pairs} pairs; run {' '.join(given.flags) or 'of messages alone'}", flush=True)
+    with live_run(given.flags, ("--http", "127.0.0.1:0")) as run:
+        cost = Cost(run, given.seconds)
+        pairs = cost.pairs(given.pairs)
+    assert cost.scrapes >= given.pairs and cost.events >= given.pairs, f"{cost.scrapes} scrapes, {cost.events} events: too little was read"
+    result = {**measured_on, "flags": given.flags, "samples_per_second": told("samples a second without", [quiet[0] for _, quiet in pairs]),
+              "rate": told("samples a second, watched over not", [watched[0] / quiet[0] for watched, quiet in pairs]),
+              "cpu": told("samples for a CPU second, watched over not", [quiet[1] / watched[1] for watched, quiet in pairs]),
+              **{f"{name}_of_a_core": round(seconds / cost.watched_seconds, 5) for name, seconds in cost.cpu.items()}, "scrapes": cost.scrapes, "events": cost.events}
+    print(f"of a core: server {result['server_of_a_core']:.2%}, launcher {result['launcher_of_a_core']:.2%}; {cost.scrapes} scrapes, {cost.events} events")
+    keep(given.json, result)
 
 
 if __name__ == "__main__":

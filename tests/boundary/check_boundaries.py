@@ -48,7 +48,7 @@ SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/devic
 SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
 # Of common/ what is for programs alone.
-FOR_PROGRAMS = r"common/(settings|images|program)/"
+FOR_PROGRAMS = r"common/(settings|images|texts|program)/"
 # The rooms of common/, and which others of it each may know.
 ROOMS_OF_COMMON = {
     "common/abi/": ("base",),
@@ -64,6 +64,7 @@ ROOMS_OF_COMMON = {
     "common/program/": ("base", "tracing"),
     "common/settings/": ("base", "shm"),
     "common/images/": ("base", "json", "settings", "wire"),
+    "common/texts/": ("base", "images", "json", "settings"),
 }
 
 
@@ -72,7 +73,7 @@ def library_rules():
         side, own = library.rstrip("/").split("/")
         known = "|".join((own, *others))
         yield library, None, rf"{side}/(?!({known})/)", f"{library} is a library: it may know {known.replace('|', ', ')} of its side, and no program"
-        yield library, None, FOR_PROGRAMS, f"{library} is a library: settings/, images/ and program/ are for programs"
+        yield library, None, FOR_PROGRAMS, f"{library} is a library: settings/, images/, texts/ and program/ are for programs"
 
 
 def room_rules():
@@ -105,7 +106,8 @@ INCLUDE_RULES = [
     (r"", r"consumer/sinks/sqlite/", r"sqlite3\.h", "SQLite is included under consumer/sinks/sqlite/ only"),
     (r"", r"consumer/sinks/http/", r"curl/", "libcurl is included under consumer/sinks/http/ only"),
     (r"", r"consumer/sinks/postgres/", r"libpq", "libpq is included under consumer/sinks/postgres/ only"),
-    (r"", r"consumer/sinks/parquet/parquet_module\.cpp", r"(arrow|parquet)/", "Arrow is included in consumer/sinks/parquet/parquet_module.cpp only"),
+    (r"", r"consumer/sinks/parquet/parquet_module\.cpp|common/texts/parquet_rows_module\.cpp", r"(arrow|parquet)/",
+     "Arrow is included in parquet_module.cpp and parquet_rows_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
     (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_place|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_place and run_status know ledger, broker and recovery"),
@@ -126,7 +128,7 @@ CALL_RULES = [
     (r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
      "a dead producer's run is recovered in producer/recovery/ only"),
     # Flags of docker are what its users know, too.
-    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!settings/|images/|program/)))", r"(?!)",
+    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!settings/|images/|texts/|program/)))", r"(?!)",
      "a library knows no program's flags: its errors say remedy(), which programs put in their words (common/base/remedy.hpp)"),
 ]
 

@@ -13,7 +13,7 @@ NVTX_HEADER = re.compile(r"/nvtx3/")
 GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|torch|c10|nccl|nv(rtc|JitLink|idia))")
 # What consumers' results go to: of the producer's side only the ladder's program, which runs a processor itself, links it.
 SINK_LIBRARY = re.compile(r"^lib(curl|pq|sqlite3?)\b")
-OPENED_WHEN_ASKED_FOR = re.compile(r"^lib(curl|pq|arrow|parquet)\b")
+OPENED_WHEN_ASKED_FOR = re.compile(r"^lib(curl|pq|tiff|arrow|parquet)\b")
 # All that libofframp.so may need: libzmq, and what every C++ program has. glibc has had librt, libdl and libpthread inside since 2.34.
 NEEDED_BY_THE_LIBRARY = {"libzmq.so.5", "libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "librt.so.1", "libdl.so.2", "libpthread.so.0",
                          "ld-linux-x86-64.so.2"}
@@ -59,7 +59,7 @@ def object_rules(libraries, rooms_of_common, for_programs):
     for folder, known in closure(libraries).items():
         side, others = folder.split("/")[0], "|".join(sorted(known))
         rules.append((re.escape(folder), re.compile(rf"^/{side}/(?!({others})/)"), f"{folder} is a library: it knows no program"))
-        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: settings/, images/ and program/ are for programs"))
+        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: settings/, images/, texts/ and program/ are for programs"))
         rules.append((re.escape(folder) + NAMES_NO_STREAM, GPU_TOOLKIT, f"{folder} is a library: it sees no CUDA and no LibTorch"))
     for folder, known in closure(rooms_of_common).items():
         rules.append((re.escape(folder), re.compile(rf"^/common/(?!({'|'.join(sorted(known))})/)"), f"{folder} knows {', '.join(sorted(known))} of common/"))
@@ -123,6 +123,7 @@ def check_needed(consumer, producer, library):
     return [*not_needed(consumer, GPU_LIBRARY.match, "the consumer links no GPU library"),
             *not_needed(consumer, OPENED_WHEN_ASKED_FOR.match, "the consumer starts without what few need, and opens it when it is asked for"),
             *not_needed(producer, SINK_LIBRARY.match, "the producer links nothing that results are written to"),
+            *not_needed(producer, re.compile(r"libtiff\b").match, "the producer opens libtiff with the first TIFF"),
             *check_library_needs(library)]
 
 

@@ -92,7 +92,7 @@ class Includes(Project):
         ("consumer/processors/results/finish.cpp", "<sqlite3.h>", "consumer/sinks/sqlite/ only"),
         ("consumer/processors/results/finish.cpp", "<curl/curl.h>", "consumer/sinks/http/ only"),
         ("consumer/sinks/sqlite/sqlite_database.cpp", "<libpq-fe.h>", "consumer/sinks/postgres/ only"),
-        ("consumer/sinks/parquet/vector_merge.cpp", "<arrow/api.h>", "parquet_module.cpp only"),
+        ("consumer/sinks/parquet/vector_merge.cpp", "<arrow/api.h>", "parquet_rows_module.cpp only"),
         ("consumer/main.cpp", "<zmq.h>", "common/transport/ only"),
         ("producer/pool/slab_pool.cpp", "<boost/interprocess/mapped_region.hpp>", "common/shm/ only"),
         ("producer/main.cpp", "<CLI/CLI.hpp>", "common/settings/ only"),

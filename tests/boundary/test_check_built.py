@@ -37,14 +37,14 @@ class Objects(Project):
         ("common/images/a", "common/shm/run_objects.hpp", "common/transport/ports.hpp", "common/images/ knows base, images, json, settings, shm, wire"),
         ("consumer/worker/a", "consumer/session/read_loan.hpp", "producer/broker/broker.hpp", "knows only common/"),
         ("consumer/session/a", "common/transport/ports.hpp", "consumer/processors/processor.hpp", "consumer/session/ is a library: it knows no program"),
-        ("consumer/session/a", "common/transport/ports.hpp", "common/settings/run_config.hpp", "settings/, images/ and program/ are for programs"),
+        ("consumer/session/a", "common/transport/ports.hpp", "common/settings/run_config.hpp", "settings/, images/, texts/ and program/ are for programs"),
         ("producer/runner/run/a", "producer/egress/egress.hpp", "consumer/session/read_loan.hpp", "only ladder/ may know consumers"),
         ("producer/runner/run/a", "common/settings/run_config.hpp", "producer/ladder/rung.hpp", "nobody knows ladder/"),
         ("producer/device/a", "producer/device/device.hpp", "producer/egress/egress.hpp", "producer/device/ is a library: it knows no program"),
         ("producer/pool/a", "producer/ledger/slab_ledger.hpp", "producer/broker/broker.hpp", "producer/pool/ is a library: it knows no program"),
         ("producer/broker/a", "producer/ledger/slab_ledger.hpp", "producer/runner/report/run_report.hpp", "producer/broker/ is a library: it knows no program"),
         ("producer/egress/a", "producer/broker/broker.hpp", "producer/runner/models/model.hpp", "producer/egress/ is a library: it knows no program"),
-        ("producer/egress/a", "producer/broker/broker.hpp", "common/images/file_list.hpp", "settings/, images/ and program/ are for programs"),
+        ("producer/egress/a", "producer/broker/broker.hpp", "common/images/file_list.hpp", "settings/, images/, texts/ and program/ are for programs"),
         (SHARED, "producer/device/device.hpp", "producer/runner/kernels/kernels.hpp", "is made of libraries alone"),
         (SHARED, "consumer/session/read_loan.hpp", "consumer/sinks/files/atomic_file.hpp", "is made of libraries alone"),
         (SHARED, "common/abi/guarded.hpp", "common/settings/run_config.hpp", "is made of libraries alone"),
@@ -157,7 +157,7 @@ class Needed(Project):
                 self.assert_crossed(self.arguments(consumer=library), library, "the consumer links no GPU library")
 
     def test_what_a_consumer_opens_when_it_is_asked_for_is_found_where_it_is_linked(self):
-        for library in ("libcurl.so.4", "libpq.so.5", "libparquet.so.2100"):
+        for library in ("libcurl.so.4", "libpq.so.5", "libtiff.so.6", "libparquet.so.2100"):
             with self.subTest(library=library):
                 self.assert_crossed(self.arguments(consumer=library), library, "opens it when it is asked for")
 
@@ -165,6 +165,9 @@ class Needed(Project):
         for library in ("libcurl.so.4", "libcurl-gnutls.so.4", "libpq.so.5", "libsqlite3.so.0"):
             with self.subTest(library=library):
                 self.assert_crossed(self.arguments(producer=library), library, "the producer links nothing that results are written to")
+
+    def test_a_producer_that_links_libtiff_is_found(self):
+        self.assert_crossed(self.arguments(producer="libtiff.so.6"), "libtiff.so.6", "opens libtiff with the first TIFF")
 
     def test_what_the_library_does_not_need_is_found(self):
         for library in ("libcudart.so.13", "libcuda.so.1", "libtorch_cpu.so", "libcurl.so.4", "libpq.so.5", "libsqlite3.so.0", "libpng16.so.16", "libspdlog.so.1.10",

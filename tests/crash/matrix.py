@@ -20,9 +20,12 @@ ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect",
                   "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
                   "broker.acknowledge", "run.meet", "run.met", "run.first_result", "run.begun", "run.joined", "run.ended", "run.swept", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
+# Only a run with --tile passes these: e2e.tiles kills consumers at each.
+OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
 # Not passed by every run: only a batch that kills three consumers is given up, only a function of a user's fails (ipc.quarantine), and whether slabs lie granted and
 # unused at the end is chance (broker_test). What is passed when the consumers are gone: ipc.replacing.
-ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledger.fail.charged", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped")
+ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledger.fail.charged", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped",
+             *OF_TILES)
 # Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 RUNS_TO_REACH_IT = 3

@@ -5,12 +5,11 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import numpy
 
-from tests.support.exported_model import export
+from tests.support.exported_model import exported, folder_of_class
 from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT
 from tests.support.postgres_server import PostgresServer, what_is_missing
@@ -37,12 +36,8 @@ def texts():
 class Embeddings(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        kept = tempfile.TemporaryDirectory(prefix="offramp-embeddings-")
-        cls.addClassCleanup(kept.cleanup)
-        cls.folder = pathlib.Path(kept.name)
-        exported = export(cls.folder, f"sentence:{model_folder()}", "--output", "minilm.pt2", "--max-tokens", MOST_TOKENS)
-        assert exported.returncode == 0, exported.stdout + exported.stderr
-        cls.model = cls.folder / "minilm.pt2"
+        cls.folder = folder_of_class(cls, "embeddings")
+        cls.model = exported(cls.folder, f"sentence:{model_folder()}", "--max-tokens", MOST_TOKENS)
         cls.lines = texts()
         cls.input = cls.folder / "lines.txt"
         cls.input.write_text("\n".join(cls.lines) + "\n", encoding="utf-8")
@@ -70,17 +65,43 @@ class Embeddings(unittest.TestCase):
         self.assertGreaterEqual(cosines.min(), 0.9999, f"line {cosines.argmin()}: {self.lines[cosines.argmin()]!r}")
 
         killed = self.world()
-        with killed.gate() as gate:
-            killed.start()
-            gate.let(5)
-            killed.until(lambda: killed.status().get("done_samples", 0) > 0, "the first vectors")
-            self.assertGreaterEqual(killed.kill_everything(), 4, "launcher, producer, two consumers")
+        self.assertGreaterEqual(killed.break_off(slabs=5), 4, "launcher, producer, two consumers")
         self.assertEqual(killed.start("--resume").wait(), 0, killed.said())
         again = self.rows(killed)
         self.assertEqual([row[:2] for row in again], [row[:2] for row in rows])
         self.assertEqual([row[2] for row in again], [row[2] for row in rows], "the same batches, so the same bits")
 
         self.check_queries(undisturbed, vectors, undisturbed.output)
+
+    def test_groups_of_similar_lengths_give_one_runs_vectors_however_it_is_cut(self):
+        by_length = ("--batch", "64", "--by-length", "8")
+        undisturbed = self.world()
+        self.assertEqual(undisturbed.start(*by_length).wait(), 0, undisturbed.said())
+        rows = self.rows(undisturbed)
+        vectors = numpy.stack([numpy.frombuffer(vector, "<f4") for *_, vector in rows])
+        cosines = (vectors * self.librarys(self.lines)).sum(1)
+        self.assertGreaterEqual(cosines.min(), 0.9999, f"line {cosines.argmin()}: {self.lines[cosines.argmin()]!r}")
+
+        killed = self.world()
+        self.assertGreaterEqual(killed.break_off(*by_length, slabs=2), 4, "launcher, producer, two consumers")
+        self.assertEqual(killed.start(*by_length, "--resume").wait(), 0, killed.said())
+        self.assertEqual(self.rows(killed), rows)
+
+        # The cuts are in the middle of batches, whose groups are made of texts of both sides.
+        of_shards = []
+        for shard in ("1/3", "2/3", "3/3"):
+            world = self.world()
+            self.assertEqual(world.start(*by_length, "--shard", shard).wait(), 0, world.said())
+            of_shards += self.rows(world)
+        self.assertEqual(of_shards, rows)
+
+        as_long_as_all = self.world()
+        self.assertEqual(as_long_as_all.start("--batch", "64", "--by-length", "off").wait(), 0, as_long_as_all.said())
+        tokens, former = undisturbed.summary()["tokens"], as_long_as_all.summary()["tokens"]
+        self.assertEqual(tokens["of_texts"], former["of_texts"])
+        self.assertEqual(former["padded"], 5 * 64 * MOST_TOKENS)
+        self.assertLess(tokens["padding_share"], 0.5 * former["padding_share"])
+        self.assertAlmostEqual(tokens["padding_share"], 1 - tokens["of_texts"] / tokens["padded"])
 
     @unittest.skipIf(what_is_missing(), what_is_missing())
     def test_vectors_in_a_postgresql_are_the_librarys_and_are_found_there(self):

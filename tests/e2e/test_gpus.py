@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import unittest
@@ -74,6 +75,26 @@ class Gpus(unittest.TestCase):
         Image.new("RGB", (9, 9)).save(pictures / "2.png")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual((world.summary()["samples"]["skipped"], world.summary()["samples"]["released"]), (3, 1))
+
+    def test_what_a_shard_told_outlives_a_launcher_that_never_saw_its_end_and_the_run_directory(self):
+        pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
+        for index in range(4):
+            Image.new("RGB", (9, 9)).save(pictures / f"{index}.png")
+        bad = {str(pictures / f"{index}.png") for index in (0, 2)}      # one in each shard
+        for path in bad:
+            pathlib.Path(path).write_bytes(b"is no picture")
+        world = self.world(GpusWorld, *MASKS, "--input", str(pictures), "--max-errors", "2", workers=2, shards=2)
+        with world.gate() as gate:
+            world.start()
+            world.until(lambda: len(world.status().get("consumers") or []) == 3, "the consumers of two workers")
+            world.launcher.send_signal(signal.SIGSTOP)
+            gate.let(1)
+            world.until(lambda: list(world.output.rglob("job/done/*.json")), "a shard's record")
+            world.kill_everything()
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())      # which removes the directory of the run before
+        summary = world.summary()
+        self.assertEqual({entry["origin"] for entry in summary["skipped"]}, bad)
+        self.assertEqual((summary["samples"]["done_before"], summary["samples"]["released"], summary["skipped_samples"]), (1, 1, 2))
 
     def test_what_fails_for_good_ends_all_workers_with_its_reason(self):
         folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))

@@ -9,6 +9,42 @@ from tests.support.exported_model import export
 from tests.support.launched_run import find_packages_of_launch
 
 POSITIONS = 34
+NETWORKS = """
+import torch
+
+class Words(torch.nn.Module):
+    def __init__(self, each):
+        super().__init__()
+        self.words, self.each = torch.nn.Embedding(50, 8), each
+
+    def forward(self, ids, mask):
+        hidden = self.words(ids) * mask.unsqueeze(-1)
+        return hidden if self.each else hidden.sum(1)
+
+class Sixteen(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.place = torch.nn.Embedding(50, 8), torch.nn.Parameter(torch.ones(16, 8))
+
+    def forward(self, ids, mask):
+        return ((self.words(ids) + self.place) * mask.unsqueeze(-1)).sum(1)
+
+def pooled():
+    return Words(False)
+
+class Unmasked(Words):
+    def forward(self, ids, mask):
+        return self.words(ids).mean(1) + mask[:, :1]
+
+def unmasked():
+    return Unmasked(False)
+
+def each_token():
+    return Words(True)
+
+def of_sixteen():
+    return Sixteen()
+"""
 
 
 def made_encoder(folder, kind):
@@ -45,6 +81,22 @@ class SentenceExport(unittest.TestCase):
                     network(rows)
                 with self.assertRaisesRegex(LaunchError, f"--max-tokens {most + 1} is more than the {most} "):
                     sentences.read(folder, most + 1)
+
+    def test_a_length_is_open_where_the_network_allows_it(self):
+        (self.folder / "networks.py").write_text(NETWORKS)
+        ids = ("--device", "cpu", "--input", "ids=ids:16", "--input", "mask=mask:16")
+        for function, flags, is_open, told in (("pooled", (), True, "rows of any length"), ("pooled", ("--length", "fixed"), False, ""),
+                                               ("each_token", (), False, "texts are filled up to 16 tokens each"),
+                                               ("unmasked", (), False, "the outputs depend on how far texts are filled up"),
+                                               ("of_sixteen", (), False, "texts are filled up to 16 tokens each")):
+            with self.subTest(function=function, flags=flags):
+                done = export(self.folder, f"networks.py:{function}", *ids, *flags, "--output", "net.pt2")
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn(told, done.stdout)
+                self.assertEqual("any-length = true" in (self.folder / "net.toml").read_text(), is_open)
+        refused = export(self.folder, "networks.py:each_token", *ids, "--length", "any", "--output", "net.pt2")
+        self.assertEqual(refused.returncode, 65, refused.stdout + refused.stderr)
+        self.assertIn("other shapes where texts are shorter", refused.stderr)
 
     def test_an_export_that_fails_late_leaves_what_was_there(self):
         folder = made_encoder(self.folder / "encoder", "bert")

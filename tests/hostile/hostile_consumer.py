@@ -3,7 +3,7 @@ A consumer that means harm: a process of its own, over the run's real sockets.
 
     hostile_consumer.py RUN_DIR NAME [--rounds N] [--seed N] [--rate MESSAGES_A_SECOND]
 
-NAME is one of: bytes, messages, member, flood. Prints "done" when it did what it does so many times, then waits to be killed, holding what it
+NAME is one of: guest, bytes, messages, member, flood. Prints "done" when it did what it does so many times, then waits to be killed, holding what it
 holds. flood goes on until it is killed or the run ends, and prints how many it sent.
 """
 
@@ -81,7 +81,13 @@ class Hostile:
             elif kind == wire.WELCOME:
                 return struct.unpack_from("<Q", body)[0]
             elif kind == wire.REFUSED:
-                raise SystemExit(f"refused: {body[8:].split(bytes(1))[0].decode()}")
+                why = body[8:].split(bytes(1))[0].decode()
+                raise ConnectionError(why) if why == wire.ENDED else SystemExit(f"refused: {why}")
+
+    def guest(self, _rounds):
+        """A consumer in good standing that asks for no slab: one in whose name others may speak."""
+        self._keep = Connection(self.work, b"DEALER")
+        self.join(self._keep, window=0)
 
     def member(self, rounds):
         """A consumer in good standing that lies about its slabs and the others'. It gives back its own, in the end it keeps what it has."""
@@ -145,7 +151,7 @@ class Hostile:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir")
-    parser.add_argument("name", choices=("bytes", "messages", "member", "flood"))
+    parser.add_argument("name", choices=("guest", "bytes", "messages", "member", "flood"))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=100_000)

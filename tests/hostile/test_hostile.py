@@ -56,7 +56,10 @@ class Hostile(unittest.TestCase):
     def test_any_bytes_and_any_lies_change_nothing(self):
         with RealRun(*COPY) as run:
             run.start_producer()
-            # Twice: while nobody else is there, so that every slab waits; and among consumers at work.
+            # The others speak in its name, too: the consumers at work may be done before anybody has spoken in theirs.
+            guest = self.start_hostile(run, "guest")
+            self.assertEqual(guest.stdout.readline(), "done\n", run.logs())
+            # Twice: while nobody is at work, so that every slab waits; and among consumers at work.
             for honest in (0, 2):
                 for _ in range(honest):
                     run.start_consumer()
@@ -66,7 +69,7 @@ class Hostile(unittest.TestCase):
                 self.assertTrue(set(said) <= {"done\n", "the run has ended\n"}, f"{said}\n{run.logs()}")
                 if not honest:
                     self.assertEqual(set(said), {"done\n"})
-                for child in hostile:
+                for child in (*hostile, guest):
                     child.kill()
                     child.wait()
             summary = self.assert_the_run_is_as_without(run)

@@ -10,6 +10,7 @@ VERSION = int(re.search(r"kMessageVersion = (\d+)", (ROOT / "common/wire/message
 MOST_BYTES = 16 * 1024
 HELLO, CHALLENGE, ANSWER, WELCOME, REFUSED, CREDIT, TICKETS, RELEASES, RELEASE_ACK, DRAIN, DISCONNECT = range(1, 12)
 COMPLETED, RETURNED = 1, 2
+ENDED = "the run has ended"     # a refusal's words
 FREE_TEXT = b"\0" * 16
 
 

@@ -27,7 +27,8 @@ STEPS = {
     "async": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
     "streams": ["get batch", "compute", "queue output"],
 }
-
+# Whoever publishes hands the slab on where the broker sleeps: not at each step. Segments are mapped when they are first used.
+AT_TIMES = ("unmap", "map", "queue output/publish")
 
 
 
@@ -110,7 +111,7 @@ class Ranges(unittest.TestCase):
                 self.assertEqual({told.model_thread}, {step.thread for step in told.steps})
                 for number, step in enumerate(told.steps):
                     self.assertEqual(number, step.payload)
-                    self.assertEqual(wanted, [path for path in told.inside(step) if path not in ("unmap", "map") or path in wanted])
+                    self.assertEqual(wanted, [path for path in told.inside(step) if path not in AT_TIMES or path in wanted])
                 for before, after in zip(told.steps, told.steps[1:]):
                     self.assertLessEqual(before.end, after.begin)
                 for one in told.producer + [one for ranges in told.consumers for one in ranges]:

@@ -43,12 +43,7 @@ class InWorlds(unittest.TestCase):
         return world.results()
 
     def break_off(self, world, *flags, samples=40, slabs=None):
-        """Kills everything in mid-run, when so many samples are done and some more perhaps. `slabs`: that have them; else as many as if each had one."""
-        with world.gate() as gate:
-            world.start(*flags)
-            gate.let(slabs or samples)    # fewer than there are, or the run may come to its end first
-            world.until(lambda: world.status().get("done_samples", 0) >= samples, f"{samples} samples done")
-            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+        self.assertGreaterEqual(world.break_off(*flags, samples=samples, slabs=slabs), 4, "launcher, producer, two consumers")
 
 
 class Resume(InWorlds):

@@ -83,6 +83,9 @@ MUTANTS = (
            "        run_.send_consumers_away();\n", ("egress_test",)),
     Mutant("a run that does not add up is gone on with", "producer/recovery/run_recovery.cpp", "    require_conserved(predecessor_);\n", "", ("recovery_test",)),
     Mutant("connections without limit", "common/transport/connection_limit.cpp", "    ::shutdown(fd, SHUT_RDWR);\n", "", ("transport_test",)),
+    Mutant("a stream begins where ISA-L begins it", "consumer/processors/pictures/fast_deflate.cpp",
+           '    expect(isal_deflate_set_dict(&stream, &first, 1) == COMP_OK, "ISA-L takes a dictionary before the stream");\n', "",
+           ("processors_test",)),
 )
 
 

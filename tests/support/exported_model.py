@@ -27,6 +27,21 @@ def networks_in(folder, text):
     return module
 
 
+def folder_of_class(tests, name):
+    """A folder for all tests of a class, removed behind the last one."""
+    kept = tempfile.TemporaryDirectory(prefix=f"offramp-{name}-")
+    tests.addClassCleanup(kept.cleanup)
+    return pathlib.Path(kept.name)
+
+
+def exported(folder, *words):
+    """The package that `offramp export` makes in `folder`; `words` as for export(), without --output."""
+    package = pathlib.Path(folder, "exported.pt2")
+    done = export(folder, *words, "--output", package.name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return package
+
+
 def export(folder, *words, environment=PLAIN):
     """Runs `offramp export` in `folder`, in this very Python. Returns the finished process."""
     settings = {**os.environ, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1", "OFFRAMP_PYTHON": sys.executable,

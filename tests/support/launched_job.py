@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from tests.support.launched_resume import WATCHDOG_SECONDS, World
+from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT
 
 
@@ -28,12 +28,6 @@ class JobWorld(World):
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**self.environment, **environment})
         return self
-
-    def call(self, *words, cwd=None):
-        """(exit code, what it says)."""
-        done = subprocess.run([ROOT / "launch/offramp", *map(str, words)], env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              timeout=WATCHDOG_SECONDS, check=False, cwd=cwd)
-        return done.returncode, done.stdout + done.stderr
 
     def merge(self, *flags):
         return self.call("job", "merge", "--job", self.job, *flags)

@@ -55,6 +55,23 @@ class World(Launched):
                  "--output", str(self.output)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
         return self
 
+    def break_off(self, *flags, samples=1, slabs=None):
+        """
+        Starts a run, and kills all of it on the way, when so many samples are done and some more perhaps; how many processes there were. `slabs`: that have
+        them; else as many as if each had one.
+        """
+        with self.gate() as gate:
+            self.start(*flags)
+            gate.let(slabs or samples)    # fewer than there are, or the run may come to its end first
+            self.until(lambda: self.status().get("done_samples", 0) >= samples, f"{samples} samples done")
+            return self.kill_everything()
+
+    def call(self, *words, cwd=None):
+        """(exit code, what it says)."""
+        done = subprocess.run([ROOT / "launch/offramp", *map(str, words)], env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=WATCHDOG_SECONDS, check=False, cwd=cwd)
+        return done.returncode, done.stdout + done.stderr
+
     def run_id(self):
         return f"test-{self.mark[:12]}-{self.runs}"
 

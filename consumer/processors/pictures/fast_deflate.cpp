@@ -1,33 +1,88 @@
 #include "consumer/processors/pictures/fast_deflate.hpp"
 
-#include <libdeflate.h>
+#include <isa-l/igzip_lib.h>
 
-#include <new>
+#include <array>
+#include <cstring>
 
 #include "common/base/error.hpp"
 
 namespace offramp {
 namespace {
 
-constexpr int kLevel = 2;
+constexpr std::uint32_t kLevel = 1;
+constexpr std::size_t kFixedBytes = 4096;  // header, first block, trailer, and what ISA-L asks for behind its output
 
 }  // namespace
 
-FastDeflate::FastDeflate() : compressor_(libdeflate_alloc_compressor(kLevel)) {
-    if (!compressor_) throw std::bad_alloc();
+struct FastDeflate::State {
+    isal_zstream stream;
+    std::array<std::uint8_t, ISAL_DEF_LVL1_DEFAULT> tables;
+};
+
+FastDeflate::FastDeflate() : state_(std::make_unique_for_overwrite<State>()) {}
+FastDeflate::~FastDeflate() = default;
+FastDeflate::FastDeflate(FastDeflate&&) noexcept = default;
+FastDeflate& FastDeflate::operator=(FastDeflate&&) noexcept = default;
+
+// A literal takes 9 bits at most, and a block that would be larger than its bytes is stored. The decision for stored
+// blocks looks at the room that is left, so the room is never to be the reason.
+std::size_t FastDeflate::room_for(std::size_t bytes) { return bytes + bytes / 8 + bytes / 64 + kFixedBytes; }
+
+void FastDeflate::begin(std::span<std::byte> room) {
+    expect(room.size() <= room_for(kMostBytes), "ISA-L counts in 32 bits");
+    room_ = room;
+    used_ = 0;
+    adler_ = 1;
+    is_first_ = true;
+    append(std::array<std::uint8_t, 2>{0x78, 0x01});  // deflate, a window of 32 KiB, the fastest level
 }
 
-void FastDeflate::Free::operator()(libdeflate_compressor* compressor) const noexcept {
-    libdeflate_free_compressor(compressor);
+// The first byte is written here, as a stored block, and is ISA-L's dictionary for the rest. Where a stream begins
+// without one, ISA-L hashes the address of `isal_zstream` for the third byte's place in its table (.write_first_byte in
+// igzip_icf_body_h1_gr_bt.asm, up to 2.32 at least), and 3 or 4 of 1,000 small masks get other bytes at another
+// address.
+void FastDeflate::begin_behind(std::uint8_t first) {
+    append(std::array<std::uint8_t, 6>{0, 1, 0, 0xFE, 0xFF, first});  // not the last one; a length of 1, and inverted
+    isal_zstream& stream = state_->stream;
+    isal_deflate_init(&stream);
+    stream.level = kLevel;
+    stream.level_buf = state_->tables.data();
+    stream.level_buf_size = ISAL_DEF_LVL1_DEFAULT;
+    stream.gzip_flag = IGZIP_DEFLATE;
+    expect(isal_deflate_set_dict(&stream, &first, 1) == COMP_OK, "ISA-L takes a dictionary before the stream");
+    is_first_ = false;
 }
 
-std::span<const std::byte> FastDeflate::compress(std::span<const std::uint8_t> bytes) {
-    const std::size_t most = libdeflate_zlib_compress_bound(compressor_.get(), bytes.size());
-    if (room_.size() < most) room_.resize(most);
-    const std::size_t used =
-        libdeflate_zlib_compress(compressor_.get(), bytes.data(), bytes.size(), room_.data(), room_.size());
-    expect(used > 0, "libdeflate has the room that it asks for");
-    return std::span(room_).first(used);
+void FastDeflate::add(std::span<const std::uint8_t> piece, bool is_last) {
+    expect(!piece.empty() && piece.size() <= kMostBytes, "a piece has bytes, and ISA-L counts in 32 bits");
+    adler_ = isal_adler32(adler_, piece.data(), piece.size());
+    if (is_first_) {
+        begin_behind(piece[0]);
+        piece = piece.subspan(1);
+    }
+    isal_zstream& stream = state_->stream;
+    stream.next_in = const_cast<std::uint8_t*>(piece.data());  // it is only read
+    stream.avail_in = static_cast<std::uint32_t>(piece.size());
+    stream.end_of_stream = is_last ? 1 : 0;
+    const std::size_t room = room_.size() - used_;
+    stream.next_out = reinterpret_cast<std::uint8_t*>(room_.data() + used_);
+    stream.avail_out = static_cast<std::uint32_t>(room);
+    expect(isal_deflate(&stream) == COMP_OK && stream.avail_in == 0, "ISA-L takes every piece at a level that it has");
+    used_ += room - stream.avail_out;
+    if (!is_last) return;
+    expect(stream.internal_state.state == ZSTATE_END, "the stream has the room that room_for() says");
+    append(std::array<std::uint8_t, 4>{static_cast<std::uint8_t>(adler_ >> 24U),
+                                       static_cast<std::uint8_t>(adler_ >> 16U),
+                                       static_cast<std::uint8_t>(adler_ >> 8U), static_cast<std::uint8_t>(adler_)});
+}
+
+std::size_t FastDeflate::size() const { return used_; }
+
+void FastDeflate::append(std::span<const std::uint8_t> bytes) {
+    expect(bytes.size() <= room_.size() - used_, "the stream has the room that room_for() says");
+    std::memcpy(room_.data() + used_, bytes.data(), bytes.size());
+    used_ += bytes.size();
 }
 
 }  // namespace offramp

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 
 #include "common/base/error.hpp"
-#include "common/numerics/float16_bits.hpp"
 #include "common/wire/output_description.hpp"
 #include "common/wire/readable_output.hpp"
+#include "consumer/processors/raw/number_at.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
@@ -31,17 +30,6 @@ std::vector<PictureOutput> find_outputs(const SlabContents& slab, std::string& r
         for (PictureOutput& output : fitting)
             output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
     return fitting;
-}
-
-float number_at(const std::byte* bytes, DType type, std::size_t index) {
-    if (type == kFloat32) {
-        float number = 0;
-        std::memcpy(&number, bytes + index * sizeof number, sizeof number);
-        return number;
-    }
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, bytes + index * sizeof bits, sizeof bits);
-    return type == kFloat16 ? float_of_float16(bits) : float_of_bfloat16(bits);
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace offramp {
 // The PASCAL VOC colours of 256 classes, red, green and blue: class 0 is black, 255 (void) is cream.
 PngPalette voc_palette();
 
-// Encodes class ids as 8-bit PNG files with the VOC palette. The bytes depend on ids, size and level alone
-// (and on zlib's version): no time, no text, no filter. Owns the buffer it encodes into. Thread: one. Errors:
-// Error when libpng refuses the image.
+// Encodes class ids as 8-bit PNG files with the VOC palette. The bytes depend on ids, size and level alone (as those of
+// PngEncoder): no time, no text, no filter. Owns the buffer it encodes into. Thread: one. Errors:
+// Error for an image that no PNG file can have.
 class PalettePng {
   public:
     explicit PalettePng(PngEncoder encoder) : encoder_(std::move(encoder)) {}
@@ -22,6 +22,11 @@ class PalettePng {
     // One image, row by row. The result is valid until the next call.
     std::span<const std::byte> encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height,
                                       const Progress& progress);
+    // One that is not in memory as a whole: PngEncoder::encode_rows().
+    void encode_rows(ImageSize size, const PngEncoder::TakeRows& take, const PngEncoder::PutBytes& put,
+                     const Progress& progress) {
+        encoder_.encode_rows(size, palette_, take, put, progress);
+    }
 
   private:
     PngEncoder encoder_;

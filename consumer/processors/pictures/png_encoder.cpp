@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "consumer/processors/pictures/png_chunks.hpp"
 #include "consumer/processors/pictures/png_rows.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 
@@ -25,13 +26,13 @@ least = 0
 most = 9
 preset = 3
 changes = "conduct"
-help = "Compression of PNG files: 0 none, 1 fast, 9 smallest"
+help = "Compression of PNG files: 0 none, 1 to 3 fast and alike, 9 smallest"
 )settings";
 
 constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
-constexpr std::size_t kFrontBytes = 2048;                // more than what stands before and behind the pixels
-constexpr std::size_t kChunkBytes = 12;                  // of a chunk, beside its data
-constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;  // where libdeflate is faster than zlib for photographs
+constexpr std::size_t kFrontBytes = 2048;                   // more than what stands before and behind the pixels
+constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;     // where ISA-L is faster than zlib and no larger
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;  // stays in a core's cache until it is compressed
 
 std::size_t bytes_of_pixel(PngPixels kind) { return kind == PngPixels::Rgba ? 4 : kind == PngPixels::Rgb ? 3 : 1; }
 
@@ -120,14 +121,20 @@ bool write_end(png_structp png, png_infop info) {
     return true;
 }
 
-// The pixels as they have been compressed, and the end.
-bool write_stream(png_structp png, const std::byte* stream, std::size_t bytes) {
-    if (setjmp(png_jmpbuf(png)) != 0) return false;
-    for (std::size_t at = 0; at < bytes; at += kIdatBytes)
-        png_write_chunk(png, reinterpret_cast<png_const_bytep>("IDAT"), reinterpret_cast<png_const_bytep>(stream + at),
-                        std::min(kIdatBytes, bytes - at));
-    png_write_chunk(png, reinterpret_cast<png_const_bytep>("IEND"), nullptr, 0);
-    return true;
+std::array<std::uint8_t, 4> big_endian(std::uint32_t number) {
+    return {static_cast<std::uint8_t>(number >> 24U), static_cast<std::uint8_t>(number >> 16U),
+            static_cast<std::uint8_t>(number >> 8U), static_cast<std::uint8_t>(number)};
+}
+
+Error refused(std::uint32_t width, std::uint32_t height, std::string_view why) {
+    return Error(ErrorKind::BadInput, "cannot make a PNG file of " + std::to_string(width) + " x " +
+                                          std::to_string(height) + " pixels: " + std::string(why));
+}
+
+std::array<png_color, 256> colours_of(const PngPalette& palette) {
+    std::array<png_color, 256> colours{};
+    for (std::size_t id = 0; id < colours.size(); ++id) colours[id] = {palette[id][0], palette[id][1], palette[id][2]};
+    return colours;
 }
 
 int checked_level(std::int64_t level) {
@@ -149,48 +156,104 @@ std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progr
     expect(image.width > 0 && image.pixels.size() == row_bytes * image.height,
            "an image has width times height pixels");
     expect((image.kind == PngPixels::Palette) == (image.palette != nullptr), "pixels of a palette have one");
-    std::array<png_color, 256> palette{};
-    if (image.palette != nullptr)
-        for (std::size_t id = 0; id < palette.size(); ++id) {
-            const auto& colour = (*image.palette)[id];
-            palette[id] = {colour[0], colour[1], colour[2]};
-        }
     const std::size_t raw_bytes = image.pixels.size() + image.height;  // a filter byte a row
-    // All at once, so nothing can be told meanwhile: larger ones are compressed some rows at a time.
-    const bool is_fast = fast_ && image.kind != PngPixels::Palette && raw_bytes <= kProgressBytes;
-    const auto stream = is_fast ? compress_fast(image, row_bytes) : std::span<const std::byte>();
-    const std::size_t most =
-        is_fast ? stream.size() : raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
-    buffer_.resize(std::max(buffer_.size(), most + (most / kIdatBytes + 2) * kChunkBytes + kFrontBytes));
+    if (!fast_ || raw_bytes > FastDeflate::kMostBytes) return encode_by_libpng(image, row_bytes, raw_bytes, progress);
+    return encode_fast(image, row_bytes, raw_bytes, progress);
+}
+
+std::span<const std::byte> PngEncoder::encode_by_libpng(const PngImage& image, std::size_t row_bytes,
+                                                        std::size_t raw_bytes, const Progress& progress) {
+    const auto palette = image.palette != nullptr ? colours_of(*image.palette) : std::array<png_color, 256>{};
+    const std::size_t most = raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
+    buffer_.resize(std::max(buffer_.size(), most + (most / kIdatBytes + 2) * PngChunks::kChunkBytes + kFrontBytes));
 
     Encoding encoding{.room = buffer_};
     PngWriter writer(encoding);
     bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr,
                             colour_type_of(image.kind), image.width, image.height, level_);
-    if (is_fast) {
-        good = good && write_stream(writer.png, stream.data(), stream.size());
+    const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kProgressBytes / row_bytes));
+    for (std::uint32_t row = 0; good && row < image.height;) {
+        const std::uint32_t rows = std::min(rows_at_once, image.height - row);
+        good = write_rows(writer.png, image.pixels.data() + row * row_bytes, row_bytes, rows);
+        row += rows;
         progress();
-    } else {
-        const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kProgressBytes / row_bytes));
-        for (std::uint32_t row = 0; good && row < image.height;) {
-            const std::uint32_t rows = std::min(rows_at_once, image.height - row);
-            good = write_rows(writer.png, image.pixels.data() + row * row_bytes, row_bytes, rows);
-            row += rows;
-            progress();
-        }
-        good = good && write_end(writer.png, writer.info);
     }
-    if (!good)
-        throw Error(ErrorKind::BadInput, "cannot make a PNG file of " + std::to_string(image.width) + " x " +
-                                             std::to_string(image.height) + " pixels: " + encoding.message.data());
+    good = good && write_end(writer.png, writer.info);
+    if (!good) throw refused(image.width, image.height, encoding.message.data());
     return std::span<const std::byte>(buffer_).first(encoding.used);
 }
 
-// With the filter that write_front() tells libpng.
-std::span<const std::byte> PngEncoder::compress_fast(const PngImage& image, std::size_t row_bytes) {
-    filtered_.resize(image.pixels.size() + image.height);
-    subtract_left(image.pixels, row_bytes, bytes_of_pixel(image.kind), filtered_.data());
-    return fast_->compress(filtered_);
+// The file that libpng would make of the same stream; zlib is a part of libpng, and another compressor needs none of
+// the rest.
+std::span<const std::byte> PngEncoder::encode_fast(const PngImage& image, std::size_t row_bytes, std::size_t raw_bytes,
+                                                   const Progress& progress) {
+    if (image.height == 0) throw refused(image.width, image.height, "it has no rows");
+    const std::size_t most = FastDeflate::room_for(raw_bytes);
+    buffer_.resize(std::max(buffer_.size(), most + kFrontBytes));
+    PngChunks file(buffer_);
+    std::array<std::uint8_t, 13> header{};
+    std::ranges::copy(big_endian(image.width), header.begin());
+    std::ranges::copy(big_endian(image.height), header.begin() + 4);
+    header[8] =
+        8;  // bits of a channel; compression, filter and interlacing follow as 0, which PNG has one of or is none
+    header[9] = static_cast<std::uint8_t>(colour_type_of(image.kind));
+    file.add("IHDR", header);
+    if (image.palette != nullptr)
+        file.add("PLTE",
+                 std::span(image.palette->front().data(), image.palette->size() * image.palette->front().size()));
+    file.end(compress(image, row_bytes, file.begin("IDAT").first(most), progress));
+    file.add("IEND", {});
+    progress();
+    return file.file();
+}
+
+std::size_t PngEncoder::compress(const PngImage& image, std::size_t row_bytes, std::span<std::byte> room,
+                                 const Progress& progress) {
+    const std::size_t rows_at_once = std::max<std::size_t>(1, kPieceBytes / row_bytes);
+    filtered_.resize(std::max(filtered_.size(), std::min<std::size_t>(rows_at_once, image.height) * (row_bytes + 1)));
+    ProgressByBytes told(progress);
+    fast_->begin(room);
+    const std::uint8_t* above = nullptr;
+    for (auto left = image.pixels; !left.empty();) {
+        const auto rows = left.first(std::min(left.size(), rows_at_once * row_bytes));
+        left = left.subspan(rows.size());
+        // Class maps become larger with any filter.
+        if (image.kind == PngPixels::Palette)
+            copy_rows(rows, row_bytes, filtered_.data());
+        else
+            subtract_paeth(rows, row_bytes, bytes_of_pixel(image.kind), above, filtered_.data());
+        above = &rows.back() - (row_bytes - 1);
+        fast_->add(std::span(filtered_).first(rows.size() + rows.size() / row_bytes), left.empty());
+        told.add(rows.size());
+    }
+    return fast_->size();
+}
+
+void PngEncoder::encode_rows(ImageSize size, const PngPalette& palette, const TakeRows& take, const PutBytes& put,
+                             const Progress& progress) {
+    constexpr std::size_t kRowsBytes = std::size_t{4} << 20U;
+    const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kRowsBytes / size.width));
+    // zlib's own bound for any level, and what it has taken before and not given yet.
+    const std::size_t most = rows_at_once * (std::size_t{size.width} + 1) + 4 * kIdatBytes;
+    buffer_.resize(std::max(
+        buffer_.size(), most + most / 8 + most / 64 + (most / kIdatBytes + 4) * PngChunks::kChunkBytes + kFrontBytes));
+    const auto colours = colours_of(palette);
+    Encoding encoding{.room = buffer_};
+    PngWriter writer(encoding);
+    const auto hand_on = [&](bool good) {
+        if (!good) throw refused(size.width, size.height, encoding.message.data());
+        put(std::span<const std::byte>(buffer_).first(encoding.used));
+        encoding.used = 0;
+        progress();
+    };
+    hand_on(
+        write_front(writer.png, writer.info, colours.data(), PNG_COLOR_TYPE_PALETTE, size.width, size.height, level_));
+    for (std::uint32_t row = 0; row < size.height;) {
+        const std::uint32_t rows = std::min(rows_at_once, size.height - row);
+        hand_on(write_rows(writer.png, take(row, rows).data(), size.width, rows));
+        row += rows;
+    }
+    hand_on(write_end(writer.png, writer.info));
 }
 
 }  // namespace offramp

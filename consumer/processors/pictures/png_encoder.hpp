@@ -3,10 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "common/images/geometry.hpp"
 #include "consumer/processors/pictures/fast_deflate.hpp"
 #include "consumer/processors/processor.hpp"
 
@@ -30,9 +32,10 @@ struct PngImage {
     const PngPalette* palette = nullptr;  // of PngPixels::Palette
 };
 
-// Encodes images as 8-bit PNG files: by libdeflate at the levels 1 to 3 unless they have a palette, else by zlib. The
-// bytes depend on pixels, size, palette and level alone (and on the versions of both): no time, no text, one filter a
-// kind. Owns the buffers it encodes into. Thread: one. Errors: Error when libpng refuses the image.
+// Encodes images as 8-bit PNG files: by ISA-L at the levels 1 to 3, which are one, and by zlib at the others (and above
+// 1 GiB). The bytes depend on pixels, size, palette and level alone (and on the versions of both): no time, no text,
+// one filter a kind. Owns the buffers it encodes into. Thread: one. Errors: Error for an image that no PNG file can
+// have.
 class PngEncoder {
   public:
     // `level`: zlib's, 0 to 9.
@@ -43,12 +46,26 @@ class PngEncoder {
     // One image, some rows at a time with progress between. The result is valid until the next call.
     std::span<const std::byte> encode(const PngImage& image, const Progress& progress);
 
+    // Gives the rows from `first` on, `rows` of them, of an image that is not in memory as a whole; valid until the
+    // next call.
+    using TakeRows = std::function<std::span<const std::uint8_t>(std::uint32_t first, std::uint32_t rows)>;
+    using PutBytes = std::function<void(std::span<const std::byte>)>;
+    // One image of a palette, some rows at a time and always by zlib, as ISA-L's part wants room for all of a file:
+    // `put` gets the bytes as they come. The pixels are those of encode(). What `take` and `put` throw goes through.
+    void encode_rows(ImageSize size, const PngPalette& palette, const TakeRows& take, const PutBytes& put,
+                     const Progress& progress);
+
   private:
-    std::span<const std::byte> compress_fast(const PngImage& image, std::size_t row_bytes);
+    std::span<const std::byte> encode_by_libpng(const PngImage& image, std::size_t row_bytes, std::size_t raw_bytes,
+                                                const Progress& progress);
+    std::span<const std::byte> encode_fast(const PngImage& image, std::size_t row_bytes, std::size_t raw_bytes,
+                                           const Progress& progress);
+    std::size_t compress(const PngImage& image, std::size_t row_bytes, std::span<std::byte> room,
+                         const Progress& progress);
 
     int level_;
     std::optional<FastDeflate> fast_;     // where the level is one of its
-    std::vector<std::uint8_t> filtered_;  // rows on their way there
+    std::vector<std::uint8_t> filtered_;  // some rows on their way there
     std::vector<std::byte> buffer_;
 };
 

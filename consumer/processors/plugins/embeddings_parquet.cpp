@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/vectors/columns_beside.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/parquet/parquet_library.hpp"
@@ -21,7 +22,7 @@ namespace {
 [results]
 reads = "vectors"
 whole = "embeddings.parquet"
-settings = "normalize, vector-dtype, truncate-dim"
+settings = "normalize, vector-dtype, truncate-dim, vector-columns"
 )settings";
 
 // As parquet_module.cpp says.
@@ -42,8 +43,10 @@ void require_one_length(const std::vector<VectorOutput>& outputs, const SlabCont
 // the run has ended.
 class EmbeddingsParquet final : public Processor {
   public:
-    EmbeddingsParquet(const std::string& folder, const CatalogueValues& settings, Durability durability)
-        : vectors_(settings, "embeddings-parquet"), rows_(folder, "embeddings-parquet", durability) {
+    EmbeddingsParquet(const std::string& folder, const ProcessorOptions& options)
+        : vectors_(options.settings, "embeddings-parquet"),
+          beside_(options, "embeddings-parquet"),
+          rows_(folder, "embeddings-parquet", options.durability()) {
         parquet_library();  // now, and not when all is computed and nobody can write it
     }
 
@@ -54,6 +57,7 @@ class EmbeddingsParquet final : public Processor {
         for (const SampleView& sample : slab.samples) {
             progress();
             if (sample.hole) continue;
+            origin_ = beside_.of(sample.key);
             for (const VectorOutput& output : outputs) add_row(sample, output, slab.model);
         }
         if (still_current()) rows_.commit();
@@ -66,14 +70,23 @@ class EmbeddingsParquet final : public Processor {
                           .kind = {.dimensions = output.dimensions,
                                    .halves = vectors_.dtype() == "float16",
                                    .normalized = vectors_.normalizes(),
+                                   .columns = beside_.columns(),
+                                   .chunks = beside_.chunks(),
                                    .model = model},
-                          .key = sample.key,
+                          .key = origin_.key,
                           .output = output.name(),
-                          .vector = vectors_.of(output, sample.row)});
+                          .vector = vectors_.of(output, sample.row),
+                          .id = origin_.beside.id,
+                          .columns = origin_.beside.columns,
+                          .chunk = origin_.chunk.number,
+                          .start_char = origin_.chunk.begin,
+                          .end_char = origin_.chunk.end});
         rows_.add_record(row_);
     }
 
     SampleVectors vectors_;
+    ColumnsBeside beside_;
+    VectorOrigin origin_;  // of the sample at hand
     SegmentFile rows_;
     std::string row_;
 };
@@ -95,8 +108,7 @@ bool is_ours(const std::string& path) {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"), options.settings,
-                                               options.durability());
+    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"), options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_parquet(const CatalogueValues& /*settings*/) {

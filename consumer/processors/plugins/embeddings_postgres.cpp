@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -12,6 +13,7 @@
 #include "common/wire/output_description.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/postgres_output.hpp"
+#include "consumer/processors/vectors/columns_beside.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "consumer/sinks/postgres/copy_rows.hpp"
 #include "consumer/sinks/postgres/hnsw_index.hpp"
@@ -36,7 +38,7 @@ reads = "vectors"
 table = "embeddings"
 kept-by = "key"
 chosen-for = "vectors"
-settings = "normalize, vector-dtype, truncate-dim"
+settings = "normalize, vector-dtype, truncate-dim, vector-columns"
 )settings";
 
 bool makes_index(const CatalogueValues& settings) { return settings.text("index") == "hnsw"; }
@@ -47,16 +49,17 @@ constexpr const char* kThereAlready = "23505";  // unique_violation
 // invalid_column_reference: ON CONFLICT names columns without a unique index
 constexpr const char* kNoSuchKey = "42P10";
 
+// Without what stands beside them.
+constexpr const char* kVectorColumns = "key, output, item, vector";
+
 constexpr PostgresLayout kLayout{.contents = "embeddings",
                                  .version = "1",
-                                 .columns = "key, output, item, vector",
+                                 .columns = kVectorColumns,
                                  .needs_pgvector = true,
                                  .second = {"_outputs",
                                             "output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT "
                                             "NULL, normalized boolean NOT NULL, model text NOT NULL"},
                                  .indexed = ""};
-
-constexpr const char* kUnlessThere = " ON CONFLICT (key, output) DO NOTHING";
 
 // pgvector's.
 constexpr std::uint32_t kMaxDimensions = 16'000;
@@ -71,6 +74,11 @@ class EmbeddingsPostgres final : public Processor {
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
         : vectors_(options.settings, kProcessor),
           makes_index_(makes_index(options.settings)),
+          beside_(options, kProcessor),
+          further_(further_columns(beside_)),
+          copied_(further_.empty() ? kVectorColumns : kVectorColumns + (", " + further_)),
+          key_(beside_.chunks() ? "key, chunk, output" : "key, output"),
+          unless_there_(" ON CONFLICT (" + key_ + ") DO NOTHING"),
           table_(kLayout, folder, postgres_target(options, kProcessor, kLayout), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -80,6 +88,10 @@ class EmbeddingsPostgres final : public Processor {
         if (rows_.empty() || !still_current()) return;
         const std::span<const std::byte> rows = rows_.finished();
         table_.transact(columns_of(outputs), progress, [&](PostgresDatabase& database) {
+            if (!takes_copies_) {
+                table_.require_columns(beside_.names());
+                refuse_chunks_of_another_run();
+            }
             for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
             if (!takes_copies_) takes_copies_ = takes_copies(database);
             if (!*takes_copies_ || !copied(database, rows)) add_missing(database, rows);
@@ -94,6 +106,7 @@ class EmbeddingsPostgres final : public Processor {
         std::string key;
         const SampleView* sample = nullptr;
         const VectorOutput* output = nullptr;
+        VectorOrigin origin;
     };
 
     // The table still has its key, without which rows of a slab that is delivered twice would be in it twice; and rows
@@ -101,21 +114,27 @@ class EmbeddingsPostgres final : public Processor {
     // its owner have changed one.
     bool takes_copies(PostgresDatabase& database) const {
         try {
-            database.run("INSERT INTO " + table_.rows() +
-                         " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows WHERE false" +
-                         kUnlessThere);
+            database.run("INSERT INTO " + table_.rows() + " (" + copied_ + ") SELECT " + copied_ +
+                         " FROM offramp_rows WHERE false" + unless_there_);
         } catch (const PostgresError& error) {
             if (error.sqlstate() != kNoSuchKey) throw;
             throw ConfigError(
                 table_.name() + " has lost its key: rows could be stored twice",
-                "ALTER TABLE " + table_.rows() + " ADD PRIMARY KEY (key, output); or give another --sink-table");
+                "ALTER TABLE " + table_.rows() + " ADD PRIMARY KEY (" + key_ + "); or give another --sink-table");
         }
         const auto same = database.rows(
             "SELECT count(*) FROM pg_attribute AS theirs JOIN pg_attribute AS ours USING (attname, atttypid) WHERE "
             "theirs.attnum > 0 "
             "AND theirs.attrelid = $1::regclass AND ours.attrelid = 'pg_temp.offramp_rows'::regclass",
             {table_.rows()});
-        return same.at(0).at(0) == "4";
+        return same.at(0).at(0) == std::to_string(4 + beside_.names().size());
+    }
+
+    // Their numbers are part of its key.
+    void refuse_chunks_of_another_run() {
+        if (beside_.chunks() || !table_.was_made_with("chunk")) return;
+        throw ConfigError(table_.name() + " has rows of chunks of texts, and this run's samples are none",
+                          "Give the --chunk-tokens that it was made with, or another --sink-table");
     }
 
     // False, and nothing is changed, when some of the rows are there already: those of a slab that is delivered for the
@@ -123,7 +142,7 @@ class EmbeddingsPostgres final : public Processor {
     bool copied(PostgresDatabase& database, std::span<const std::byte> rows) const {
         database.run("SAVEPOINT before_copy");
         try {
-            database.copy("COPY " + table_.rows() + " (key, output, item, vector) FROM STDIN (FORMAT binary)", rows);
+            database.copy("COPY " + table_.rows() + " (" + copied_ + ") FROM STDIN (FORMAT binary)", rows);
             return true;
         } catch (const PostgresError& error) {
             if (error.sqlstate() != kThereAlready) throw;
@@ -135,10 +154,9 @@ class EmbeddingsPostgres final : public Processor {
 
     void add_missing(PostgresDatabase& database, std::span<const std::byte> rows) const {
         database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows);
-        database.run("INSERT INTO " + table_.rows() +
-                     " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows "
-                     "ORDER BY key COLLATE \"C\", output COLLATE \"C\"" +
-                     kUnlessThere);
+        database.run("INSERT INTO " + table_.rows() + " (" + copied_ + ") SELECT " + copied_ +
+                     " FROM offramp_rows ORDER BY key COLLATE \"C\", " + (beside_.chunks() ? "chunk, " : "") +
+                     "output COLLATE \"C\"" + unless_there_);
     }
 
     bool halves() const { return vectors_.dtype() == "float16"; }
@@ -162,9 +180,16 @@ class EmbeddingsPostgres final : public Processor {
         };
         if (std::ranges::all_of(outputs, like_the_first))
             type += "(" + std::to_string(outputs.front().dimensions) + ")";
-        return {.rows = "key text NOT NULL, output text NOT NULL, item bigint NOT NULL, vector " + type +
-                        ", PRIMARY KEY (key, output)",
-                .copied = "key text, output text, item bigint, vector " + type};
+        return {
+            .rows = "key text NOT NULL, output text NOT NULL, item bigint NOT NULL, vector " + type +
+                    (beside_.columns() ? ", id text NOT NULL, columns jsonb NOT NULL" : "") +
+                    (beside_.chunks() ? ", chunk bigint NOT NULL, start_char bigint NOT NULL, end_char bigint NOT NULL"
+                                      : "") +
+                    ", PRIMARY KEY (" + key_ + ")",
+            .copied = "key text, output text, item bigint, vector " + type +
+                      (beside_.columns() ? ", id text, columns jsonb" : "") +
+                      (beside_.chunks() ? ", chunk bigint, start_char bigint, end_char bigint" : ""),
+            .further = further_};
     }
 
     // Everything that can be made before the transaction.
@@ -175,12 +200,13 @@ class EmbeddingsPostgres final : public Processor {
         const std::size_t bytes_each = halves() ? 2 : 4;
         for (const Row& row : in_order(outputs, slab, progress)) {
             progress();
-            rows_.begin_row(4);
+            rows_.begin_row(static_cast<std::int16_t>(4 + beside_.names().size()));
             rows_.text(row.key);
             rows_.text(row.output->name());
             rows_.number(static_cast<std::int64_t>(row.sample->item));
-            if (rows_.vector(vectors_.of(*row.output, row.sample->row), bytes_each)) continue;
-            if (++unheld == 1)
+            const bool is_held = rows_.vector(vectors_.of(*row.output, row.sample->row), bytes_each);
+            put_beside(row.origin);
+            if (!is_held && ++unheld == 1)
                 first = "the first: sample '" + row.sample->key + "', output '" + row.output->name() + "'";
         }
         if (unheld > 0)
@@ -190,18 +216,37 @@ class EmbeddingsPostgres final : public Processor {
                 unheld, first);
     }
 
-    static std::vector<Row> in_order(const std::vector<VectorOutput>& outputs, const SlabContents& slab,
-                                     const Progress& progress) {
+    void put_beside(const VectorOrigin& origin) {
+        if (beside_.columns()) {
+            rows_.text(postgres_text(origin.beside.id));
+            rows_.json(postgres_json(origin.beside.columns));
+        }
+        if (!beside_.chunks()) return;
+        for (const std::uint64_t number : {std::uint64_t{origin.chunk.number}, origin.chunk.begin, origin.chunk.end})
+            rows_.number(static_cast<std::int64_t>(number));
+    }
+
+    static std::string further_columns(const ColumnsBeside& beside) {
+        std::string columns;
+        for (const std::string& name : beside.names()) columns += (columns.empty() ? "" : ", ") + name;
+        return columns;
+    }
+
+    std::vector<Row> in_order(const std::vector<VectorOutput>& outputs, const SlabContents& slab,
+                              const Progress& progress) const {
         std::vector<Row> rows;
         rows.reserve(slab.samples.size() * outputs.size());
         for (const SampleView& sample : slab.samples) {
             progress();
             if (sample.hole) continue;
+            const VectorOrigin origin = beside_.of(sample.key);
             for (const VectorOutput& output : outputs)
-                rows.push_back({.key = postgres_text(sample.key), .sample = &sample, .output = &output});
+                rows.push_back(
+                    {.key = postgres_text(origin.key), .sample = &sample, .output = &output, .origin = origin});
         }
         std::ranges::sort(rows, [](const Row& one, const Row& other) {
-            return one.key != other.key ? one.key < other.key : one.output->name() < other.output->name();
+            return std::tie(one.key, one.origin.chunk.number, one.output->name()) <
+                   std::tie(other.key, other.origin.chunk.number, other.output->name());
         });
         return rows;
     }
@@ -233,6 +278,9 @@ class EmbeddingsPostgres final : public Processor {
 
     SampleVectors vectors_;
     bool makes_index_;
+    ColumnsBeside beside_;
+    std::string further_, copied_;  // columns
+    std::string key_, unless_there_;
     PostgresTable table_;
     std::optional<bool> takes_copies_;  // unknown until the first rows
     std::set<std::string> noted_;

@@ -1,10 +1,14 @@
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "common/base/error.hpp"
 #include "consumer/processors/pictures/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/results/canvas_output.hpp"
 #include "consumer/processors/segmentation/sample_masks.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
+#include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
@@ -17,48 +21,62 @@ namespace {
 reads = "masks"
 endings = ".png"
 settings = "mask-size"
+tiles = "together"
 )settings";
 
 // Makes a palette PNG of class ids of every sample: OUTPUT/KEY.png, or OUTPUT/KEY.NAME.png when several
-// outputs fit.
+// outputs fit. With --tile one of each picture.
 class MaskPng final : public Processor {
   public:
     explicit MaskPng(const ProcessorOptions& options)
         : folder_(options.output_for("mask-png")),
+          others_(options, "mask-png"),
           durability_(options.durability()),
-          png_(PngEncoder(options.settings)),
-          masks_(options, "mask-png") {}
+          png_(PngEncoder(options.settings)) {
+        if (options.input.tile > 0)
+            stitched_.emplace(options, "mask-png");
+        else
+            masks_.emplace(options, "mask-png");
+    }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "mask-png");
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const SegmentationOutput& output : outputs) {
+                if (stitched_) {
+                    if (!stitched_->add(output, sample, progress, still_current)) return;
+                    continue;
+                }
                 const std::string path = sample_path(folder_, sample.key, output.suffix + ".png");
-                const SampleMasks::Mask mask = masks_.of(output, sample, progress);
-                masks_.require_another_file(path);
+                const SampleMasks::Mask mask = masks_->of(output, sample, progress);
+                masks_->require_another_file(path);
                 const auto file = png_.encode(mask.ids, mask.size.width, mask.size.height, progress);
                 if (!still_current()) return;
+                others_.remove(std::string(sample.key) + output.suffix);
                 write_atomically(path, file, durability_);
             }
         }
     }
 
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
+        if (stitched_) return {};  // no sample has one alone
         return segmentation_files(slab, sample, ".png");
     }
 
   private:
     std::string folder_;
+    CanvasesOfOthers others_;
     Durability durability_;
     PalettePng png_;
-    SampleMasks masks_;
+    std::optional<SampleMasks> masks_;       // each sample alone
+    std::optional<StitchedMasks> stitched_;  // with --tile: of samples that are tiles
 };
 
 }  // namespace
 
 std::unique_ptr<Processor> make_mask_png(const ProcessorOptions& options) { return std::make_unique<MaskPng>(options); }
 
-std::unique_ptr<RunOutput> run_output_of_mask_png(const CatalogueValues& /*settings*/) { return nullptr; }
+std::unique_ptr<RunOutput> run_output_of_mask_png(const CatalogueValues& /*settings*/) { return tile_canvases(); }
 
 }  // namespace offramp

@@ -1,3 +1,4 @@
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,29 +17,32 @@ looks-at = "items"
 whole = "records.sqlite"
 )settings";
 
-constexpr const char* kRecordsSchema =
-    "CREATE TABLE records (item INTEGER PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, files TEXT NOT NULL, "
-    "classes TEXT, "
-    "columns TEXT NOT NULL, model TEXT NOT NULL);"
-    "CREATE INDEX records_by_key ON records (key);";
-
-constexpr const char* kRecordsUpsert =
-    "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, 'done', ?, ?, ?, ?) "
-    "ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = "
-    "excluded.classes, "
-    "columns = excluded.columns, model = excluded.model";
+std::string records_schema(bool with_ids) {
+    return "CREATE TABLE records (item INTEGER PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, files TEXT NOT "
+           "NULL, classes TEXT, columns TEXT NOT NULL, model TEXT NOT NULL" +
+           std::string(with_ids ? ", id TEXT" : "") +
+           ");"
+           "CREATE INDEX records_by_key ON records (key);";
+}
 
 // An empty row may also stand for an item that an earlier run has done: its row stays.
-constexpr const char* kSkip =
-    "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, 'skipped', '{}', NULL, ?, "
-    "?) "
-    "ON CONFLICT (item) DO NOTHING";
+constexpr const char* kSkip = " ON CONFLICT (item) DO NOTHING";
 
 // Puts a row for each item into OUTPUT/records.sqlite. One transaction a slab.
 class Records final : public Processor {
   public:
     Records(const std::string& folder, const ProcessorOptions& options)
-        : rows_(options, "records"), database_(folder, "records", kRecordsSchema, options.durability()) {}
+        : rows_(options, "records"),
+          database_(folder, "records", records_schema(rows_.have_ids()), options.durability()),
+          insert_(rows_.have_ids()
+                      ? "INSERT INTO records (item, key, status, files, classes, columns, model, id) VALUES (?, ?, ?, "
+                        "?, ?, ?, ?, ?)"
+                      : "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, ?, ?, "
+                        "?, ?, ?)"),
+          upsert_(insert_ +
+                  " ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = "
+                  "excluded.files, classes = excluded.classes, columns = excluded.columns, model = excluded.model" +
+                  (rows_.have_ids() ? ", id = excluded.id" : "")) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::span<const RecordRow> rows = rows_.of(slab, progress);
@@ -47,26 +51,33 @@ class Records final : public Processor {
     }
 
   private:
-    static void put(std::span<const RecordRow> rows, SqliteDatabase& database, const std::string& model) {
-        SqliteStatement& upsert = database.prepared(kRecordsUpsert);
-        SqliteStatement& skip = database.prepared(kSkip);
+    void put(std::span<const RecordRow> rows, SqliteDatabase& database, const std::string& model) {
+        if (!has_columns_ && rows_.have_ids()) require_columns(database, "records", {"id"});
+        has_columns_ = true;
+        SqliteStatement& upsert = database.prepared(upsert_);
+        SqliteStatement& skip = database.prepared(skip_);
         for (const RecordRow& row : rows) {
-            const auto item = static_cast<std::int64_t>(row.sample->item);
-            if (row.sample->hole) {
-                skip.bind(1, item).bind(2, row.sample->key).bind(3, row.columns).bind(4, model).run();
-                continue;
-            }
-            upsert.bind(1, item).bind(2, row.sample->key).bind(3, row.files).bind(5, row.columns).bind(6, model);
-            if (row.classes)
-                upsert.bind(4, *row.classes);
-            else
-                upsert.bind_nothing(4);
-            upsert.run();
+            SqliteStatement& statement = row.sample->hole ? skip : upsert;
+            statement.bind(1, static_cast<std::int64_t>(row.sample->item)).bind(2, row.sample->key);
+            statement.bind(3, row.sample->hole ? "skipped" : "done").bind(4, row.files).bind(6, row.columns);
+            statement.bind(7, model);
+            put_text(statement, 5, row.classes);
+            if (rows_.have_ids()) put_text(statement, 8, row.id);
+            statement.run();
         }
+    }
+
+    static void put_text(SqliteStatement& statement, int at, const std::optional<std::string>& text) {
+        if (text)
+            statement.bind(at, *text);
+        else
+            statement.bind_nothing(at);
     }
 
     RecordRows rows_;
     OutputDatabase database_;
+    std::string insert_, upsert_, skip_ = insert_ + kSkip;
+    bool has_columns_ = false;  // the table, as far as it has been looked at
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ table = "records"
 constexpr const char* kProcessor = "records-postgres";
 
 constexpr const char* kColumns = "item, key, status, files, classes, columns, model";
+constexpr const char* kColumnsWithId = "item, key, status, files, classes, columns, model, id";
 
 constexpr PostgresLayout kLayout{.contents = "records",
                                  .version = "1",
@@ -31,10 +32,11 @@ constexpr PostgresLayout kLayout{.contents = "records",
                                  .indexed = "key"};
 
 // An empty row may also stand for an item that an earlier run has done: its row stays.
-constexpr const char* kUpsert =
+constexpr const char* kUpsertRow =
     " ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = "
     "excluded.classes, "
-    "columns = excluded.columns, model = excluded.model WHERE excluded.status = 'done'";
+    "columns = excluded.columns, model = excluded.model";
+constexpr const char* kIfDone = " WHERE excluded.status = 'done'";
 
 // Puts a row for each item into a table of a PostgreSQL, one transaction a slab: binary COPY into a temporary table,
 // and from there into the place of what is there.
@@ -48,22 +50,30 @@ class RecordsPostgres final : public Processor {
         copied_.clear();
         for (const RecordRow& row : rows_.of(slab, progress)) copy(row, slab.model);
         if (copied_.empty() || !still_current()) return;
+        const bool ids = rows_.have_ids();
+        const std::string columns = ids ? kColumnsWithId : kColumns;
         table_.transact(
-            {.rows = "item bigint PRIMARY KEY, key text NOT NULL, status text NOT NULL, files jsonb NOT NULL, classes "
-                     "jsonb, columns jsonb NOT NULL, "
-                     "model text NOT NULL",
-             .copied = "item bigint, key text, status text, files jsonb, classes jsonb, columns jsonb, model text"},
+            {.rows = std::string("item bigint PRIMARY KEY, key text NOT NULL, status text NOT NULL, files jsonb NOT "
+                                 "NULL, classes jsonb, columns jsonb NOT NULL, model text NOT NULL") +
+                     (ids ? ", id text" : ""),
+             .copied = std::string("item bigint, key text, status text, files jsonb, classes jsonb, columns jsonb, "
+                                   "model text") +
+                       (ids ? ", id text" : ""),
+             .further = ids ? "id" : ""},
             progress, [&](PostgresDatabase& database) {
+                if (!has_columns_ && ids) table_.require_columns({"id"});
+                has_columns_ = true;
                 database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", copied_.finished());
                 // In one order for all, so that no two consumers wait for each other.
-                database.run("INSERT INTO " + table_.rows() + " (" + kColumns + ") SELECT " + kColumns +
-                             " FROM offramp_rows ORDER BY item" + kUpsert);
+                database.run("INSERT INTO " + table_.rows() + " (" + columns + ") SELECT " + columns +
+                             " FROM offramp_rows ORDER BY item" + kUpsertRow + (ids ? ", id = excluded.id" : "") +
+                             kIfDone);
             });
     }
 
   private:
     void copy(const RecordRow& row, const std::string& model) {
-        copied_.begin_row(7);
+        copied_.begin_row(rows_.have_ids() ? 8 : 7);
         copied_.number(static_cast<std::int64_t>(row.sample->item));
         copied_.text(postgres_text(row.sample->key));
         copied_.text(row.sample->hole ? "skipped" : "done");
@@ -74,11 +84,17 @@ class RecordsPostgres final : public Processor {
             copied_.null();
         copied_.json(postgres_json(row.columns));
         copied_.text(postgres_text(model));
+        if (!rows_.have_ids()) return;
+        if (row.id)
+            copied_.text(postgres_text(*row.id));
+        else
+            copied_.null();
     }
 
     RecordRows rows_;
     PostgresTable table_;
     CopyRows copied_;
+    bool has_columns_ = false;  // the table, as far as it has been looked at
 };
 
 }  // namespace

@@ -1,39 +1,79 @@
 #include "consumer/processors/records/input_columns.hpp"
 
 #include "common/base/error.hpp"
-#include "common/images/open_pictures.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "common/settings/source_of_input.hpp"
+#include "common/texts/open_texts.hpp"
+#include "common/texts/text_chunk.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
 
-InputColumns::InputColumns(const InputSettings& config, std::string_view processor) : input_(config, processor) {}
+InputColumns::InputColumns(const InputSettings& config, std::string_view processor) {
+    if (!gives_text_tables(config.source)) {
+        pictures_.emplace(config, processor);
+        return;
+    }
+    texts_ = open_texts(config);
+    in_chunks_ = config.chunk_tokens > 0;
+    texts_by_key_.reserve(texts_->size());
+    for (std::uint64_t number = 0; number < texts_->size(); ++number)
+        texts_by_key_.emplace(texts_->key(number), number);
+}
 
-std::string InputColumns::of(std::string_view key) const {
-    const std::uint64_t number = input_.number_of(key);
+std::optional<std::uint64_t> InputColumns::find(std::string_view key) const {
+    if (pictures_) return pictures_->find(key);
+    if (in_chunks_) {
+        // A row of another shard, or one that was skipped, has its number for a name.
+        const auto chunk = chunk_of_key(key);
+        if (!chunk) return std::nullopt;
+        key = chunk->text;
+    }
+    const auto found = texts_by_key_.find(key);
+    return found == texts_by_key_.end() ? std::nullopt : std::optional(found->second);
+}
+
+BesideText InputColumns::at(std::uint64_t number) const {
+    if (!pictures_ && !in_chunks_) return texts_->beside(number);
+    if (!pictures_) {
+        if (!last_ || last_->first != number) last_.emplace(number, texts_->beside(number));
+        return last_->second;
+    }
+    return {.id = {}, .columns = pictures_->pictures().columns(number)};
+}
+
+std::string InputColumns::origin(std::uint64_t number) const {
+    return pictures_ ? pictures_->pictures().origin(number) : texts_->origin(number);
+}
+
+BesideText InputColumns::of(std::string_view key) const {
+    constexpr const char* kLeave = "Leave the input as it is while a run reads it";
+    const auto found = find(key);
+    if (!found && texts_)
+        throw Error(ErrorKind::NoInput,
+                    texts_->description() + ": none has the id of the sample '" + escaped(key) + "'", kLeave);
+    const std::uint64_t number = found ? *found : pictures_->number_of(key);
     try {
-        return input_.pictures().columns(number);
+        return at(number);
     } catch (const UnreadableItem& problem) {
         throw Error(ErrorKind::NoInput,
-                    "the columns of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +
+                    "the columns of the sample '" + escaped(key) + "', " + origin(number) +
                         ", cannot be read any more: " + problem.what(),
-                    "Leave the input as it is while a run reads it");
+                    kLeave);
     }
 }
 
-std::string InputColumns::of_skipped(std::string_view key) const {
-    const auto number = input_.find(key);
-    if (!number) return "{}";
-    try {
-        return input_.pictures().columns(*number);
-    } catch (const UnreadableItem&) {
-        return "{}";
-    }
+BesideText InputColumns::of_skipped(std::string_view key) const {
+    if (const auto number = find(key)) try {
+            return at(*number);
+        } catch (const UnreadableItem&) {
+        }
+    return {.id = {}, .columns = "{}"};
 }
 
 std::optional<InputColumns> columns_of_input(const InputSettings& config, std::string_view processor) {
-    if (!gives_columns(source_of_input(config.source, config.input))) return std::nullopt;
+    const std::string source = source_of_input(config.source, config.input);
+    if (!gives_columns(source) && !gives_text_tables(source)) return std::nullopt;
     return std::optional<InputColumns>(std::in_place, config, processor);
 }
 

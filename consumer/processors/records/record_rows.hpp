@@ -19,6 +19,7 @@ struct RecordRow {
     std::string files = "{}";            // {"mask-png": ["mask-png/a.png"]}: paths below the run's output folder
     std::optional<std::string> classes;  // {"0": 0.75, "15": 0.25}; of several outputs {"out": {...}, "aux": {...}};
                                          // nothing: the model has no classes
+    std::optional<std::string> id;       // as the input, a table of texts, has it; nothing: none, or it cannot be read
     std::string columns = "{}";
 };
 
@@ -33,6 +34,8 @@ class RecordRows {
     // `processor`: who asks, for messages.
     RecordRows(const ProcessorOptions& options, std::string_view processor);
 
+    // The input is a table of texts: its rows have ids, whose column a run over another input does not have.
+    bool have_ids() const { return columns_ && columns_->has_ids(); }
     // One for each sample of the slab; valid until the next call, and while the slab is.
     std::span<const RecordRow> of(const SlabContents& slab, const Progress& progress);
 

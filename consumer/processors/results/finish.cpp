@@ -56,7 +56,14 @@ bool look_at_previous(const RunConfig& config, const std::optional<PreviousRun>&
 // Where this run's results lie until it has ended; empty: where they belong.
 std::string next_place_for(const RunConfig& config, const std::optional<PreviousRun>& previous) {
     if (config.resume && previous) return previous->ended ? std::string() : previous->next_place;
-    return look_at_previous(config, previous) ? new_next_place() : std::string();
+    // Canvases of tiles do not say whose they are: a run that begins where another one may be continued, which has none
+    // now, must not leave its own where that one would look for them.
+    const bool makes_canvases =
+        previous && config.tile > 0 && std::ranges::any_of(config.processors(), [](const std::string& name) {
+            const ProcessorResults* const results = ProcessorResults::of(name);
+            return results && results->puts_tiles_together;
+        });
+    return look_at_previous(config, previous) || makes_canvases ? new_next_place() : std::string();
 }
 
 }  // namespace

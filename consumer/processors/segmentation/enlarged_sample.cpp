@@ -1,10 +1,9 @@
 #include "consumer/processors/segmentation/enlarged_sample.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/base/error.hpp"
-#include "common/numerics/float16_bits.hpp"
+#include "consumer/processors/raw/number_at.hpp"
 
 namespace offramp {
 
@@ -76,16 +75,9 @@ const float* EnlargedSample::enlarged_across(std::int32_t source_line) {
 
 void EnlargedSample::read(std::int64_t c, std::int64_t source_line) {
     const std::int64_t first = c * sample_.class_stride + source_line * sample_.row_stride;
-    const std::size_t size = sample_.dtype.bytes();
     for (std::size_t x = 0; x < source_.size(); ++x) {
         const auto at = static_cast<std::size_t>(first + static_cast<std::int64_t>(x) * sample_.column_stride);
-        if (sample_.dtype == kFloat32) {
-            std::memcpy(&source_[x], sample_.data + at * size, size);
-            continue;
-        }
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, sample_.data + at * size, size);
-        source_[x] = sample_.dtype == kFloat16 ? float_of_float16(bits) : float_of_bfloat16(bits);
+        source_[x] = number_at(sample_.data, sample_.dtype, at);
     }
 }
 

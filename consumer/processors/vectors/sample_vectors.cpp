@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/numerics/float16_bits.hpp"
 #include "common/wire/output_description.hpp"
 #include "common/wire/readable_output.hpp"
+#include "consumer/processors/raw/number_at.hpp"
 
 namespace offramp {
 namespace {
@@ -46,17 +46,6 @@ constexpr double kLeastLength = 1e-12;
 
 // What is nearer to 65536 than to the largest float16, 65504, becomes infinite.
 constexpr float kBeyondFloat16 = 65520;
-
-float number_at(const std::byte* bytes, DType dtype) {
-    if (dtype == kFloat32) {
-        float number = 0;
-        std::memcpy(&number, bytes, sizeof number);
-        return number;
-    }
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, bytes, sizeof bits);
-    return dtype == kFloat16 ? float_of_float16(bits) : float_of_bfloat16(bits);
-}
 
 }  // namespace
 

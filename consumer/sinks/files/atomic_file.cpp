@@ -72,7 +72,8 @@ bool remove_if_abandoned(const fs::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path, Durability durability) : path_(std::move(path)), durability_(durability) {
+AtomicFile::AtomicFile(std::string path, Durability durability, std::string_view what)
+    : path_(std::move(path)), named_(std::string(what) + path_), durability_(durability) {
     while (!try_open_temporary()) {
     }
 }
@@ -89,15 +90,15 @@ bool AtomicFile::try_open_temporary() {
     }
     if (!file) {
         if (errno == EEXIST || errno == EINTR) return false;
-        throw write_error("a temporary file for " + path_, errno);
+        throw write_error("a temporary file for " + named_, errno);
     }
     // A file system without locks is no reason to fail: leftovers are then left lying.
     if (lock_retried(file.get(), LOCK_EX) == 0) {
         struct stat status {};
-        if (::fstat(file.get(), &status) != 0) throw write_error("a temporary file for " + path_, errno);
+        if (::fstat(file.get(), &status) != 0) throw write_error("a temporary file for " + named_, errno);
         if (status.st_nlink == 0) return false;
     }
-    file_.emplace(path_, temporary, std::move(file), [this](int problem) { return write_error(path_, problem); });
+    file_.emplace(path_, temporary, std::move(file), [this](int problem) { return write_error(named_, problem); });
     return true;
 }
 
@@ -106,15 +107,34 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     file_->write(bytes);
 }
 
-void AtomicFile::commit() {
+void AtomicFile::set_size(std::uint64_t bytes) {
+    expect(file_.has_value(), "a committed file keeps its length");
+    file_->set_size(bytes);
+}
+
+// Before it has its name: a name on the disk must not lead to a file without its bytes.
+void AtomicFile::flush_bytes() {
     expect(file_.has_value(), "a file is committed once");
-    // The bytes first: a name on the disk must not lead to a file without them.
     if (durability_ == Durability::PowerCut) file_->flush();
+}
+
+void AtomicFile::flush_name() {
+    if (durability_ == Durability::PowerCut) file_->flush_name();
+    file_.reset();
+}
+
+void AtomicFile::commit() {
+    flush_bytes();
     failpoint("sink.commit");
     file_->put_in_place();
     failpoint("sink.committed");
-    if (durability_ == Durability::PowerCut) file_->flush_name();
-    file_.reset();
+    flush_name();
+}
+
+void AtomicFile::commit_if_none() {
+    flush_bytes();
+    file_->put_in_place_if_none();
+    flush_name();
 }
 
 void write_atomically(const std::string& path, std::span<const std::byte> bytes, Durability durability) {
@@ -127,6 +147,14 @@ void replace_file(const std::string& whole, const std::string& path) {
     failpoint("sink.replace");
     if (std::rename(whole.c_str(), path.c_str()) != 0) throw write_error(path, errno);
     failpoint("sink.replaced");
+}
+
+void remove_file(const std::string& path, Durability durability) {
+    if (::unlink(path.c_str()) == 0) {
+        if (durability == Durability::PowerCut) flush_folder(fs::path(path).parent_path());
+    } else if (errno != ENOENT && errno != ENOTDIR) {
+        throw write_error("removing " + path, errno);
+    }
 }
 
 void require_writable_folder(const std::string& folder) {

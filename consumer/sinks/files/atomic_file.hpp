@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "common/base/durability.hpp"
 #include "common/base/whole_file.hpp"
@@ -21,19 +23,26 @@ namespace offramp {
 // file system. Errors: SystemError with CannotWrite and the path.
 class AtomicFile {
   public:
-    // Makes the parent folders as needed.
-    explicit AtomicFile(std::string path, Durability durability = Durability::Process);
+    // Makes the parent folders as needed. `what`: what errors call the file, before its path.
+    explicit AtomicFile(std::string path, Durability durability = Durability::Process, std::string_view what = {});
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;
 
     void write(std::span<const std::byte> bytes);
+    // Its length: what lies behind what was written reads as zeros, and takes no room.
+    void set_size(std::uint64_t bytes);
     // Puts the file in its place, instead of one that may be there. The last call.
     void commit();
+    // Instead: where one is there, that one stays, and this one is gone.
+    void commit_if_none();
 
   private:
     bool try_open_temporary();
+    void flush_bytes();
+    void flush_name();
 
     std::string path_;
+    std::string named_;  // in errors
     Durability durability_;
     std::optional<WholeFile> file_;  // until it is committed
 };
@@ -43,6 +52,9 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes,
 
 // Puts a file that is whole in the place of another, or of none, by one rename.
 void replace_file(const std::string& whole, const std::string& path);
+
+// Removes a file, or nothing where there is none. With PowerCut its name is gone from the disk when this returns.
+void remove_file(const std::string& path, Durability durability);
 
 // Makes the folder and proves, with a temporary file, that it can be written. Errors: SystemError with
 // CannotWrite.

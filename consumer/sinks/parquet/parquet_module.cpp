@@ -18,6 +18,7 @@ namespace {
 
 // Rows of one row group: of 384 float32 numbers 100 MB.
 constexpr std::int64_t kRowsInGroup = 65536;
+constexpr std::int64_t kColumnsInGroup = std::int64_t{256} << 20;  // bytes
 
 void check(const arrow::Status& status, const std::string& tried) {
     if (!status.ok()) throw Error(ErrorKind::System, "Parquet: " + tried + ": " + status.ToString());
@@ -70,8 +71,16 @@ std::shared_ptr<arrow::DataType> number_of(const VectorKind& kind) {
 std::shared_ptr<arrow::Schema> schema_of(const VectorKind& kind) {
     const auto vector = arrow::fixed_size_list(arrow::field("element", number_of(kind), false),
                                                static_cast<std::int32_t>(kind.dimensions));
-    return arrow::schema({arrow::field("key", arrow::utf8(), false), arrow::field("output", arrow::utf8(), false),
-                          arrow::field("item", arrow::int64(), false), arrow::field("vector", vector, false)},
+    arrow::FieldVector fields{arrow::field("key", arrow::utf8(), false), arrow::field("output", arrow::utf8(), false),
+                              arrow::field("item", arrow::int64(), false), arrow::field("vector", vector, false)};
+    if (kind.columns) {
+        fields.push_back(arrow::field("id", arrow::utf8(), false));
+        fields.push_back(arrow::field("columns", arrow::utf8(), false));
+    }
+    if (kind.chunks)
+        for (const char* name : {"chunk", "start_char", "end_char"})
+            fields.push_back(arrow::field(name, arrow::int64(), false));
+    return arrow::schema(fields,
                          arrow::key_value_metadata({"model", "normalized"},
                                                    {std::string(kind.model), kind.normalized ? "true" : "false"}));
 }
@@ -98,6 +107,15 @@ class Group {
         check(outputs_.Append(sound(row.output)), "an output's name");
         check(items_.Append(static_cast<std::int64_t>(row.item)), "an item's number");
         check(numbers_.Append(row.vector.data(), static_cast<std::int64_t>(row.vector.size())), "a vector");
+        if (kind_.columns) {
+            check(ids_.Append(sound(row.id)), "an id");
+            check(columns_.Append(sound(row.columns)), "columns");
+        }
+        if (kind_.chunks) {
+            check(chunks_.Append(static_cast<std::int64_t>(row.chunk)), "a chunk");
+            check(starts_.Append(static_cast<std::int64_t>(row.start_char)), "a chunk's begin");
+            check(ends_.Append(static_cast<std::int64_t>(row.end_char)), "a chunk's end");
+        }
         ++rows_;
     }
 
@@ -106,21 +124,28 @@ class Group {
         const auto numbers = arrow::MakeArray(
             arrow::ArrayData::Make(number_of(kind_), count, {nullptr, checked(numbers_.Finish(), "the vectors")}, 0));
         const auto vectors = std::make_shared<arrow::FixedSizeListArray>(schema->field(3)->type(), rows_, numbers);
-        const auto table =
-            arrow::Table::Make(schema,
-                               {checked(keys_.Finish(), "the keys"), checked(outputs_.Finish(), "the outputs"),
-                                checked(items_.Finish(), "the items"), vectors},
-                               rows_);
+        arrow::ArrayVector arrays{checked(keys_.Finish(), "the keys"), checked(outputs_.Finish(), "the outputs"),
+                                  checked(items_.Finish(), "the items"), vectors};
+        if (kind_.columns) {
+            arrays.push_back(checked(ids_.Finish(), "the ids"));
+            arrays.push_back(checked(columns_.Finish(), "the columns"));
+        }
+        if (kind_.chunks)
+            for (arrow::Int64Builder* builder : {&chunks_, &starts_, &ends_})
+                arrays.push_back(checked(builder->Finish(), "the chunks"));
+        const auto table = arrow::Table::Make(schema, arrays, rows_);
         rows_ = 0;
         return table;
     }
 
+    // Texts of one column of a group stay below what Arrow's offsets reach.
+    bool is_full() const { return rows_ == kRowsInGroup || columns_.value_data_length() > kColumnsInGroup; }
     std::int64_t rows() const { return rows_; }
 
   private:
     const VectorKind& kind_;
-    arrow::StringBuilder keys_, outputs_;
-    arrow::Int64Builder items_;
+    arrow::StringBuilder keys_, outputs_, ids_, columns_;
+    arrow::Int64Builder items_, chunks_, starts_, ends_;
     arrow::BufferBuilder numbers_;
     std::int64_t rows_ = 0;
 };
@@ -144,7 +169,7 @@ void write_all(const VectorKind& kind, const std::function<std::string_view()>& 
             expect(bytes > 0 && row.kind == kind, "rows are whole, and all of one kind");
             group.add(row);
             rows.remove_prefix(bytes);
-            if (group.rows() == kRowsInGroup) write_group();
+            if (group.is_full()) write_group();
         }
     }
     if (group.rows() > 0) write_group();
@@ -187,9 +212,18 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
         const auto& outputs = column_of<arrow::StringArray>(*batch, "output", path);
         const auto& items = column_of<arrow::Int64Array>(*batch, "item", path);
         const auto& vectors = column_of<arrow::FixedSizeListArray>(*batch, "vector", path);
+        const bool has_columns = batch->GetColumnByName("columns") != nullptr;
+        const auto* ids = has_columns ? &column_of<arrow::StringArray>(*batch, "id", path) : nullptr;
+        const auto* columns = has_columns ? &column_of<arrow::StringArray>(*batch, "columns", path) : nullptr;
+        const bool has_chunks = batch->GetColumnByName("chunk") != nullptr;
+        const auto* chunks = has_chunks ? &column_of<arrow::Int64Array>(*batch, "chunk", path) : nullptr;
+        const auto* starts = has_chunks ? &column_of<arrow::Int64Array>(*batch, "start_char", path) : nullptr;
+        const auto* ends = has_chunks ? &column_of<arrow::Int64Array>(*batch, "end_char", path) : nullptr;
         const VectorKind kind{.dimensions = static_cast<std::uint32_t>(vectors.list_type()->list_size()),
                               .halves = vectors.list_type()->value_type()->id() == arrow::Type::HALF_FLOAT,
                               .normalized = normalized,
+                              .columns = has_columns,
+                              .chunks = has_chunks,
                               .model = model};
         if (!kind.halves && vectors.list_type()->value_type()->id() != arrow::Type::FLOAT)
             throw Error(ErrorKind::System, "Parquet: " + path + " has vectors of another type than this program writes",
@@ -203,7 +237,12 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
                    .kind = kind,
                    .key = keys.GetView(i),
                    .output = outputs.GetView(i),
-                   .vector = {bytes + at, kind.vector_bytes()}});
+                   .vector = {bytes + at, kind.vector_bytes()},
+                   .id = has_columns ? ids->GetView(i) : std::string_view(),
+                   .columns = has_columns ? columns->GetView(i) : std::string_view(),
+                   .chunk = has_chunks ? static_cast<std::uint64_t>(chunks->Value(i)) : 0,
+                   .start_char = has_chunks ? static_cast<std::uint64_t>(starts->Value(i)) : 0,
+                   .end_char = has_chunks ? static_cast<std::uint64_t>(ends->Value(i)) : 0});
         }
     }
 }

@@ -13,7 +13,7 @@
 namespace offramp {
 
 // Raised whenever this file or vector_rows.hpp changes in a way that a module built before would not understand.
-inline constexpr std::uint32_t kParquetModuleAbi = 2;
+inline constexpr std::uint32_t kParquetModuleAbi = 3;
 inline constexpr const char* kParquetModuleSymbol = "offramp_parquet_v1";
 
 // Lives as long as the process: the module is never closed. `abi` stays the first field in every version. Errors of

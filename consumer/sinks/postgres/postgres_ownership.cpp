@@ -15,8 +15,9 @@ namespace {
 constexpr const char* kPatience = "SET lock_timeout = '30s'";
 
 constexpr std::string_view kEnded = " ended ";
+constexpr std::string_view kWith = " with ";
 
-// "offramp embeddings 1 5f0c...", or "offramp embeddings 1 ended 5f0c...": what our tables' comments begin with.
+// What our tables' comments (comment_of()) begin with.
 std::string beginning_of_comment(const PostgresLayout& layout) {
     return "offramp " + std::string(layout.contents) + " ";
 }
@@ -31,6 +32,10 @@ FoundTable find(PostgresDatabase& database, const PostgresLayout& layout, const 
     found.version = comment.substr(beginning.size(), comment.find(' ', beginning.size()) - beginning.size());
     found.number = comment.substr(comment.rfind(' ') + 1);
     found.ended = comment.starts_with(beginning + found.version + std::string(kEnded));
+    if (const std::size_t with = comment.find(kWith); with != std::string::npos) {
+        const std::size_t begin = with + kWith.size(), end = comment.rfind(' ');
+        if (begin < end) found.further = comment.substr(begin, end - begin);
+    }
     return found;
 }
 
@@ -68,12 +73,10 @@ std::string named(const std::string& table, const PostgresDatabase& database) {
     return "table '" + table + "' of " + database.name();
 }
 
-std::string comment_of(const PostgresLayout& layout, const std::string& number) {
-    return beginning_of_comment(layout) + std::string(layout.version) + " " + number;
-}
-
-std::string comment_of_ended(const PostgresLayout& layout, const std::string& number) {
-    return beginning_of_comment(layout) + std::string(layout.version) + std::string(kEnded) + number;
+std::string comment_of(const PostgresLayout& layout, const FoundTable& table) {
+    std::string comment = beginning_of_comment(layout) + std::string(layout.version) + (table.ended ? " ended" : "");
+    if (!table.further.empty()) comment += std::string(kWith) + table.further;
+    return comment + " " + table.number;
 }
 
 std::vector<std::string> suffixes_of(const PostgresLayout& layout) {

@@ -21,7 +21,7 @@ struct PostgresLayout {
 
     std::string_view contents;  // "embeddings"
     std::string_view version;   // another number is another layout
-    std::string_view columns;   // of the rows, by name, with ", " between
+    std::string_view columns;   // that the rows always have, by name, with ", " between
     bool needs_pgvector = false;
     Second second;             // of a few rows that say what the others are
     std::string_view indexed;  // columns of a further index; empty: there is none
@@ -58,12 +58,13 @@ struct FoundTable {
     bool ended = false;  // its run came to its end
     std::string version;
     std::string number;
+    std::string further{};  // columns of the rows that it was made with beside the layout's, with ", " between
 };
 // The tables, by what stands behind NAME.
 std::vector<std::string> suffixes_of(const PostgresLayout& layout);
-// "offramp embeddings 1 5f0c...", or "offramp embeddings 1 ended 5f0c...".
-std::string comment_of(const PostgresLayout& layout, const std::string& number);
-std::string comment_of_ended(const PostgresLayout& layout, const std::string& number);
+// "offramp embeddings 1 5f0c...", "offramp embeddings 1 ended 5f0c...", "offramp embeddings 1 with id, columns
+// 5f0c...": what `table` says, of this version.
+std::string comment_of(const PostgresLayout& layout, const FoundTable& table);
 // All tables are ours, or are not there: the one with the rows. Errors: ConfigError for another's.
 FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // Errors: ConfigError for a table of another version, or of another run than the mark's.

@@ -63,8 +63,9 @@ void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& 
     if (!read_postgres_mark(mark)) return;
     PostgresDatabase database(target.sink);
     const std::string table = where_rows_are(database, layout, mark, target);
-    const FoundTable found = find_marked(database, layout, mark, table);
-    database.run("COMMENT ON TABLE " + table_in_sql(table) + " IS '" + comment_of_ended(layout, found.number) + "'");
+    FoundTable found = find_marked(database, layout, mark, table);
+    found.ended = true;
+    database.run("COMMENT ON TABLE " + table_in_sql(table) + " IS '" + comment_of(layout, found) + "'");
 }
 
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const std::string& folder,

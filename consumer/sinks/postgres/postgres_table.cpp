@@ -21,6 +21,11 @@ std::string new_number() {
     return number.str();
 }
 
+// Of columns with ", " between.
+bool is_among(const std::string& columns, const std::string& column) {
+    return (", " + columns + ", ").find(", " + column + ", ") != std::string::npos;
+}
+
 void make_pgvector(PostgresDatabase& database) {
     if (!database.rows("SELECT 1 FROM pg_extension WHERE extname = 'vector'").empty()) return;
     try {
@@ -68,7 +73,7 @@ void PostgresTable::make(const PostgresColumns& columns) {
     if (read_postgres_mark(mark_)) fail_taken_away(at_, database_, mark_);
     if (layout_.needs_pgvector) make_pgvector(database_);
     const std::string number = target_.job.empty() ? new_number() : number_of_job(target_.job, new_number());
-    const std::string comment = " IS '" + comment_of(layout_, number) + "'";
+    const std::string comment = " IS '" + comment_of(layout_, {.number = number, .further = columns.further}) + "'";
     if (!second_.empty()) {
         database_.run("CREATE TABLE " + second_ + " (" + std::string(layout_.second.columns) + ")");
         database_.run("COMMENT ON TABLE " + second_ + comment);
@@ -109,6 +114,27 @@ void PostgresTable::transact(const PostgresColumns& columns, const std::function
             fail_taken_away(at_, database_, mark_);
         throw;
     }
+}
+
+bool PostgresTable::was_made_with(const std::string& column) {
+    return is_among(find_ours(database_, layout_, at_).further, column);
+}
+
+// One of that name that others have added is theirs.
+void PostgresTable::require_columns(const std::vector<std::string>& columns) {
+    const std::string further = find_ours(database_, layout_, at_).further;
+    for (const std::string& column : columns)
+        if (!is_among(further, column) ||
+            database_
+                .rows("SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2 AND NOT "
+                      "attisdropped",
+                      {rows_, column})
+                .empty())
+            throw ConfigError(
+                name() + " has no column '" + column +
+                    "' of a run, which this one fills: it was begun by an older version, or for another input",
+                "Give --start-over instead of --resume; shards of a job need another job; or give "
+                "another --sink-table");
 }
 
 }  // namespace offramp

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/base/durability.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"
@@ -11,13 +12,15 @@ namespace offramp {
 
 // In SQL, with types and keys; known when there are rows.
 struct PostgresColumns {
-    std::string rows;    // of the table
-    std::string copied;  // of the temporary table that rows are copied to
+    std::string rows;       // of the table
+    std::string copied;     // of the temporary table that rows are copied to
+    std::string further{};  // of `rows`, by name, with ", " between: those that not each table of its layout has
 };
 
 // The results of a run in a PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one; made
 // with the first rows. That it is ours, what it holds, the layout's version and a number of its own stand in the
-// tables' comments: "offramp embeddings 1 5f0c...".
+// tables' comments: "offramp embeddings 1 5f0c..."; so do columns that not each table of its kind has, lest one that
+// others have added under such a name counts as ours.
 //
 // In the output folder lies a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is
 // there and the table is not, somebody took it away with results that count as done, and another must not be begun in
@@ -46,6 +49,11 @@ class PostgresTable {
     void transact(const PostgresColumns& columns, const std::function<void()>& progress,
                   const std::function<void(PostgresDatabase& database)>& work);
 
+    // Of the table that the rows go to; in a transaction. Errors: ConfigError where it was not made with all these
+    // further columns: another version of the program began it, or a run over another input.
+    void require_columns(const std::vector<std::string>& columns);
+    // Whether the run that made the table gave it this further column.
+    bool was_made_with(const std::string& column);
     // "table 'embeddings' of PostgreSQL database ...", for errors.
     std::string name() const;
     // As they stand in SQL.

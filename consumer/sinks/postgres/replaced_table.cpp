@@ -81,8 +81,10 @@ void run_all(PostgresDatabase& database, const std::vector<PostgresDatabase::Row
 
 void require_replaceable_table(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table) {
     const std::string rows = table_in_sql(table);
-    const std::string dependents = listed(
-        database.rows(std::string(kGone) + kDependents, {in_array(layout, table), rows, std::string(layout.columns)}));
+    const std::string further = find_ours(database, layout, table).further;
+    const std::string ours = std::string(layout.columns) + (further.empty() ? "" : ", ") + further;
+    const std::string dependents =
+        listed(database.rows(std::string(kGone) + kDependents, {in_array(layout, table), rows, ours}));
     if (!dependents.empty())
         throw ConfigError(named(table, database) + " cannot be replaced without " + dependents,
                           "Drop that, or keep the table with it under another name (ALTER TABLE " + rows +

@@ -152,6 +152,20 @@ void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) 
     database_->transact([&] { work(*database_); });
 }
 
+void require_columns(SqliteDatabase& database, const std::string& table, const std::vector<std::string>& columns) {
+    SqliteStatement& there = database.prepared("SELECT count(*) FROM pragma_table_info(?) WHERE name = ?");
+    for (const std::string& column : columns) {
+        there.bind(1, table).bind(2, column);
+        const bool is_there = there.step() && there.number(0) > 0;
+        while (there.step()) {
+        }
+        if (!is_there)
+            throw ConfigError("database " + database.path() + " has no column '" + column + "' in its table '" + table +
+                                  "', which this run fills: it was begun by an older version, or for another input",
+                              "Give --start-over instead of --resume, or another --output");
+    }
+}
+
 void finish_database(const std::string& folder, const std::string& name) {
     const std::string path = path_of(folder, name), mark = mark_of(folder, name);
     if (is_there(path)) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/durability.hpp"
 #include "consumer/sinks/sqlite/sqlite_database.hpp"
@@ -36,6 +37,10 @@ class OutputDatabase {
     Durability durability_;
     std::optional<SqliteDatabase> database_;
 };
+
+// Errors: ConfigError where the table has not all these columns: another version of the program began it, or a run over
+// another input.
+void require_columns(SqliteDatabase& database, const std::string& table, const std::vector<std::string>& columns);
 
 // When nobody writes any more: makes the database one file, without a log beside it. Without one nothing is done.
 // Errors: those of OutputDatabase.

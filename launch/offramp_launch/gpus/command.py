@@ -20,6 +20,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import devices_of
+from offramp_launch.supervision.follower import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted
 from offramp_launch.gpus.supervisor import GpusSupervisor
@@ -166,7 +167,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http):
         # What is done with its dead letters later finds the results by the job's name.
         run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
         code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
-                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http)
+                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given))
         ended.well = code == 0
     run_command.announce(settled, told, "")
     return code
@@ -182,7 +183,7 @@ def require_nothing_in(output):
                           "--resume goes on with what a run left; else give a folder that is empty, or not there yet", ExitCode.USAGE)
 
 
-def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None):
+def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None):
     """(the exit code, what is told at the end)."""
     producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
     run_command.sweep(producer)
@@ -190,7 +191,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
     display.note(f"run {run_id}: {counted(len(workers), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
     supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http,
-                                config.get("status-seconds", STATUS_SECONDS))
+                                config.get("status-seconds", STATUS_SECONDS), bounds)
     began = time.monotonic()
     with Finishing(note) as finishing:
         try:

@@ -3,7 +3,9 @@
 import collections
 
 from offramp_launch.run_dir import read_object
+from offramp_launch.summary import wall_clock
 from offramp_launch.told_status import understood
+from offramp_launch.watching.moments import age_of
 
 SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
 SHARES = ("gpu_share", "consumer_share")
@@ -37,12 +39,13 @@ def told_by(run_dir):
 
 
 def whole_status(state, items, total, at_work, workers):
-    """`total`: over all shards; `at_work`: (worker's name, status of its run) of those that are; `workers`: what is told of each."""
+    """Its `time` is when this was put together. `total`: over all shards; `at_work`: (worker's name, status of its run) of those that are; `workers`: what is told of each."""
     statuses = [status for _, status in at_work if status]
-    whole = {"state": state, "total_samples": items, **{field: total[name] for name, (field, _) in COUNTS.items()},
+    whole = {"state": state, "time": wall_clock(), "total_samples": items, **{field: total[name] for name, (field, _) in COUNTS.items()},
              "released_samples": total["done"], **{name: sum(status.get(name) or 0 for status in statuses) for name in SUMMED},
              **{name: mean([status[name] for status in statuses if status.get(name) is not None]) for name in SHARES},
              **{name: summed(status.get(name) for status in statuses) for name in TABLES},
+             "tokens": summed_tokens(status.get("tokens") for status in statuses),
              "limiting_stage": most_common(status.get("limiting_stage") for status in statuses),
              "message": "; ".join(f"{name}: {status['message']}" for name, status in at_work if status.get("message")),
              "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []], "workers": workers}
@@ -52,7 +55,7 @@ def whole_status(state, items, total, at_work, workers):
 def describe(worker):
     """As status.json and summary.json have it."""
     return {"name": worker.name, "state": "lost" if worker.lost else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
-            "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
+            "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
             "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
             "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.consumers, "shards_done": worker.shards_done}
 
@@ -73,6 +76,12 @@ def summed(tables):
     return dict(whole)
 
 
+def summed_tokens(tables):
+    """Of texts; None where there are none."""
+    whole = summed(tables)
+    return {**whole, "padding_share": (whole["padded"] - whole["of_texts"]) / whole["padded"]} if whole.get("padded") else None
+
+
 def most_common(words):
     found = collections.Counter(filter(None, words)).most_common(1)
     return found[0][0] if found else ""
@@ -81,5 +90,7 @@ def most_common(words):
 def lines_of_workers(status):
     """For `offramp status`, none where the run has one producer."""
     for worker in status.get("workers") or []:
-        at = f"shard {worker['shard']}, {worker['samples_per_second']:.1f}/s, --run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
+        age = age_of(worker, status)
+        told = f"told {age:.1f} s ago, " if age is not None else ""
+        at = f"shard {worker['shard']}, {worker['samples_per_second']:.1f}/s, {told}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
         yield f"  {worker['name']}: {at}"

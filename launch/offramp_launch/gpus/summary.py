@@ -5,7 +5,7 @@ import pathlib
 from offramp_launch import summary
 from offramp_launch.gpus import letters as gpus_letters
 from offramp_launch.jobs import files as job_files
-from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, total_of
+from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
 LISTS = ("skipped", "given_up", "unreadable_ahead")
@@ -20,7 +20,7 @@ def run_of(job, index, record):
 
 
 def keep(job, index, run_dir):
-    """What the run of a shard that is done tells, beside the job: a later launcher that goes on with the rest tells it, too."""
+    """What the run of a shard tells, beside the job, before its record is there: whichever launcher comes to the end tells it, too."""
     if told := read_object(run_dir / SUMMARY):
         job_files.make_folder(job.folder / "told")
         job_files.replace(job.folder / "told" / f"{index}.json", {name: told.get(name) for name in ("run_dir", "samples", *LISTS)})
@@ -51,6 +51,7 @@ def join(about, job, supervisor, told, seconds):
             "batches": summed(each.get("batches") for each in ours), "samples_per_second": released / seconds if seconds > 0 else None, "steady": False,
             "first_batch_seconds": min((each["first_batch_seconds"] for each in ours if each.get("first_batch_seconds") is not None), default=None),
             **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
+            "tokens": summed_tokens(each.get("tokens") for each in ours),
             "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
             # What was read, and what became of it, is told of the whole input.
             **{name: [gpus_letters.in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},

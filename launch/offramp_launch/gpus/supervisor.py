@@ -35,12 +35,13 @@ class GpusSupervisor(Overseer):
     Owns: the workers. If the launcher itself is killed, they read its end from the lifeline, and end, and so do their programs.
     """
 
-    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None, status_seconds=STATUS_SECONDS):
-        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as of RunPlan."""
+    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None, status_seconds=STATUS_SECONDS,
+                 bounds=None):
+        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as of RunPlan; `bounds`: of all consumers together, where their number follows."""
         super().__init__(run_dir, display, http)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
         self._workers = [Worker(device, shares) for device, shares in workers]
-        self._error_limit, self._kept_open, self._status_seconds = error_limit, kept_open, status_seconds
+        self._error_limit, self._kept_open, self._status_seconds, self._bounds = error_limit, kept_open, status_seconds, bounds
         self._records_before = records = job.records()
         self._todo = collections.deque(index for index in range(job.shards) if index not in records)
         self.counts = {index: counts_of_record(records[index]) if index in records else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
@@ -178,7 +179,6 @@ class GpusSupervisor(Overseer):
             if run_dir is None:
                 return
             gpus_letters.bring(run_dir)
-            gpus_summary.keep(self._job, index, run_dir)
             with contextlib.suppress(OSError):      # none, or an earlier launcher's that is not to be had any more
                 listed = (run_dir / "dropped.jsonl").read_bytes()
                 whole = self._run_dir.file("dropped.jsonl")
@@ -281,7 +281,7 @@ class GpusSupervisor(Overseer):
                               "./launch/offramp stop ends the run", ExitCode.USAGE)
         if self._is_ending():
             raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
-        before = self._consumers_wanted()
+        before, followed = self._consumers_wanted(), self._follows()
         for number, worker in enumerate(working):
             if bounds:
                 worker.shares = following(worker.shares, bounds, len(working), number, worker.consumers)
@@ -289,16 +289,29 @@ class GpusSupervisor(Overseer):
                 worker.shares["consumers"] = share(wanted, len(working), number)
             worker.is_to_be_scaled = bool(worker.child)
             worker.scale()
-        more = f", which follow the work of each worker from now on, within {bounds} in all" if bounds else ""
+        if bounds:
+            self._bounds = bounds
+            more = f", which follow the work of each worker from now on, within {bounds} in all"
+        else:
+            more = f", which do not follow the work any more; scale {self._bounds} has them do so" if followed else ""
         self._display.note(f"scale: {before} -> {wanted} consumers{more}")
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
+
+    def _follows(self):
+        return any(worker.follows for worker in self._workers if not worker.lost)
+
+    def _following(self):
+        """Of all workers together, as supervision/follower.py tells it of one; how often their numbers changed, each one tells."""
+        if not self._bounds:
+            return None
+        return {"bounds": str(self._bounds), "follows": self._follows(), "changes": None, "mean_consumers": None}
 
     def _consumers_wanted(self):
         return sum(worker.consumers for worker in self._workers if not worker.lost)
 
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
-                "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None,
+                "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "following": self._following(),
                 **self._logbook.told(), **self._told_by_workers(), "status": self.status}
 
     def _told_by_workers(self):

@@ -9,6 +9,7 @@ import pathlib
 
 from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import take_values
+from offramp_launch.gpus import summary
 from offramp_launch.gpus.shares import BEGIN_WITH
 from offramp_launch.jobs.folder import Job
 from offramp_launch.jobs.shard_command import do, exit_of_attempt, tell_if_done
@@ -27,7 +28,10 @@ def start(places, argv):
     # There alone: `status` without --run-dir means the whole run.
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
     first = int(given[f"--{BEGIN_WITH}"]) if f"--{BEGIN_WITH}" in given else None
-    return exit_of_attempt(lambda: do(places.with_runs_in(run_dir.parent), job, index, flags, strict=False, first=first), lambda: tell_if_done(job, index))
+
+    def attempt():
+        return do(places.with_runs_in(run_dir.parent), job, index, flags, strict=False, first=first, before_done=lambda done: summary.keep(job, index, done))
+    return exit_of_attempt(attempt, lambda: tell_if_done(job, index))
 
 
 def bind_to(cores):

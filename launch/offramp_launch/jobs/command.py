@@ -228,7 +228,7 @@ def facts_of(places, flags, config, listing=None, listed=None):
     ({"items", "identity"} of the input as it is now, the file with its list). `config`: what the flags mean. `listing`: where the list is written, if the input has
     one; `listed`: the list that was written. Errors: LaunchError, for what the producer refuses.
     """
-    if config.get("source") == "text":
+    if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
     command = [str(places.producer()), "--job-facts", str(listing or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
     facts = json.loads(ask(command))

@@ -90,15 +90,16 @@ def index_of(given, environment=os.environ):
     return count(given["--index"], "--index")
 
 
-def do(places, job, index, flags, strict, http=None, first=None):
+def do(places, job, index, flags, strict, http=None, first=None, before_done=lambda run_dir: None):
     """
     The steps of an attempt (folder.py). `http`: where its run is to be watched; `first`: with how many consumers it begins, where their number follows the
-    work. Returns its run's exit code.
+    work; `before_done`: called with the run's directory just before the shard is recorded as done, after which the directory may go unread.
+    Returns the run's exit code.
     """
     if tell_if_done(job, index):
         return int(ExitCode.OK)
     try:
-        return do_the_rest(places, job, index, flags, strict, http, first)
+        return do_the_rest(places, job, index, flags, strict, http, first, before_done)
     finally:
         leave_nothing_in_a_merged_output(job)
 
@@ -111,7 +112,7 @@ def leave_nothing_in_a_merged_output(job):
             os.rmdir(job.output)        # a merged one is not empty, and stays
 
 
-def do_the_rest(places, job, index, flags, strict, http, first):
+def do_the_rest(places, job, index, flags, strict, http, first, before_done):
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)
@@ -127,7 +128,7 @@ def do_the_rest(places, job, index, flags, strict, http, first):
         if tell_if_done(job, index):
             return int(ExitCode.OK)
         require_under_way(job, index)
-        return make(places, job, index, flags, strict, note, run_id, lock, http, first)
+        return make(places, job, index, flags, strict, note, run_id, lock, http, first, before_done)
 
 
 def require_under_way(job, index):
@@ -196,7 +197,7 @@ def held(job, index, run_id):
         lock.close()
 
 
-def make(places, job, index, flags, strict, note, run_id, lock, http, first):
+def make(places, job, index, flags, strict, note, run_id, lock, http, first, before_done):
     """Within held()."""
     began = time.monotonic()
     code, run_dir = run(places, job, index, flags, run_id, lock, http, first)
@@ -214,6 +215,7 @@ def make(places, job, index, flags, strict, note, run_id, lock, http, first):
     if strict and (lost := "\n".join(job_merge.losses(record))):
         raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
                           ExitCode.SET_ASIDE if record["set_aside"] else ExitCode.BAD_INPUT)
+    before_done(run_dir)
     job.note_done(index, record)
     tell_if_done(job, index)
     return int(ExitCode.OK)

@@ -8,7 +8,7 @@ from offramp_launch import memory
 from offramp_launch.setup.environment import ccache_environment, installed_requirements
 from offramp_launch.setup.steps import run_step
 
-PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet", "offramp_shared")
+PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet", "offramp_parquet_texts", "offramp_shared")
 PACKAGED = ("offramp-consumer", "offramp_worker", "offramp_shared")
 BENCHMARK = ("offramp-message-bench", "offramp_native_reader", "offramp_bench_processors", "offramp-bench-idle-tool")
 TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_with_threads",)}

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from offramp_launch.progress import settled
 from offramp_launch.screen import one_line
-from offramp_launch.watching.meaning import STATES, WORDS, at_clock, counted, faults, is_over, left_in_words, number, per_second, percent, sentence, slabs_of
+from offramp_launch.watching.meaning import STATES, WORDS, at_clock, counted, faults, how_many_consumers, in_words, is_over, left_in_words, mute_workers, number, per_second, percent, sentence, slabs_of
 
 WIDE = 120              # columns from which on there are two of everything
 TIGHT = 26              # lines, below which the log and what went wrong give way
@@ -16,7 +16,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 # Of a slab: what it looks like, and in which style. Not by colour alone.
 CELLS = {"free": ("·", "dim"), "filling": ("▄", "blue dim"), "ready": ("▒", "blue"), "leased": ("█", "blue"), "retired": ("/", "dim"), "quarantined": ("x", "bold red")}
 ACCENT, QUIET, ALARM, HEAD = "blue", "dim", "red", "bold"
-KEYS = "+ - one consumer more or less   r reload   q leave"
+KEYS = "+ - one consumer more or less   f follow the work   r reload   q leave"
 
 
 def draw(document, seen, width, height, note=None):
@@ -122,8 +122,7 @@ def lane_lines(seen, width):
 
 def consumer_lines(document, seen, width, most):
     consumers = (document.get("status") or {}).get("consumers") or []
-    again = f", {document['restarts']} started again" if document.get("restarts") else ""
-    aside = f"{document.get('consumers_alive')} alive, {document.get('consumers_wanted')} wanted{again}"
+    aside = how_many_consumers(document)
     if not consumers:
         return headed("Consumers", aside, [cells(("All have left." if is_over(document) else "None is there.", QUIET))], width)
     shown = consumers if len(consumers) <= most - 2 else sorted(consumers, key=lambda each: not each.get("overdue"))[:max(1, most - 3)]
@@ -149,7 +148,9 @@ def producer_lines(document, width, most):
     workers = (document.get("status") or {}).get("workers") or []
     if not workers:
         return []
+    mute = dict(mute_workers(document))
     lines = [cells((f"{worker.get('name')!s:14} ", HEAD), (f"{'shard ' + str(worker.get('shard')) if worker.get('shard') is not None else worker.get('state')!s:12}", ALARM if worker.get("state") == "lost" else ""),
+                   (f"  told nothing for {in_words(mute[worker.get('name')])}" if worker.get("name") in mute else "", f"bold {ALARM}"),
                    (f"{per_second(worker.get('samples_per_second')):>10}  {counted(worker.get('consumers') or 0, 'consumer')}  ", ""), (worker.get("run_dir") or worker.get("why_lost") or "", QUIET)) for worker in workers]
     return headed("Producers", f"{sum(worker.get('state') == 'at work' for worker in workers)} of {len(workers)} at work", lines[:max(1, most - 1)], width)
 

@@ -1,9 +1,9 @@
 """Whether a run lives, and whether it takes work off the device: what /livez and /readyz say."""
 
 from offramp_launch.progress import ENDS
+from offramp_launch.watching.meaning import OLD_STATUSES, SILENT_SECONDS
 from offramp_launch.watching.moments import seconds_of
 
-OLD_SECONDS, OLD_STATUSES = 5, 3        # of a status that is written twice a second; of one that is written less often
 TAKE_OVER_SECONDS = 600                 # from a producer's death to what the next one tells first: it opens the input, and loads the model
 
 
@@ -31,7 +31,7 @@ def alive_alone(told, now):
     if (written := seconds_of(status.get("time"))) is None:
         return True, "the run is watched"
     age = now - written
-    old = max(OLD_SECONDS, OLD_STATUSES * (told.get("status_seconds") or 0))
+    old = max(SILENT_SECONDS, OLD_STATUSES * (told.get("status_seconds") or 0))
     return (True, "the producer tells of itself") if age < old else (False, f"the producer has told nothing for {age:.0f} s (status.json is of {status['time']})")
 
 

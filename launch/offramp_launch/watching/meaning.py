@@ -10,7 +10,7 @@ import re
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS, seconds_left, settled
-from offramp_launch.watching.moments import seconds_of
+from offramp_launch.watching.moments import age_of, seconds_of
 
 LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "Q": "quarantined"}
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
@@ -19,6 +19,7 @@ LISTED_DEATHS = 5
 DAY_SECONDS = 86400
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SILENT_SECONDS = 5      # of a producer that tells of itself twice a second
+OLD_STATUSES = 3        # of one that does so less often
 SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # how a producer begins to tell why no slab is free
 
 
@@ -112,6 +113,11 @@ def sentence(document, silent=0):
         return Sentence("taking over", "The producer died: another one takes over", said)
     if state == "running" and silent > SILENT_SECONDS:
         return Sentence("silent", f"The producer has told nothing for {in_words(silent)}", f"Its last word: {sentence(document).text}", True)
+    mute = mute_workers(document)
+    if mute:
+        name, seconds = mute[0]
+        more = f", and {counted(len(mute) - 1, 'other')} too" if len(mute) > 1 else ""
+        return Sentence("mute", f"{name} has told nothing for {in_words(seconds)}{more}", f"Its last word: {sentence(document['workers'][name]).text}", True)
     trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is overdue"
                         for each in status.get("consumers") or [] if each.get("overdue"))
 
@@ -152,6 +158,17 @@ def sentence(document, silent=0):
     return holds("running", capital(state))
 
 
+def mute_workers(document):
+    """[(name, seconds)] of the producers with --gpus that are at work and have told nothing for long, whose run is not taken over; those of longest first."""
+    status, found = document.get("status") or {}, []
+    for name, told in (document.get("workers") or {}).items():
+        own = told.get("status") or {}
+        age = age_of(own, status)
+        if told.get("run_dir") and own.get("state") == "running" and not told.get("taking_over") and age is not None and age > max(SILENT_SECONDS, OLD_STATUSES * (told.get("status_seconds") or 0)):
+            found.append((name, age))
+    return sorted(found, key=lambda each: -each[1])
+
+
 def in_two(text):
     """The first clause, and what follows."""
     found = re.search("[.;] ", text)
@@ -183,6 +200,14 @@ def message(document):
 def consumers_alive(document):
     """Processes, whether they have joined or not. Several producers only tell who has joined: each keeps its share alive."""
     return document.get("consumers_alive") or sum(worker.get("consumers") or 0 for worker in (document.get("status") or {}).get("workers") or [] if worker.get("state") == "at work")
+
+
+def how_many_consumers(document):
+    """Also whether their number follows the work, or did until somebody gave one."""
+    following, restarts = document.get("following"), document.get("restarts")
+    told = "" if not following else f", follow the work within {following.get('bounds')}" if following.get("follows") else ", follow no more"
+    again = f", {restarts} started again" if restarts else ""
+    return f"{document.get('consumers_alive')} alive, {document.get('consumers_wanted')} wanted{told}{again}"
 
 
 def everything_is_published(status):

@@ -16,6 +16,8 @@ class Metrics:
         self.run = Family("offramp_run_info", "info", "1; which run this is, what runs, and on what. `uuid` is the device's, as DCGM has it.")
         self.state = Family("offramp_run_state", "gauge", "1 for the state that the run is in, 0 for the others.")
         self.told = Family("offramp_launcher_timestamp_seconds", "gauge", "When the run's launcher told this, in seconds since 1970: where that is long ago it is gone.")
+        self.producer_told = Family("offramp_producer_timestamp_seconds", "gauge", "When the producer told what stands here of it, in seconds since 1970: where that is long "
+                                    "ago it hangs. Absent before, and of a worker between two shards.")
         self.amounts = {unit: Family(f"offramp_{unit}_total", "counter", f"{unit.capitalize()} by what became of them; one may be counted under several states.")
                         for unit in UNITS}
         self.expected = Family("offramp_samples_expected", "gauge", "Samples that this run is to do: all of its input but what earlier runs did. Absent where not known.")
@@ -36,7 +38,7 @@ class Metrics:
         self.takeovers = Family("offramp_producer_takeovers_total", "counter", "Producers that followed one that died.")
 
     def all(self):
-        return [self.run, self.state, self.told, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.charges,
+        return [self.run, self.state, self.told, self.producer_told, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.charges,
                 self.leases, self.refused, self.pinned, self.memory, self.last, self.takeovers]
 
     def add_run(self, document, now):
@@ -53,6 +55,7 @@ class Metrics:
         """`told`: what stands beside and in the `status` of one producer's run. `labels`: of each series."""
         status = told.get("status") or {}
         counters = added(told.get("earlier") or {}, counters_of(status))
+        self.producer_told.add(seconds_of(status.get("time")), labels)
         if status:      # a worker between two shards has none, and is not without consumers
             self.consumers.add(len([each for each in status.get("consumers") or [] if not each.get("end")]), labels)
             self.run.add(1, {**labels, "run_id": told.get("run_id") or "", "version": status.get("version") or "", "model": status.get("model") or status.get("name") or "",

@@ -174,7 +174,12 @@ class Top:
             if key in KEYS and self._document.get("consumers_wanted") is not None:
                 answer = self._ask({"do": "scale", "consumers": self._document["consumers_wanted"] + KEYS[key]})
                 self._document = answer
-                self._say(f"{answer['before']} -> {answer['consumers']} consumers")
+                ended = "; they do not follow the work any more: f has them do so" if answer.get("more") else ""
+                self._say(f"{answer['before']} -> {answer['consumers']} consumers{ended}")
+            elif key == "f" and self._document.get("consumers_wanted") is not None:
+                bounds = (self._document.get("following") or {}).get("bounds", "auto")
+                self._document = answer = self._ask({"do": "scale", "consumers": bounds})
+                self._say(f"consumers follow the work from now on, within {(answer.get('following') or {}).get('bounds', bounds)}")
             elif key == "r":
                 self._document = self._ask({"do": "reload"})
                 self._say("reload: consumers are replaced one by one")

@@ -95,13 +95,12 @@ class OwnResults {
     bool has(const std::string& processor, std::uint64_t item) {
         if (!previous_) return false;
         if (was_there(item) && std::ranges::find(processors_, processor) != processors_.end()) return true;
-        return !replaced_.empty() &&
-               std::ranges::any_of(
-                   replaced_, [&, result = hash_of_result_name(source_.key(item), item)](const Replaced& replaced) {
-                       return (replaced.of_any ||
-                               std::ranges::find(replaced.processors, processor) != replaced.processors.end()) &&
-                              replaced.items.contains(result);
-                   });
+        return !replaced_.empty() && std::ranges::any_of(replaced_, [&, result = hash_of_replaced_name(source_, item)](
+                                                                        const Replaced& replaced) {
+            return (replaced.of_any ||
+                    std::ranges::find(replaced.processors, processor) != replaced.processors.end()) &&
+                   replaced.items.contains(result);
+        });
     }
 
   private:
@@ -223,7 +222,8 @@ void require_no_files_of_others(const ResultSettings& config, const CatalogueVal
             continue;
         }
         for (std::uint64_t item = share.begin; item < share.end; ++item) {
-            const std::string key = source.key(item).empty() ? std::to_string(item) : std::string(source.key(item));
+            const std::string_view name = results->puts_tiles_together ? source.key_of_whole(item) : source.key(item);
+            const std::string key = name.empty() ? std::to_string(item) : std::string(name);
             const std::size_t name_at = key.rfind('/') + 1;  // 0 where there is none
             const auto& files = there.in(std::string_view(key).substr(0, name_at));
             if (files.empty()) continue;

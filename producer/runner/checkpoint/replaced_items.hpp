@@ -22,7 +22,8 @@ namespace offramp {
 //   as whose checkpoint is there this counts
 //   {"xxh3":"HASH","processors":"npy,write","write-path":"/results"}    which of their files: those of a run of these
 //   processors. Of the items below it
-//   {"xxh3":"HASH","items":"0123456789abcdef..."}    hashes of the items' names, 16 digits each
+//   {"xxh3":"HASH","items":"0123456789abcdef..."}    hashes of the items' names, of tiles their
+//   pictures', 16 digits each
 //
 // Items above the first line of processors, as in files that were written without such lines, are of any processor.
 // Whoever continues the predecessor makes these items again: a file of that name may be another run's. Runs that come

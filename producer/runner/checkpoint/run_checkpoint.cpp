@@ -178,7 +178,7 @@ ItemRanges RunCheckpoint::without_replaced(const Checkpoint& previous, const Bat
     ItemRanges left;
     for (const ItemRange& range : previous.done.list())
         for (std::uint64_t item = range.begin; item < range.end; ++item)
-            if (!replaced.contains(hash_of_result_name(source.key(item), item))) left.add({item, item + 1});
+            if (!replaced.contains(hash_of_replaced_name(source, item))) left.add({item, item + 1});
     if (left.items() < previous.done.items())
         spdlog::info(
             "{} items are made again: a run that was to replace run {}, and noted nothing done, may have begun with "
@@ -204,7 +204,9 @@ void RunCheckpoint::begin(const std::vector<ItemRange>& items) {
         std::vector<std::uint64_t> names;
         for (const ItemRange& range : items)
             for (std::uint64_t item = range.begin; item < range.end && replacing_; ++item)
-                names.push_back(hash_of_result_name(replacing_->key(item), item));
+                if (const std::uint64_t name = hash_of_replaced_name(*replacing_, item);
+                    names.empty() || names.back() != name)
+                    names.push_back(name);
         replaced_->add(names);
     }
     failpoint("run.begun");

@@ -76,7 +76,10 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     OutputBatch output = describe(input);
     clock_.begin(compute_, input.number());
     model_.begin_batch(input.number());
-    output.tensors = transformer_.apply(compute_, model_.run(input.data()), output.outliers);
+    const LengthGroups* const groups = input.groups();
+    output.tensors = transformer_.apply(
+        compute_, groups != nullptr ? model_.run_by_length(input.data(), *groups) : model_.run(input.data()),
+        output.outliers);
     clock_.end(compute_);
     output.computed = events_.take();
     compute_.record(*output.computed);

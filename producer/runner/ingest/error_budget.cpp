@@ -33,11 +33,11 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     const std::size_t shown = std::min(first.size(), kReasonsShown);
     for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
     if (failed > shown) text += "; and " + std::to_string(failed - shown) + " more";
-    const char* const remedy = !none_read ? "Mend them, or allow more (--max-errors 100% skips all that cannot be "
-                                            "read); --resume goes on with what is done"
-                               : unreadable
-                                   ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG or WebP"
-                                   : "Look whether model, weights and --precision are what was meant";
+    const char* const remedy =
+        !none_read   ? "Mend them, or allow more (--max-errors 100% skips all that cannot be "
+                       "read); --resume goes on with what is done"
+        : unreadable ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG, TIFF or WebP"
+                     : "Look whether model, weights and --precision are what was meant";
     return Error(ErrorKind::BadInput, text, remedy);
 }
 

@@ -68,8 +68,13 @@ InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const vo
     : number_(number), rows_(std::move(rows)), data_(data) {}
 
 InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
-                       InputSlot& slot)
-    : number_(number), rows_(std::move(rows)), data_(slot.memory->data()), slots_(std::move(slots)), slot_(&slot) {}
+                       InputSlot& slot, std::optional<LengthGroups> groups)
+    : number_(number),
+      rows_(std::move(rows)),
+      groups_(std::move(groups)),
+      data_(slot.memory->data()),
+      slots_(std::move(slots)),
+      slot_(&slot) {}
 
 InputBatch InputBatch::left_out(std::uint64_t number, std::vector<RowInfo> rows) {
     InputBatch batch(number, std::move(rows), nullptr);
@@ -81,6 +86,7 @@ InputBatch::InputBatch(InputBatch&& other) noexcept
     : number_(other.number_),
       rows_(std::move(other.rows_)),
       left_out_(other.left_out_),
+      groups_(std::move(other.groups_)),
       data_(std::exchange(other.data_, nullptr)),
       slots_(std::move(other.slots_)),
       slot_(std::exchange(other.slot_, nullptr)) {}
@@ -91,6 +97,7 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
         number_ = other.number_;
         rows_ = std::move(other.rows_);
         left_out_ = other.left_out_;
+        groups_ = std::move(other.groups_);
         data_ = std::exchange(other.data_, nullptr);
         slots_ = std::move(other.slots_);
         slot_ = std::exchange(other.slot_, nullptr);

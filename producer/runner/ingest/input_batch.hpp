@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "common/base/blocked_time.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/row_info.hpp"
+#include "producer/runner/models/length_groups.hpp"
 
 namespace offramp {
 
@@ -65,7 +67,8 @@ class InputBatch {
   public:
     // Without a buffer of its own: `data` is resident, ready, and never overwritten; or null.
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
-    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot);
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot,
+               std::optional<LengthGroups> groups = std::nullopt);
     static InputBatch left_out(std::uint64_t number, std::vector<RowInfo> rows);
     InputBatch(InputBatch&& other) noexcept;
     InputBatch& operator=(InputBatch&& other) noexcept;
@@ -79,6 +82,8 @@ class InputBatch {
     // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null:
     // the model takes none, or the buffer was released.
     const void* data() const { return data_; }
+    // Null: the input is one block of rows of full length.
+    const LengthGroups* groups() const { return groups_ ? &*groups_ : nullptr; }
     // Armed; null when there is nothing to wait for.
     Event* ready() const { return slot_ == nullptr ? nullptr : slot_->ready.get(); }
     // Work given to `compute` from now on starts when the input is there. The host does not wait.
@@ -93,6 +98,7 @@ class InputBatch {
     std::uint64_t number_ = 0;
     std::vector<RowInfo> rows_;
     bool left_out_ = false;
+    std::optional<LengthGroups> groups_;
     const void* data_ = nullptr;
     std::shared_ptr<InputSlots> slots_;
     InputSlot* slot_ = nullptr;

@@ -74,6 +74,11 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
     }
 }
 
+void InputUpload::submit_as_it_is(Stream& copies, std::span<const std::byte> bytes, std::byte* to, Event& uploaded) {
+    copies.copy_to_device(to, bytes.data(), bytes.size());
+    copies.record(uploaded);
+}
+
 std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input, std::uint64_t seed) {
     const bool arrays = input.kind == InputKind::Arrays;
     const bool tokens = input.tensor.dtype == kInt32;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "producer/device/device.hpp"
 #include "producer/runner/models/model.hpp"
@@ -25,6 +26,8 @@ class InputUpload {
     // Submits a full batch. `staged` is read until `uploaded` is done, `to` is written until later work of
     // `copies` starts.
     void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded);
+    // The same of what is on the device as it is here.
+    static void submit_as_it_is(Stream& copies, std::span<const std::byte> bytes, std::byte* to, Event& uploaded);
 
   private:
     ModelInput input_;

@@ -39,9 +39,13 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
     if (uploads) {
         const std::uint32_t buffers = settings_.depth + 1;
         upload_.emplace(device_, input, source_.row_kind());
-        staging_.emplace(device_, StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_},
+        if (input.group_rows > 0) packing_.emplace(device_, input);
+        staging_.emplace(device_,
+                         StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_,
+                                              packing_ ? StagingWindow::Rows::All : StagingWindow::Rows::Wanted},
                          clock);
-        inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
+        inputs_ = std::make_shared<InputSlots>(device_, packing_ ? packing_->most_bytes() : upload_->input_bytes(),
+                                               buffers, clock);
         copies_ = device_.make_stream("h2d");
         upload_began_ = device_.make_event(Device::Timing::On);
         uploaded_ = device_.make_event(Device::Timing::On);
@@ -134,7 +138,9 @@ Prefetcher::Progress Prefetcher::progress() const {
                       .batches_queued = queue_.size(),
                       .next_blocked_seconds = queue_.pop_blocked_seconds(),
                       .upload_blocked_on_model_seconds = queue_.push_blocked_seconds(),
-                      .h2d_seconds = static_cast<double>(h2d_ns_) / 1e9};
+                      .h2d_seconds = static_cast<double>(h2d_ns_) / 1e9,
+                      .tokens = tokens_,
+                      .padded_tokens = padded_tokens_};
     if (staging_) {
         progress.upload_blocked_on_decode_seconds = staging_->complete_blocked_seconds();
         progress.decode_blocked_seconds = staging_->claim_blocked_seconds();
@@ -146,7 +152,8 @@ Prefetcher::Progress Prefetcher::progress() const {
 void Prefetcher::decode(std::uint32_t worker) noexcept {
     name_this_thread(("decode-" + std::to_string(worker)).c_str());
     try {
-        while (const auto claim = staging_->claim()) load_row(*claim);
+        while (const auto claim = staging_->claim())
+            plan_.is_done(claim->item) ? load_done_row(*claim) : load_row(*claim);
     } catch (...) {
         fail(std::current_exception());
     }
@@ -166,6 +173,16 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
         if (budget_.exceeded_by(failed)) throw budget_.failure(failed, found_.list());
     }
     staging_->done(std::move(row));
+}
+
+// For the others' sake: what cannot be read then has no tokens, as when it was its turn.
+void Prefetcher::load_done_row(const StagingWindow::Claim& claim) {
+    try {
+        source_.load(claim.item, claim.row);
+    } catch (const UnreadableItem&) {
+        std::ranges::fill(claim.row, std::byte{0});
+    }
+    staging_->done({.item = claim.item, .key = {}, .hole = true, .done = true, .reason = {}});
 }
 
 void Prefetcher::upload() noexcept {
@@ -192,7 +209,7 @@ void Prefetcher::upload_batches() {
         if (budget_.nothing_was_read(found_.total())) throw budget_.failure(found_.total(), found_.list());
         if (leave_out(*batch)) continue;
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
-            if (batch->rows[row].done)
+            if (batch->rows[row].done && !packing_)
                 std::ranges::fill(batch->memory.subspan(row * upload_->staged_row_bytes(), upload_->staged_row_bytes()),
                                   std::byte{0});
         // The rows that a short last batch lacks: a model of a fixed shape computes on them as well.
@@ -215,6 +232,9 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     InputSlot* const slot = inputs_->acquire();
     if (slot == nullptr) return;
     Event* const last_use = std::exchange(slot->last_use, nullptr);
+    std::optional<LengthGroups> groups;
+    if (packing_) groups = packing_->pack(batch.memory, batch.rows.size());
+    count_tokens(batch, groups ? &*groups : nullptr);
     {
         const TraceRange h2d(TraceName::H2d, batch.number);
         // Of an earlier upload on this very stream: done, or nearly. It may be armed again once it was seen
@@ -222,16 +242,29 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
         if (slot->ready->armed()) slot->ready->wait();
         if (last_use != nullptr) copies_->wait_for(*last_use);
         copies_->record(*upload_began_);
-        upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
+        if (groups)
+            InputUpload::submit_as_it_is(*copies_, {packing_->packed(), groups->bytes}, slot->memory->data(),
+                                         *uploaded_);
+        else
+            upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
         copies_->record(*slot->ready);
     }
     // Handed out before it is there: the model's work can be submitted meanwhile.
-    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
+    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(groups)));
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);
     if (last_use != nullptr) last_use->wait();  // done, as the upload came after it; may be armed again from here on
     staging_->recycle();
+}
+
+void Prefetcher::count_tokens(const StagingWindow::Batch& batch, const LengthGroups* groups) {
+    if (source_.row_kind() != RowKind::Tokens) return;
+    const std::size_t row_bytes = upload_->staged_row_bytes();
+    // Padding first: who reads tokens and then this sees no more tokens than computed ones.
+    padded_tokens_ += groups != nullptr ? groups->padded_tokens
+                                        : batch.memory.size() / row_bytes * (row_bytes / (2 * sizeof(std::int32_t)));
+    tokens_ += groups != nullptr ? groups->tokens : tokens_of_batch(batch.memory, row_bytes);
 }
 
 void Prefetcher::queue_resident_batches() {

@@ -17,6 +17,7 @@
 #include "producer/runner/ingest/error_budget.hpp"
 #include "producer/runner/ingest/input_batch.hpp"
 #include "producer/runner/ingest/input_upload.hpp"
+#include "producer/runner/ingest/length_packing.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
 #include "producer/runner/ingest/staging.hpp"
 #include "producer/runner/models/model.hpp"
@@ -40,7 +41,9 @@ struct PrefetchSettings {
 
 // Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
 // thread uploads whole batches on a stream of its own and hands them out in order. Batch k is the items
-// [k*batch, (k+1)*batch); an item that cannot be read is an empty row of it, never a shift. Owns threads
+// [k*batch, (k+1)*batch); an item that cannot be read is an empty row of it, never a shift. Where batches are computed
+// by length (ModelInput::group_rows), rows that are done are read as well: which texts are computed together follows
+// from all of a batch, whatever was done before. Owns threads
 // ("decode-0".., "upload"), copy stream, depth+1 staging buffers, depth+1 device inputs: nothing is allocated
 // per batch but the rows' descriptions. Borrows device, source, timeline and clock, which outlive it and every batch
 // that it gave out. Thread: next(): one; the others: any, except that stop() and the destructor are not
@@ -80,6 +83,8 @@ class Prefetcher {
         double upload_blocked_on_model_seconds = 0;  // every device input is in use: back-pressure
         double decode_blocked_seconds = 0;           // thread-seconds; staging is full: back-pressure
         double h2d_seconds = 0;                      // device time of the uploads, from event pairs
+        std::uint64_t tokens = 0;                    // uploaded, of texts
+        std::uint64_t padded_tokens = 0;             // and with what fills rows and batches up
     };
     Progress progress() const;
     // An item that could be read came to nothing later on: it is skipped like those that could not. True: more are
@@ -100,10 +105,12 @@ class Prefetcher {
   private:
     void decode(std::uint32_t worker) noexcept;
     void load_row(const StagingWindow::Claim& claim);
+    void load_done_row(const StagingWindow::Claim& claim);
     void upload() noexcept;
     void upload_batches();
     bool leave_out(StagingWindow::Batch& batch);
     void upload_one(StagingWindow::Batch batch);
+    void count_tokens(const StagingWindow::Batch& batch, const LengthGroups* groups);
     void book(std::span<const RowInfo> rows);
     void queue_resident_batches();
     void fail(std::exception_ptr error) noexcept;
@@ -119,7 +126,8 @@ class Prefetcher {
     SkippedItems skipped_;
 
     std::unique_ptr<DeviceBuffer> resident_;
-    std::optional<InputUpload> upload_;  // the rest only when rows are uploaded
+    std::optional<InputUpload> upload_;     // the rest only when rows are uploaded
+    std::optional<LengthPacking> packing_;  // only of batches that are computed by length
     std::optional<StagingWindow> staging_;
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;
@@ -128,6 +136,7 @@ class Prefetcher {
     BoundedQueue<InputBatch> queue_;
     std::uint64_t next_turn_ = 0;  // of the thread that calls next()
     std::atomic<bool> finished_{false};
+    std::atomic<std::uint64_t> tokens_{0}, padded_tokens_{0};
     std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, items_skipped_{0};
     std::atomic<std::uint64_t> h2d_ns_{0};
     std::mutex failure_mutex_;

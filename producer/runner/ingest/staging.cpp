@@ -18,8 +18,8 @@ StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& cl
 void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
     const BatchPlan& plan = *shape_.plan;
     slot.number = number;
-    slot.missing = plan.wanted_rows(number);
     slot.rows.assign(plan.rows(number), {});
+    slot.missing = shape_.rows == Rows::All ? plan.rows(number) : plan.wanted_rows(number);
     if (slot.missing == slot.rows.size()) return;
     for (std::size_t row = 0; row < slot.rows.size(); ++row) {
         const std::uint64_t item = number * shape_.batch + row;
@@ -38,10 +38,10 @@ std::optional<StagingWindow::Claim> StagingWindow::claim() {
     Slot& slot = slot_of(claiming_);
     if (next_row_ == 0) {
         begin_slot(slot, number);
-        next_row_ = plan.next_wanted(number, 0);
+        next_row_ = shape_.rows == Rows::All ? 0 : plan.next_wanted(number, 0);
     }
     const std::uint32_t row = next_row_;
-    next_row_ = plan.next_wanted(number, row + 1);
+    next_row_ = shape_.rows == Rows::All ? row + 1 : plan.next_wanted(number, row + 1);
     if (next_row_ >= plan.rows(number)) {
         ++claiming_;
         next_row_ = 0;

@@ -28,11 +28,14 @@ namespace offramp {
 // batch lacks a row.
 class StagingWindow {
   public:
+    // Which rows of a batch that is made are filled.
+    enum class Rows { Wanted, All };
     struct Shape {
         std::size_t row_bytes = 0;
         std::uint32_t batch = 1;          // rows of a full batch
         std::uint32_t batches = 1;        // of the window
         const BatchPlan* plan = nullptr;  // outlives the window
+        Rows rows = Rows::Wanted;
     };
     struct Claim {
         std::uint64_t item = 0;

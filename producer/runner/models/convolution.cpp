@@ -1,5 +1,6 @@
 #include "producer/runner/models/convolution.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/TensorOperators.h>
@@ -26,6 +27,23 @@ using Sides = std::array<std::int64_t, 2>;
 Sides both(std::int64_t value) { return {value, value}; }
 #endif
 
+// How cuDNN chooses a kernel, for one call: LibTorch knows this switch for the whole process only, and asks it where
+// it has not met the shape before.
+class ChoiceOfKernels {
+  public:
+    explicit ChoiceOfKernels(const Convolution& c) : before_(at::globalContext().benchmarkCuDNN()) {
+        at::globalContext().setBenchmarkCuDNN(before_ && c.kernels_timed);
+    }
+    ~ChoiceOfKernels() { at::globalContext().setBenchmarkCuDNN(before_); }
+    ChoiceOfKernels(const ChoiceOfKernels&) = delete;
+    ChoiceOfKernels& operator=(const ChoiceOfKernels&) = delete;
+    ChoiceOfKernels(ChoiceOfKernels&&) = delete;
+    ChoiceOfKernels& operator=(ChoiceOfKernels&&) = delete;
+
+  private:
+    bool before_;
+};
+
 }  // namespace
 
 void append_demands(const ConvolutionPlan& plan, std::vector<TensorDemand>& demands) {
@@ -51,7 +69,8 @@ Convolution fold(const ConvolutionPlan& plan, const Weights& weights) {
                        .bias = {},
                        .stride = plan.stride,
                        .padding = plan.padding,
-                       .dilation = plan.dilation};
+                       .dilation = plan.dilation,
+                       .kernels_timed = plan.kernels_timed};
     if (plan.norm.empty()) {
         folded.bias = wide(plan.name + ".bias");
         return folded;
@@ -74,13 +93,16 @@ void place(Convolution& c, const Execution& execution) {
 }
 
 at::Tensor convolve(const at::Tensor& x, const Convolution& c) {
+    const ChoiceOfKernels choice(c);
     return at::conv2d(x, c.weight, c.bias, c.stride, c.padding, c.dilation);
 }
 
 at::Tensor convolve_relu(const at::Tensor& x, const Convolution& c, const Execution& execution) {
 #ifdef OFFRAMP_TORCH_HAS_CUDA
-    if (fuses(execution))
+    if (fuses(execution)) {
+        const ChoiceOfKernels choice(c);
         return at::cudnn_convolution_relu(x, c.weight, c.bias, both(c.stride), both(c.padding), both(c.dilation), 1);
+    }
 #endif
     return convolve(x, c).relu_();
 }
@@ -88,9 +110,11 @@ at::Tensor convolve_relu(const at::Tensor& x, const Convolution& c, const Execut
 at::Tensor convolve_add_relu(const at::Tensor& x, const Convolution& c, const at::Tensor& skip,
                              const Execution& execution) {
 #ifdef OFFRAMP_TORCH_HAS_CUDA
-    if (fuses(execution))
+    if (fuses(execution)) {
+        const ChoiceOfKernels choice(c);
         return at::cudnn_convolution_add_relu(x, c.weight, skip, 1.0, c.bias, both(c.stride), both(c.padding),
                                               both(c.dilation), 1);
+    }
 #endif
     return convolve(x, c).add_(skip).relu_();
 }

@@ -24,15 +24,19 @@ struct ConvolutionPlan {
     std::int64_t padding = 0;
     std::int64_t dilation = 1;
     float gain = 1.0F;  // of random weights' normalisation
+    bool kernels_timed = true;
 };
 
-// A convolution with its batch normalisation folded in. `bias` may be undefined.
+// A convolution with its batch normalisation folded in. `bias` may be undefined. `kernels_timed`: cuDNN times its
+// kernels for it in the first batch and keeps the fastest one; else it takes the one that its heuristics name, which
+// costs no time. A network sets it to false where timing was measured to take long and to gain nothing.
 struct Convolution {
     at::Tensor weight;
     at::Tensor bias;
     std::int64_t stride = 1;
     std::int64_t padding = 0;
     std::int64_t dilation = 1;
+    bool kernels_timed = true;
 };
 
 using Convolutions = std::map<std::string, Convolution, std::less<>>;

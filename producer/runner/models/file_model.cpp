@@ -2,9 +2,12 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -66,6 +69,7 @@ class FileModel final : public Model {
             network_ = load(execution_);
             if (const auto inputs = network_->inputs()) check_inputs(*inputs, metadata(), options.name);
             state_outputs(network_->run(inputs_of(dry_batch())));
+            if (input_.group_rows > 0) check_short_rows();
         });
     }
 
@@ -83,13 +87,10 @@ class FileModel final : public Model {
     std::vector<TensorSpec> outputs() const override { return outputs_; }
 
     std::vector<DeviceTensor> run(const void* input) override {
+        if (input_.group_rows > 0) return run_groups(input);
         return execution_.in([&] {
             const at::Tensor given = execution_.view(input, input_.tensor);
-            std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
-            if (made.size() != outputs_.size())
-                throw ConfigError(file_ + " gave " + std::to_string(made.size()) +
-                                      " outputs where the first batch had " + std::to_string(outputs_.size()),
-                                  "Only models can be run that always give the same outputs", ErrorKind::BadInput);
+            std::vector<FileNetwork::Output> made = outputs_of(given);
             std::vector<DeviceTensor> tensors;
             tensors.reserve(outputs_.size());
             const std::vector<bool> lent = are_lent(made);
@@ -99,8 +100,102 @@ class FileModel final : public Model {
         });
     }
 
+    std::vector<DeviceTensor> run_by_length(const void* input, const LengthGroups& groups) override {
+        return execution_.in([&] {
+            const auto* const bytes = static_cast<const std::byte*>(input);
+            std::vector<at::Tensor> ordered = empty_outputs();
+            std::int64_t row = 0;
+            for (const LengthGroups::Group& group : groups.groups)
+                row = compute_group(bytes + group.offset, group.length, row, ordered);
+            const TensorSpec spec = TensorSpec::contiguous("places", kInt64, std::array{input_.tensor.shape[0]});
+            const at::Tensor places = execution_.view(bytes, spec);
+            for (at::Tensor& output : ordered) {
+                if (row < input_.tensor.shape[0]) output.slice(0, row).zero_();
+                output = at::index_select(output, 0, places);
+            }
+            return hand_out_all(std::move(ordered));
+        });
+    }
+
   private:
     const ModelMetadata& metadata() const { return execution_.options().metadata; }
+
+    // What the network takes at once.
+    std::uint32_t network_batch() const {
+        const ModelOptions& options = execution_.options();
+        return options.group_rows > 0 ? options.group_rows : options.batch;
+    }
+
+    // A batch of full length, group by group, in the order in which it lies.
+    std::vector<DeviceTensor> run_groups(const void* input) {
+        return execution_.in([&] {
+            const auto* bytes = static_cast<const std::byte*>(input);
+            std::vector<at::Tensor> made = empty_outputs();
+            for (std::int64_t row = 0; row < input_.tensor.shape[0];
+                 bytes += network_batch() * input_.tensor.row_bytes())
+                row = compute_group(bytes, static_cast<std::uint32_t>(input_.tensor.shape[2]), row, made);
+            return hand_out_all(std::move(made));
+        });
+    }
+
+    at::Tensor empty_output(const TensorSpec& spec) const {
+        return at::empty_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
+                                 at::IntArrayRef(spec.strides.data(), spec.dims),
+                                 at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()));
+    }
+
+    std::vector<at::Tensor> empty_outputs() const {
+        std::vector<at::Tensor> tensors;
+        tensors.reserve(outputs_.size());
+        for (const TensorSpec& spec : outputs_) tensors.push_back(empty_output(spec));
+        return tensors;
+    }
+
+    // Tensors of this model's own.
+    std::vector<DeviceTensor> hand_out_all(std::vector<at::Tensor> made) const {
+        std::vector<DeviceTensor> tensors;
+        tensors.reserve(made.size());
+        for (std::size_t i = 0; i < made.size(); ++i) tensors.push_back(hand_out(std::move(made[i]), i, false));
+        return tensors;
+    }
+
+    // The row behind its own.
+    std::int64_t compute_group(const std::byte* tokens, std::uint32_t length, std::int64_t row,
+                               std::vector<at::Tensor>& to) {
+        const std::int64_t rows = network_batch();
+        const TensorSpec spec = TensorSpec::contiguous("tokens", kInt32, std::array<std::int64_t, 3>{rows, 2, length});
+        const std::vector<FileNetwork::Output> made = outputs_of(execution_.view(tokens, spec));
+        for (std::size_t i = 0; i < made.size(); ++i) {
+            check_shape(made[i].tensor, outputs_[i].with_rows(rows));
+            to[i].narrow(0, row, rows).copy_(made[i].tensor);
+        }
+        return row + rows;
+    }
+
+    std::vector<FileNetwork::Output> outputs_of(const at::Tensor& given) {
+        std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
+        if (made.size() != outputs_.size())
+            throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
+                                  std::to_string(outputs_.size()),
+                              "Only models can be run that always give the same outputs", ErrorKind::BadInput);
+        return made;
+    }
+
+    // That its file says any-length does not make it so.
+    void check_short_rows() {
+        const std::int64_t shape[] = {network_batch(), 2, LengthGroups::kShortest};
+        const auto options = at::TensorOptions().dtype(at::kInt).device(execution_.device());
+        try {
+            const std::vector<FileNetwork::Output> made = outputs_of(at::ones(shape, options));
+            for (std::size_t i = 0; i < made.size(); ++i)
+                check_shape(made[i].tensor, outputs_[i].with_rows(network_batch()));
+        } catch (const std::exception& problem) {
+            throw ConfigError(file_ + " does not take rows of " + std::to_string(LengthGroups::kShortest) +
+                                  " tokens, though " + metadata().file +
+                                  " says any-length: " + cause_in(problem.what()),
+                              "Use --by-length off, or export it anew", ErrorKind::BadInput);
+        }
+    }
 
     ModelInput stated_input() const {
         const ModelOptions& options = execution_.options();
@@ -108,12 +203,13 @@ class FileModel final : public Model {
                             : metadata().takes_tokens()          ? kInt32
                                                                  : kFloat32;
         ModelInput input{.kind = InputKind::Image, .mean = metadata().mean, .std = metadata().std};
-        if (metadata().batch != 0 && metadata().batch != options.batch)
-            throw ConfigError("--batch " + std::to_string(options.batch) + " does not go with --model '" +
-                                  options.name + "', which takes batches of " + std::to_string(metadata().batch) +
-                                  " only (" + metadata().file + ")",
-                              "Use --batch " + std::to_string(metadata().batch) + ", or export it with --batch " +
-                                  std::to_string(options.batch));
+        if (metadata().batch != 0 && metadata().batch != network_batch())
+            throw ConfigError((options.group_rows > 0 ? "--by-length " : "--batch ") + std::to_string(network_batch()) +
+                                  " does not go with --model '" + options.name + "', which takes batches of " +
+                                  std::to_string(metadata().batch) + " only (" + metadata().file + ")",
+                              (options.group_rows > 0 ? "Use --by-length " : "Use --batch ") +
+                                  std::to_string(metadata().batch) + ", or export it with --batch " +
+                                  std::to_string(network_batch()));
         std::vector<std::int64_t> shape{options.batch};
         if (metadata().takes_arrays()) {
             input.kind = InputKind::Arrays;
@@ -124,12 +220,14 @@ class FileModel final : public Model {
         }
         if (!metadata().inputs.empty()) {
             input.kind = InputKind::Feature;
+            input.group_rows = options.group_rows;
             shape.insert(shape.end(), {2, metadata().token_length()});
             input.tensor = TensorSpec::contiguous("tokens", kInt32, shape);
             return input;
         }
         if (!metadata().takes_pictures()) {
             input.kind = InputKind::Feature;
+            if (metadata().takes_tokens()) input.group_rows = options.group_rows;
             shape.insert(shape.end(), metadata().input_shape.begin(), metadata().input_shape.end());
             input.tensor = TensorSpec::contiguous(metadata().takes_tokens() ? "tokens" : "input", dtype, shape);
             return input;
@@ -182,7 +280,7 @@ class FileModel final : public Model {
     }
 
     at::Tensor dry_batch() const {
-        const TensorSpec& spec = input_.tensor;
+        const TensorSpec spec = input_.tensor.with_rows(network_batch());
         return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims),
                          at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()))
             .contiguous(input_.kind == InputKind::Image ? execution_.memory_format() : at::MemoryFormat::Contiguous);
@@ -200,12 +298,13 @@ class FileModel final : public Model {
         if (names.empty())
             for (const FileNetwork::Output& output : made) names.push_back(output.name);
         names = distinct_output_names(std::move(names));
-        for (std::size_t i = 0; i < made.size(); ++i) outputs_.push_back(stated(made[i].tensor, names[i]));
+        for (std::size_t i = 0; i < made.size(); ++i)
+            outputs_.push_back(stated(made[i].tensor, names[i]).with_rows(execution_.options().batch));
     }
 
     TensorSpec stated(const at::Tensor& tensor, const std::string& name) const {
         const std::string what = "the output '" + name + "' of " + file_ + ", " + shape_of(tensor) + ",";
-        const std::int64_t batch = execution_.options().batch;
+        const std::int64_t batch = network_batch();
         if (tensor.dim() == 0 || tensor.size(0) != batch || tensor.numel() == 0)
             throw ConfigError(what + " is not a batch of " + std::to_string(batch) + " samples",
                               "Each output's first dimension counts the samples of the batch, and none is empty",
@@ -223,6 +322,17 @@ class FileModel final : public Model {
     // The tensor as it was stated, in memory of its own.
     DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
         const TensorSpec& spec = outputs_[index];
+        check_shape(tensor, spec);
+        if (lent || tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
+            at::Tensor packed = empty_output(spec);
+            packed.copy_(tensor);
+            tensor = std::move(packed);
+        }
+        const void* const data = tensor.const_data_ptr();
+        return {.spec = spec, .data = data, .owner = std::make_shared<const at::Tensor>(std::move(tensor))};
+    }
+
+    void check_shape(const at::Tensor& tensor, const TensorSpec& spec) const {
         if (!std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)))
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) +
                                   " where the first batch's was " + spec.describe(),
@@ -233,15 +343,6 @@ class FileModel final : public Model {
                 file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
                     " where the first batch's was " + spec.describe(),
                 "Only models can be run whose outputs have the same type for every input", ErrorKind::BadInput);
-        if (lent || tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
-            at::Tensor packed = at::empty_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
-                                                  at::IntArrayRef(spec.strides.data(), spec.dims),
-                                                  tensor.options().device(execution_.device()));
-            packed.copy_(tensor);
-            tensor = std::move(packed);
-        }
-        const void* const data = tensor.const_data_ptr();
-        return {.spec = spec, .data = data, .owner = std::make_shared<const at::Tensor>(std::move(tensor))};
     }
 
     Execution execution_;

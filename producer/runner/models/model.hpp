@@ -8,9 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/device/device_tensor.hpp"
 #include "producer/runner/models/input_parts.hpp"
+#include "producer/runner/models/length_groups.hpp"
 #include "producer/runner/models/model_metadata.hpp"
 
 // What the program knows of a model: no LibTorch in sight. Models live in a module, libofframp_models.so,
@@ -31,6 +33,9 @@ struct ModelInput {
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // of images in [0, 1], RGB
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
     std::vector<InputPart> parts;  // of Arrays, in the order in which the model takes them; else none
+    // Of tokens, where a batch is computed by length (LengthGroups): texts of a group. 0: all of it at once, as it
+    // lies.
+    std::uint32_t group_rows = 0;
 };
 
 // What a model is asked to be.
@@ -39,6 +44,7 @@ struct ModelOptions {
     std::string weights;  // .safetensors; empty: random, from `seed`
     std::uint64_t seed = 0;
     std::uint32_t batch = 1;
+    std::uint32_t group_rows = 0;              // ModelInput's, of a model of tokens that takes any length
     std::uint32_t image_size = 512;            // 0: as the metadata of a model's file says
     std::string precision = "fp32";            // "fp32", "tf32", "bf16"
     std::string memory_format = "contiguous";  // "contiguous", "channels-last"
@@ -72,6 +78,11 @@ class Model {
     // Submits one batch. `input` lies on the device in the form that input() states (null for
     // InputKind::None) and stays untouched until work submitted to the stream afterwards starts.
     virtual std::vector<DeviceTensor> run(const void* input) = 0;
+    // The same of a batch that lies on the device as `groups` says; of a model with ModelInput::group_rows. Its run()
+    // takes all groups at full length, without an order of their own.
+    virtual std::vector<DeviceTensor> run_by_length(const void* /*input*/, const LengthGroups& /*groups*/) {
+        throw Error(ErrorKind::Internal, "a model that states no groups is given some");
+    }
 };
 
 // One line of the table of models that a module offers, written by CMake from producer/runner/models/plugins.

@@ -16,6 +16,7 @@
 #include "common/settings/output_shapes.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/settings/toml.hpp"
+#include "producer/runner/models/length_groups.hpp"
 
 namespace offramp {
 namespace {
@@ -101,6 +102,13 @@ using Keys = std::map<std::string, Key<Metadata>, std::less<>>;
 
 const Keys<ModelMetadata>& known_keys() {
     static const Keys<ModelMetadata> keys{
+        {"any-length",
+         {"true, false",
+          {TomlType::Boolean},
+          [](ModelMetadata& metadata, const std::string& text) {
+              metadata.any_length = text == "true";
+              return true;
+          }}},
         {"batch",
          {"1 to 65536; left out: any",
           {TomlType::Integer},
@@ -340,9 +348,11 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
     const TomlDocument document = read_toml_of_tables(text, name, "input");
     std::size_t dtype_line = 0;
     std::size_t resize_line = 0;
+    std::size_t length_line = 0;
     for (const TomlEntry& entry : document.top) {
         if (entry.key == "input-dtype") dtype_line = entry.line;
         if (entry.key == "resize-size") resize_line = entry.line;
+        if (entry.key == "any-length") length_line = entry.line;
         read_entry(entry, name, known_keys(), metadata);
     }
     read_inputs(document, metadata);
@@ -353,6 +363,10 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
             name + ":" + std::to_string(dtype_line) + ": input-dtype is \"int32\", tokens, and input-shape is " +
                 (metadata.takes_pictures() ? "not given" : "of another form"),
             "Accepted with it: input-shape = \"2xLENGTH\", ids and mask of LENGTH tokens", ErrorKind::Config);
+    if (metadata.any_length && (!metadata.takes_tokens() || metadata.token_length() < LengthGroups::kShortest))
+        throw ConfigError(name + ":" + std::to_string(length_line) + ": any-length is true, and the model takes " +
+                              (metadata.takes_tokens() ? "fewer than 4 tokens" : "no tokens"),
+                          "It is for models of texts: leave it out", ErrorKind::Config);
     return metadata;
 }
 

@@ -43,6 +43,7 @@ struct ModelMetadata {
     std::vector<std::string> outputs;  // their names; empty: those that the file knows
     std::string scores;                // what an output of one channel gives: "probability", "logit"; empty: not said
     bool random_weights = false;
+    bool any_length = false;  // of tokens: shorter rows are taken as well, of LengthGroups::kShortest and more
 
     bool takes_pictures() const { return input_shape.empty() && inputs.empty(); }
     bool takes_tokens() const { return inputs.empty() ? input_dtype == "int32" : !inputs.front().tokens.empty(); }

@@ -11,7 +11,7 @@
 namespace offramp {
 
 // Raised whenever model.hpp or this file changes in a way that a module built before would not understand.
-inline constexpr std::uint32_t kModelModuleAbi = 6;
+inline constexpr std::uint32_t kModelModuleAbi = 7;
 inline constexpr const char* kModelModuleSymbol = "offramp_models_v1";
 
 // Lives as long as the process: the module is never closed. `abi` stays the first field in every version.

@@ -74,7 +74,9 @@ struct RunFigures {
     MeasuredFigures so_far;
     PinningProof pinning;
     Limits limits;
-    std::string failure;  // empty: none
+    std::uint64_t tokens = 0;         // of texts, that were given to the model
+    std::uint64_t padded_tokens = 0;  // and with what fills them up; 0: the source gives no texts
+    std::string failure;              // empty: none
     std::uint64_t at_ns = 0;
 };
 

@@ -51,6 +51,15 @@ json of_measured(const RunFigures& figures) {
             {"producer_cpu_seconds", to.producer_cpu_seconds - from.producer_cpu_seconds}};
 }
 
+// What the model computed on that is no text.
+json tokens_json(const RunFigures& figures) {
+    if (figures.padded_tokens == 0) return nullptr;
+    const auto padding = static_cast<double>(figures.padded_tokens - figures.tokens);
+    return {{"of_texts", figures.tokens},
+            {"padded", figures.padded_tokens},
+            {"padding_share", padding / static_cast<double>(figures.padded_tokens)}};
+}
+
 json items_json(const std::vector<SkippedItem>& items) {
     json list = json::array();
     for (const SkippedItem& item : items)
@@ -167,6 +176,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"refused", now.broker.refused},
         {"leases_expired", now.broker.leases_expired},
         {"shortage", now.broker.shortage_reason},
+        {"tokens", tokens_json(now)},
         {"message", !now.failure.empty()              ? now.failure
                     : !now.broker.spill_error.empty() ? now.broker.spill_error
                                                       : now.broker.shortage},
@@ -261,6 +271,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"pinned", figures.pinning.registered},
         {"pinned_copy_gigabytes_per_second", figures.pinning.gigabytes_per_second},
         {"limits", limits},
+        {"tokens", tokens_json(figures)},
         {"releases", releases_json(broker)},
         {"leases_expired", broker.leases_expired},
         {"overdue_killed", broker.stalled_killed},

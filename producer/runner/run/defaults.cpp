@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
+#include "common/base/error.hpp"
 #include "common/settings/processor_results.hpp"
 #include "common/settings/source_of_input.hpp"
 #include "producer/runner/models/model_file.hpp"
@@ -24,6 +26,85 @@ std::uint32_t resize_size_for(std::uint32_t image_size, const ModelMetadata& met
 
 }  // namespace
 
+void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata) {
+    if (config.chunk_tokens == 0) return;
+    const std::string tokens = "--chunk-tokens " + std::to_string(config.chunk_tokens);
+    if (config.source != "text" && !gives_text_tables(config.source))
+        throw ConfigError("--source '" + config.source + "' does not go with " + tokens + ": it gives no texts",
+                          "Leave --chunk-tokens out, or give --source text, jsonl-text or parquet-text");
+    if (!metadata.takes_tokens() || config.chunk_tokens <= metadata.token_length()) return;
+    throw ConfigError(
+        tokens + ": the model takes " + std::to_string(metadata.token_length()) + " tokens of a text",
+        "Give at most so many, or export the model with --max-tokens " + std::to_string(config.chunk_tokens));
+}
+
+void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata) {
+    if (config.tile == 0) return;
+    const std::string tile = "--tile " + std::to_string(config.tile);
+    if (!gives_pictures(config.source))
+        throw ConfigError("--source '" + config.source + "' does not go with " + tile + ": it gives no pictures",
+                          "Leave --tile out, or give --input pictures");
+    if (metadata.height == 0 || (metadata.height == config.tile && metadata.width == config.tile)) return;
+    throw ConfigError(
+        tile + ": the model takes pictures of " + std::to_string(metadata.height) + " x " +
+            std::to_string(metadata.width) + " pixels",
+        metadata.height == metadata.width
+            ? "Give --tile " + std::to_string(metadata.height) + ", or export the model with --image-size " +
+                  std::to_string(config.tile)
+            : "Export the model with --image-size " + std::to_string(config.tile) + ", or leave --tile out");
+}
+
+namespace {
+
+// Where texts' lengths vary as people's do, 8 % of the tokens are padding then.
+constexpr std::uint32_t kGroupsOfABatch = 32;
+constexpr std::uint32_t kFewestTogether = 32;  // texts; fewer leave cores idle
+constexpr std::uint32_t kMostTogether = 256;
+constexpr std::uint32_t kMostOfABatch = 65536;
+
+// The largest number of texts, about a 32nd of the batch, of which a batch is a whole multiple.
+std::uint32_t group_rows_of(std::uint32_t batch) {
+    const std::uint32_t wanted = std::min(std::clamp(batch / kGroupsOfABatch, kFewestTogether, kMostTogether), batch);
+    for (std::uint32_t rows = wanted; 2 * rows > wanted; --rows)
+        if (batch % rows == 0) return rows;
+    return batch;
+}
+
+void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) {
+    const bool possible = metadata.any_length && gives_texts(config.source);
+    const std::uint32_t given = config.group_rows();
+    if (given > 0 && !gives_texts(config.source))
+        throw ConfigError("--by-length " + config.by_length + " does not go with --source '" + config.source +
+                              "', which gives no texts",
+                          "Leave --by-length out");
+    if (given > 0 && !possible)
+        throw ConfigError(
+            "--by-length " + config.by_length + ": the model takes texts of one length only",
+            "Export it anew: ./launch/offramp export makes models of texts that take any length, and says "
+            "any-length in " +
+                metadata.file + "; or leave --by-length out");
+    // On a GPU only where it was asked for: what groups cost there has not been measured.
+    if (!possible || config.by_length == "off" || (gpu && config.by_length == "auto")) {
+        config.by_length = "off";
+        return;
+    }
+    std::uint32_t rows = given > 0 ? given : metadata.batch;
+    if (config.batch == 0) {
+        if (rows == 0) rows = kFewestTogether;
+        config.batch = std::min(rows * kGroupsOfABatch, kMostOfABatch / rows * rows);
+    }
+    if (rows == 0) rows = group_rows_of(config.batch);
+    if (config.batch % rows != 0)
+        throw ConfigError("--batch " + std::to_string(config.batch) + " is not a multiple of " + std::to_string(rows) +
+                              (given > 0 ? ", the texts of --by-length" : ", the one batch that the model takes"),
+                          "Accepted with it: --batch " +
+                              std::to_string(std::min(rows * kGroupsOfABatch, kMostOfABatch / rows * rows)) +
+                              ", or another multiple");
+    config.by_length = std::to_string(rows);
+}
+
+}  // namespace
+
 RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata,
                            const EgressTraits& traits) {
     const bool gpu = machine.has_gpu;
@@ -35,15 +116,22 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     // a folder of them
     if (metadata.takes_arrays() && !config.input.empty()) settle<std::string>(config.source, "auto", "npy");
     config.source = source_of_input(config.source, config.input);
+    settle_lengths(config, metadata, gpu);
     settle<std::uint32_t>(config.batch, 0,
                           metadata.batch != 0              ? metadata.batch
                           : gpu || metadata.takes_tokens() ? 64
                           : copy                           ? 8
                                                            : 4);
+    if (config.tile > 0) {
+        settle<std::uint32_t>(config.image_size, 0, config.tile);
+        config.overlap = std::to_string(config.overlap_pixels());
+        settle<std::string>(config.processor, "auto", "mask-png");
+    }
     // The size that `cutout` was trained for.
     if (metadata.height == 0)
         settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
-    if (pictures) settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, metadata));
+    if (pictures && config.tile == 0)
+        settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, metadata));
     settle<std::string>(config.interpolation, "auto", metadata.interpolation);
     // Consumers know the middle of an original by it.
     if (config.resize_size != 0 && metadata.height == metadata.width && metadata.height >= kSmallestImageSize)
@@ -56,11 +144,12 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
                         !metadata.precision.empty() ? metadata.precision
                         : gpu                       ? "tf32"
                                                     : "fp32");
-    // Only a model of images has a choice, and one that a file holds has made it.
+    // Only a model of images has a choice, and one that a file holds has made it. In fp32 cuDNN has no fast kernels for
+    // dilated convolutions of channels-last tensors: a batch of DeepLabV3 took 15 s instead of 0.64 s.
     settle<std::string>(config.memory_format, "auto",
-                        file       ? metadata.memory_format
-                        : pictures ? "channels-last"
-                                   : "contiguous");
+                        file                                               ? metadata.memory_format
+                        : pictures && !(gpu && config.precision == "fp32") ? "channels-last"
+                                                                           : "contiguous");
     settle<std::string>(config.scores, "auto", !metadata.scores.empty() ? metadata.scores : "probability");
     // What a file's model makes of pictures shows when it has been loaded: consumers choose by what they get.
     const std::string of_pictures = file ? "auto" : "mask-png";

@@ -18,4 +18,11 @@ struct MachineSize {
 RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata = {},
                            const EgressTraits& traits = {});
 
+// Errors: ConfigError (Usage) when --tile does not go with the source, or with the size that a model's file takes.
+// `config`: resolved.
+void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata);
+// Errors: ConfigError (Usage) when --chunk-tokens does not go with the source, or with the tokens that a model's file
+// takes. `config`: resolved.
+void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata);
+
 }  // namespace offramp

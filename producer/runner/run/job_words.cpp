@@ -1,5 +1,6 @@
 #include "producer/runner/run/job_words.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "common/base/whole_file.hpp"
 #include "common/images/file_list.hpp"
 #include "common/settings/effects.hpp"
+#include "common/settings/source_of_input.hpp"
 #include "producer/runner/checkpoint/checkpoint_identity.hpp"
 #include "producer/runner/checkpoint/joined_checkpoint.hpp"
 #include "producer/runner/sources/named_source.hpp"
@@ -29,8 +31,10 @@ namespace {
 constexpr std::int64_t kAnySize = 32, kAnyLength = 16;
 
 TensorSpec input_that_fits(const RunConfig& config) {
-    if (config.source == "text")
-        return TensorSpec::contiguous("tokens", kInt32, std::array{std::int64_t{1}, std::int64_t{2}, kAnyLength});
+    if (config.source == "text" || gives_text_tables(config.source))
+        return TensorSpec::contiguous(
+            "tokens", kInt32,
+            std::array{std::int64_t{1}, std::int64_t{2}, std::max(kAnyLength, std::int64_t{config.chunk_tokens})});
     if (config.source == "npy") {
         const NpyFile file(config.input);
         std::vector<std::int64_t> shape{1};
@@ -38,8 +42,8 @@ TensorSpec input_that_fits(const RunConfig& config) {
         return TensorSpec::contiguous("rows", kFloat32, shape);
     }
     if (config.source == "synthetic") return {};
-    return TensorSpec::contiguous("pictures", kFloat32,
-                                  std::array{std::int64_t{1}, std::int64_t{3}, kAnySize, kAnySize});
+    const std::int64_t side = config.tile > 0 ? std::int64_t{config.tile} : kAnySize;
+    return TensorSpec::contiguous("pictures", kFloat32, std::array{std::int64_t{1}, std::int64_t{3}, side, side});
 }
 
 std::unique_ptr<BatchSource> source_to_count(const RunConfig& config) {
@@ -54,7 +58,7 @@ std::unique_ptr<BatchSource> source_to_count(const RunConfig& config) {
                               .model = &counted,
                               .model_input = input_that_fits(config),
                               .model_takes_images = config.source != "npy",
-                              .columns_are_read = tells_of_items(config)}),
+                              .columns_are_read = reads_columns(config)}),
                    config);
 }
 

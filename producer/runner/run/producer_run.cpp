@@ -53,10 +53,10 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
       timeline_(std::make_unique<DeviceTimeline>(*device_, *clock_stream_)) {
     const EgressTraits& traits = strategy_->traits();
     const auto still_wanted = [this] { lifecycle_.require_not_stopped(); };
-    auto pictures = open_input(config_, still_wanted);  // told before a model is loaded
+    OpenedInput opened = open_input(config_, still_wanted);  // told before a model is loaded
     model_ = open_model(config_, traits, *device_, *compute_);
     still_wanted();
-    source_ = open_source(config_, traits, model_, std::move(pictures), still_wanted);
+    source_ = open_source(config_, traits, model_, std::move(opened), still_wanted);
     record_ = std::make_unique<WorkRecord>(
         config_, *source_,
         WorkRecord::Place{.run_dir = place_.folder(),

@@ -77,8 +77,10 @@ void require_apart(const std::string& folder, const std::string& processor, cons
                 read.push_back(std::move(*name));
     if (read.empty()) return;
     std::sort(read.begin(), read.end());
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    const bool is_of_whole = known != nullptr && known->puts_tiles_together;
     for (std::uint64_t item = 0; item < source.items(); ++item) {
-        const std::string begin = std::string(source.key(item)) + ".";
+        const std::string begin = std::string(is_of_whole ? source.key_of_whole(item) : source.key(item)) + ".";
         const auto found = std::lower_bound(read.begin(), read.end(), begin);
         if (found != read.end() && found->starts_with(begin)) refuse(*found, folder, processor);
     }

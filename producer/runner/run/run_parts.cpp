@@ -61,6 +61,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                          .weights = config.weights,
                          .seed = config.seed,
                          .batch = config.batch,
+                         .group_rows = config.group_rows(),
                          .image_size = config.image_size,
                          .precision = config.precision,
                          .memory_format = config.memory_format,
@@ -95,7 +96,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
 }
 
 std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
-                                         std::shared_ptr<PictureList> pictures, StillWanted still_wanted) {
+                                         OpenedInput opened, StillWanted still_wanted) {
     const ModelInput input = model.model->input();
     auto source = part_of(source_named(config.source)
                               .make({.input = &config,
@@ -103,9 +104,10 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
                                      .model_input = input.tensor,
                                      .model_takes_images = input.kind == InputKind::Image,
                                      .parts = input.parts,
-                                     .columns_are_read = tells_of_items(config),
+                                     .columns_are_read = reads_columns(config),
                                      .still_wanted = std::move(still_wanted),
-                                     .pictures = std::move(pictures)}),
+                                     .pictures = std::move(opened.pictures),
+                                     .texts = std::move(opened.texts)}),
                           config);
     if (!config.output.empty() && config.resume) source = in_order_of_previous_runs(std::move(source), config.output);
     require_results_apart(config, *source);

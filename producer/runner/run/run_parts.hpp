@@ -9,6 +9,7 @@
 #include "producer/runner/models/model.hpp"
 #include "producer/runner/run/egress_traits.hpp"
 #include "producer/runner/sources/batch_source.hpp"
+#include "producer/runner/sources/opened_input.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 
 // What a run computes on: made as its settings say, with what its user should know about it in the log. Thread: the
@@ -26,6 +27,6 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
 
 // Borrows: config. `still_wanted` throws when the run was stopped meanwhile.
 std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
-                                         std::shared_ptr<PictureList> pictures, StillWanted still_wanted);
+                                         OpenedInput opened, StillWanted still_wanted);
 
 }  // namespace offramp

@@ -117,6 +117,8 @@ RunFigures RunPipeline::figures() const {
                        .seconds_to_all_slabs = egress.seconds_to_all_slabs(),
                        .measured_from = measuring_.from(),
                        .so_far = measuring_.so_far(),
+                       .tokens = input.tokens,
+                       .padded_tokens = input.padded_tokens,
                        .at_ns = now_ns()};
     figures.dropped = {.batches = output.batches_unpublished(),
                        .samples = previous.dropped + output.samples_unpublished()};

@@ -53,9 +53,11 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     if (!config.input.empty()) require_input(config.input);
     const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
                               .cores = std::thread::hardware_concurrency()};
-    config = resolve_defaults(
-        config, machine, is_model_file(config.model) ? read_model_metadata(config.model) : ModelMetadata{}, traits);
+    const ModelMetadata metadata = is_model_file(config.model) ? read_model_metadata(config.model) : ModelMetadata{};
+    config = resolve_defaults(config, machine, metadata, traits);
     source_named(config.source);
+    require_tiles_fit(config, metadata);
+    require_chunks_fit(config, metadata);
     return config;
 }
 

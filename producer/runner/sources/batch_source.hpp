@@ -14,6 +14,7 @@
 #include "common/images/unreadable_item.hpp"
 #include "common/settings/sections/input_settings.hpp"
 #include "common/settings/sections/model_settings.hpp"
+#include "common/texts/text_table.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/input_parts.hpp"
 
@@ -42,6 +43,8 @@ class BatchSource {
     // without
     // "..", at most kMaxKeyBytes bytes; or empty: the item's number stands for it.
     virtual std::string_view key(std::uint64_t item) const = 0;
+    // The name that stands for it in results that a processor makes of several items together, as of a picture's tiles.
+    virtual std::string_view key_of_whole(std::uint64_t item) const { return key(item); }
     virtual std::size_t max_key_bytes() const = 0;
     // A hash of what results depend on beside an item's name and its bytes: columns of a manifest, an array's shape. 0:
     // nothing.
@@ -78,6 +81,7 @@ struct SourceOptions {
     StillWanted still_wanted;       // where listing takes long
     // that were listed before (open_input()); null: a source of pictures lists them
     std::shared_ptr<PictureList> pictures = nullptr;
+    std::shared_ptr<TextTable> texts = nullptr;  // the same of tables of texts
 };
 
 struct SourceEntry {

@@ -7,6 +7,7 @@
 #include "common/images/item_keys.hpp"
 #include "common/images/open_pictures.hpp"
 #include "common/settings/source_of_input.hpp"
+#include "common/texts/open_texts.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/text/text_lines.hpp"
 
@@ -32,17 +33,19 @@ void require_arrays(const std::string& input) {
 
 }  // namespace
 
-std::shared_ptr<PictureList> open_input(const InputSettings& config, const StillWanted& still_wanted) {
+OpenedInput open_input(const InputSettings& config, const StillWanted& still_wanted) {
     if (gives_pictures(config.source)) {
         try {
-            return open_pictures(config.source, config.input, still_wanted, config.input_list);
+            return {.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list),
+                    .texts = nullptr};
         } catch (const ConfigError&) {
             if (!has_arrays(config.input)) throw;
         }
     }
+    if (gives_text_tables(config.source)) return {.pictures = nullptr, .texts = open_texts(config, still_wanted)};
     if (config.source == "text" && !config.input.empty()) require_lines(config.input);
     if (config.source == "npy" && !config.input.empty()) require_arrays(config.input);
-    return nullptr;
+    return {};
 }
 
 }  // namespace offramp

@@ -8,6 +8,8 @@
 #include "common/base/error.hpp"
 #include "common/images/image_decode.hpp"
 #include "common/images/open_pictures.hpp"
+#include "common/images/tiling.hpp"
+#include "producer/runner/sources/tiles/tiled_pictures.hpp"
 
 namespace offramp {
 namespace {
@@ -115,9 +117,22 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
             options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
+    const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};
+    if (tiles.tile > 0 && !(size == ImageSize{tiles.tile, tiles.tile}))
+        throw ConfigError("--tile " + std::to_string(tiles.tile) + ": the model '" + options.model->model +
+                              "' takes pictures of " + std::to_string(size.height) + " x " +
+                              std::to_string(size.width) + " pixels",
+                          "Give --tile the model's own size, if it is square, or leave --tile out");
     std::shared_ptr<PictureList> pictures =
         options.pictures ? options.pictures
                          : open_pictures(name, options.input->input, options.still_wanted, options.input->input_list);
+    if (tiles.tile > 0)
+        return make_tiled_pictures({.name = std::string(name),
+                                    .pictures = std::move(pictures),
+                                    .size = tiles,
+                                    .limit = options.input->limit,
+                                    .workers = std::max(1U, options.input->decode_workers),
+                                    .still_wanted = options.still_wanted});
     return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
                                            options.columns_are_read);
 }

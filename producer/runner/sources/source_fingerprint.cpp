@@ -50,6 +50,10 @@ std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item) {
     return XXH3_64bits(name.data(), name.size());
 }
 
+std::uint64_t hash_of_replaced_name(const BatchSource& source, std::uint64_t item) {
+    return hash_of_result_name(source.key_of_whole(item), item);
+}
+
 std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source) {
     std::vector<std::uint64_t> hashes;
     if (source.max_key_bytes() == 0) return hashes;

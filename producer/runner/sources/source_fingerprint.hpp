@@ -22,7 +22,10 @@ std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
 // Of the name that an item's results go by: its key, or where it has none its number, without the note.
 std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item);
-// That of each item; none where hashes_of_items() are the same, or the source has no keys.
+// Of what is replaced with an item's results: with a tile's its picture's mask, of which other runs may have had other
+// tiles, or none.
+std::uint64_t hash_of_replaced_name(const BatchSource& source, std::uint64_t item);
+// hash_of_result_name() of each item; none where hashes_of_items() are the same, or the source has no keys.
 std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source);
 
 }  // namespace offramp

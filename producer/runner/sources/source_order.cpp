@@ -19,6 +19,7 @@ class RenumberedSource final : public BatchSource {
     std::uint64_t items() const override { return source_->items(); }
     RowKind row_kind() const override { return source_->row_kind(); }
     std::string_view key(std::uint64_t item) const override { return source_->key(order_[item]); }
+    std::string_view key_of_whole(std::uint64_t item) const override { return source_->key_of_whole(order_[item]); }
     std::size_t max_key_bytes() const override { return source_->max_key_bytes(); }
     std::uint64_t note_hash(std::uint64_t item) const override { return source_->note_hash(order_[item]); }
     bool has_notes() const override { return source_->has_notes(); }

@@ -24,6 +24,7 @@ class FirstItems final : public BatchSource {
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return whole_->row_kind(); }
     std::string_view key(std::uint64_t item) const override { return whole_->key(item); }
+    std::string_view key_of_whole(std::uint64_t item) const override { return whole_->key_of_whole(item); }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     std::uint64_t note_hash(std::uint64_t item) const override { return whole_->note_hash(item); }
     bool has_notes() const override { return whole_->has_notes(); }
@@ -42,7 +43,7 @@ class FirstItems final : public BatchSource {
 }  // namespace
 
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config) {
-    if (config.limit == 0 || config.limit >= whole->items()) return whole;
+    if (config.limit == 0 || config.tile > 0 || config.chunk_tokens > 0 || config.limit >= whole->items()) return whole;
     return std::make_unique<FirstItems>(std::move(whole), config.limit);
 }
 

@@ -8,7 +8,8 @@
 
 namespace offramp {
 
-// What --limit leaves of a source: the first items. Returns `whole` itself when it leaves all.
+// What --limit leaves of a source: the first items. Returns `whole` itself when it leaves all, and with
+// --tile: then it is a number of pictures, and the source goes by it.
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config);
 
 // Which items of part_of() a run with --shard makes: the I-th of N contiguous parts, or all without it. A run knows the

@@ -8,6 +8,7 @@ import unittest
 
 import check_figures
 import figures
+import gpu_figures
 from check_figures import Figure, Source, blocks, check
 
 SOURCES = (Source("| ours", (Figure("10.76", 10.7642), Figure("0.990", 0.99046), Figure("1.013", 1.01312))), Source("Faults:", (Figure("344,000", 344218, 1000),)))
@@ -63,6 +64,23 @@ class CheckedText(unittest.TestCase):
                          check_figures.Block(1, "−0.3 % of +58, 2026-11-21: 64×512 more than 2×, 0.16 to 0.35 (W10, x86-64)").figures())
 
 
+class SeveralGpus(unittest.TestCase):
+    SAVED = {"producers": 2, "machine": {"device": "A GPU"}, "parts": {"a": {
+        "sets": {name: {"samples_per_second": {"median": rate}, "gigabytes_per_second": {"median": rate / 50}} for name, rate in (("all", 2700), ("one", 1380))},
+        "ratios": {"all over one": {"median": 1.957, "low": 1.95, "high": 1.962}}, "targets": [{"what": "all over one", "wanted": 1.95}]},
+        "d": {"left_out": "one node"}}}
+    LINE = "| 2 × A GPU | W2, all GPUs over one | 2700 samples/s (54 GB/s) over 1380 samples/s (27.6 GB/s) | 1.957 [1.950, 1.962] | 1.95 |"
+
+    def test_the_table_has_a_line_of_each_part_that_was_measured(self):
+        self.assertEqual([self.LINE], gpu_figures.rows_of(self.SAVED))
+
+    def test_the_page_has_what_was_measured_and_nothing_else(self):
+        measured = {"gpus-made": self.SAVED, "bench-h200": {}}
+        self.assertEqual([], gpu_figures.check(measured, f"text\n{self.LINE}\n"))
+        self.assertIn("lacks what was measured", "".join(gpu_figures.check(measured, "text")))
+        self.assertIn("nothing that was measured says so", "".join(gpu_figures.check(measured, f"{self.LINE}\n{self.LINE.replace('1.957', '1.967')}")))
+
+
 class TheRepository(unittest.TestCase):
     def test_every_figure_is_what_was_measured(self):
         self.assertEqual([], check_figures.check_all(check_figures.ROOT))
@@ -70,7 +88,7 @@ class TheRepository(unittest.TestCase):
     def test_another_measurement_makes_the_readme_wrong(self):
         with tempfile.TemporaryDirectory() as folder:
             for path in ("README.md", "tests/bench/article.md", "tests/bench/beside.md", "tests/bench/processors.md", "tests/bench/results.md",
-                         "tests/bench/deaths.md", "launch/python/from_queues.md"):
+                         "tests/bench/deaths.md", "tests/bench/gpus.md", "launch/python/from_queues.md"):
                 pathlib.Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(check_figures.ROOT / path, pathlib.Path(folder, path))
             measured = pathlib.Path(folder, check_figures.MEASURED)

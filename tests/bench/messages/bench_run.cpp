@@ -28,8 +28,9 @@ SlabLayout layout_of(std::size_t payload_bytes) {
 
 }  // namespace
 
-BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work)
-    : run_dir_(make_folder()),
+BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work, const std::string& run_dir)
+    : owns_run_dir_(run_dir.empty()),
+      run_dir_(owns_run_dir_ ? make_folder() : run_dir),
       endpoint_{.run_dir = run_dir_,
                 .names = {"message-bench", RunNames::random_nonce()},
                 .producer_pid = static_cast<std::uint64_t>(::getpid()),
@@ -62,7 +63,7 @@ BenchRun::~BenchRun() {
     exchange_->stop();
     broker_.reset();
     std::error_code ignored;
-    std::filesystem::remove_all(run_dir_, ignored);
+    if (owns_run_dir_) std::filesystem::remove_all(run_dir_, ignored);
 }
 
 bool BenchRun::feed() {

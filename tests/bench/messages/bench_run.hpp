@@ -20,8 +20,9 @@ namespace offramp {
 // of its own. Owns: all of it, and removes it. Thread: one; feed() from one other.
 class BenchRun {
   public:
-    // `work`: what its consumers say that they do (SlabWork).
-    BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work);
+    // `work`: what its consumers say that they do (SlabWork). `run_dir`: a folder that is there, and stays; empty: one
+    // of its own.
+    BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work, const std::string& run_dir = {});
     ~BenchRun();
 
     const std::string& run_dir() const { return run_dir_; }
@@ -30,12 +31,17 @@ class BenchRun {
     // When feed() filled the last slab.
     std::uint64_t filled_at_ns() const { return filled_at_ns_; }
     void finish() { exchange_->finish(); }
+    void stop() { exchange_->stop(); }
     // Returns when everybody has disconnected.
     void join() { broker_->join(); }
     BrokerReport report() const { return broker_->report(); }
     const MessageCounts& messages() const { return counts_; }
+    const RunNames& names() const { return endpoint_.names; }
+    std::uint32_t epoch() const { return endpoint_.epoch; }
+    std::size_t shm_bytes() const { return plan_.slab_count * layout_.slab_bytes; }
 
   private:
+    const bool owns_run_dir_;
     std::string run_dir_;
     Endpoint endpoint_;
     HeldRun held_run_;

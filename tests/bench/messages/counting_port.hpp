@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "common/base/clock.hpp"
@@ -40,9 +41,10 @@ class CountingPort final : public BrokerPort {
         if (got) ++counts_.release_messages;
         return got;
     }
-    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) override {
+    bool may_have_messages() override { return port_->may_have_messages(); }
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
         ++counts_.steps;
-        port_->wait(fds, timeout);
+        port_->wait(fds, timeout, turn);
         awake_since_ns_ = now_ns();
     }
 

@@ -1,3 +1,5 @@
+#include <pthread.h>
+#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
@@ -13,8 +15,11 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/trace.hpp"
 #include "common/settings/slab_work.hpp"
+#include "common/tracing/live_trace.hpp"
 #include "consumer/worker/consumer_program.hpp"
+#include "producer/egress/run_status.hpp"
 #include "tests/bench/messages/bare_channel.hpp"
 #include "tests/bench/messages/bench_consumer.hpp"
 #include "tests/bench/messages/bench_run.hpp"
@@ -26,6 +31,9 @@
 //   offramp-message-bench --latency --seconds 5
 //   offramp-message-bench --latency --bare --seconds 5
 //   offramp-message-bench --consumers 4 -- --processor post.py:save
+// Or a run of such messages in RUN_DIR, a folder that is there, for a launcher that brings its consumers, watches and
+// traces it as any other (`offramp consume --run-dir RUN_DIR --processor none`); until SIGTERM.
+//   offramp-message-bench --run-dir RUN_DIR
 namespace offramp {
 namespace {
 
@@ -41,6 +49,7 @@ struct Settings {
     double pause_seconds = 0.0005;  // with --latency: from one release to the next publication
     bool latency = false;
     bool bare = false;
+    std::string run_dir;                      // empty: one of its own, for its own consumers
     std::vector<std::string> consumer_flags;  // none: consumers are this program itself
 };
 
@@ -60,9 +69,14 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     app.add_flag("--latency", settings.latency, "One slab at a time into an idle system");
     app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker, ledger and lease")
         ->needs("--latency");
+    CLI::Option* run_dir =
+        app.add_option("--run-dir", settings.run_dir, "A run for a launcher, which brings the consumers; until SIGTERM")
+            ->check(CLI::ExistingDirectory)
+            ->excludes("--latency");
     app.add_option("consumer-flags", settings.consumer_flags,
                    "Behind --: consumers are the program offramp-consumer, with these flags")
-        ->excludes("--latency");
+        ->excludes("--latency")
+        ->excludes(run_dir);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& problem) {
@@ -249,6 +263,57 @@ nlohmann::json measure(const Settings& settings) {
     return result;
 }
 
+// Threads that are started behind this leave SIGTERM to sigwait().
+sigset_t block_sigterm() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    return set;
+}
+
+void serve(const Settings& settings) {
+    const sigset_t ends = block_sigterm();
+    const std::uint64_t began_ns = now_ns();
+    BenchRun run(settings.slabs, settings.payload_bytes, kNoSettings, settings.run_dir);
+    std::atomic<std::uint64_t> fed{0};
+    LiveTrace trace(run.run_dir(), "producer", "main");
+    RunStatus status(
+        {.run_dir = run.run_dir(),
+         .run_id = run.names().run_id,
+         .name = "messages",
+         .nonce = run.names().nonce,
+         .epoch = run.epoch(),
+         .device = "cpu",
+         .device_uuid = {},
+         .began_ns = began_ns,
+         .shm_bytes = run.shm_bytes()},
+        [&] {
+            RunStatusFigures now;
+            now.at_ns = now_ns();
+            now.output.samples_submitted = fed;
+            now.broker = run.report();
+            return now;
+        },
+        [&] { trace.look(SteadyClock{}.now()); });
+    std::atomic<bool> stopping{false};
+    std::thread feeder([&] {
+        name_this_thread("feeder");
+        while (!stopping && run.feed()) ++fed;
+        run.finish();
+    });
+    int number = 0;
+    ::sigwait(&ends, &number);
+    stopping = true;
+    status.change("draining");
+    const bool is_alone = run.report().consumers.empty();
+    if (is_alone) run.stop();  // nobody will give a slab back, or leave
+    feeder.join();
+    if (!is_alone) run.join();
+    trace.end();
+    status.end("ended");
+}
+
 int run_bench(int argc, char** argv) {
     int code = 0;
     const auto settings = parse(argc, argv, code);
@@ -258,6 +323,10 @@ int run_bench(int argc, char** argv) {
         const nlohmann::json latency = describe_latencies(
             bare_channel_latencies_ns(duration<double>(settings->seconds), duration<double>(settings->pause_seconds)));
         std::printf("%s\n", nlohmann::json{{"latency", latency}}.dump().c_str());
+        return 0;
+    }
+    if (!settings->run_dir.empty()) {
+        serve(*settings);
         return 0;
     }
     const nlohmann::json result = measure(*settings);

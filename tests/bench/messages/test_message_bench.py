@@ -3,7 +3,10 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
+import tempfile
+import time
 import unittest
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]) / "offramp-message-bench"
@@ -13,6 +16,13 @@ def bench(*arguments):
     done = subprocess.run([PROGRAM, "--seconds", "0.3", "--warm-up", "0.1", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 class MessageBench(unittest.TestCase):
@@ -38,6 +48,37 @@ class MessageBench(unittest.TestCase):
         for key in ("slabs_per_second", "producer_cpu_us_per_slab", "consumer_cpu_us_per_slab"):
             self.assertGreater(result[key], 0, key)
         self.assertTrue(result["conserved"])
+
+    def test_a_run_for_a_launcher_tells_of_itself_until_it_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status = pathlib.Path(folder, "status.json")
+            run = subprocess.Popen([PROGRAM, "--slabs", "8", "--run-dir", folder])
+            consumer = None
+            try:
+                wait_until(status.exists)
+                consumer = subprocess.Popen([PROGRAM.with_name("offramp-consumer"), "--run-dir", folder, "--processor", "none", "--output", folder + "/out"],
+                                            stderr=subprocess.DEVNULL)
+                wait_until(lambda: json.loads(status.read_text())["released_samples"] > 100)
+                run.send_signal(signal.SIGTERM)
+                self.assertEqual((0, 0), (run.wait(30), consumer.wait(30)))
+            finally:
+                for process in filter(None, (run, consumer)):
+                    process.kill()
+                    process.wait()
+            told = json.loads(status.read_text())
+            self.assertEqual(("ended", told["submitted_samples"]), (told["state"], told["released_samples"]))
+            self.assertEqual([], [path.name for path in pathlib.Path("/dev/shm").glob(f"*{told['nonce']}*")])
+
+    def test_a_run_for_a_launcher_that_nobody_joins_ends_when_it_is_told_to(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.Popen([PROGRAM, "--slabs", "8", "--run-dir", folder])
+            try:
+                wait_until(pathlib.Path(folder, "status.json").exists)
+                run.send_signal(signal.SIGTERM)
+                self.assertEqual(0, run.wait(30))
+            finally:
+                run.kill()
+                run.wait()
 
     def test_a_consumer_that_cannot_work_ends_it_and_says_why(self):
         done = subprocess.run([PROGRAM, "--", "--processor", "so:/nowhere/mine.so"], capture_output=True, text=True, timeout=60)

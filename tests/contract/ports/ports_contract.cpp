@@ -295,6 +295,57 @@ TEST_P(PortsContract, WaitsForAFileDescriptor) {
     met.port->wait(fds, 1h);
 }
 
+TEST_P(PortsContract, AnotherThreadMaySendWhileTheBrokerSleeps) {
+    const auto broker = place_->broker();
+    auto met = meet(*place_, *broker);
+    std::mutex whose_turn;
+    std::unique_lock turn(whose_turn);
+    const std::jthread other([&] {
+        {
+            const std::lock_guard its_turn(whose_turn);  // held by who waits, until it sleeps
+            EXPECT_EQ(broker->send(met.peer, bytes_of("sent")), SendOutcome::Sent);
+        }
+        const auto got = next(*met.port);
+        ASSERT_TRUE(got);
+        EXPECT_EQ(text_of(*got), "sent");
+        met.port->send_release(bytes_of("answer"));
+    });
+    Inbound inbound;
+    while (!broker->try_receive_release(inbound)) broker->wait({}, 1h, turn);
+    EXPECT_TRUE(turn.owns_lock());
+    EXPECT_EQ(text_of(inbound.bytes), "answer");
+}
+
+TEST_P(PortsContract, SaysWhetherMessagesMayWait) {
+    const auto broker = place_->broker();
+    auto met = meet(*place_, *broker);
+    Inbound inbound;
+    ASSERT_FALSE(broker->try_receive_work(inbound) || broker->try_receive_release(inbound));
+    EXPECT_FALSE(broker->may_have_messages());
+    met.port->send_release(bytes_of("one"));
+    broker->wait({}, 1h);
+    // What wakes it may be news of the connection; the message is there when it is received.
+    while (!broker->try_receive_release(inbound)) broker->wait({}, 1h);
+    EXPECT_EQ(text_of(inbound.bytes), "one");
+}
+
+// Sending may take from a descriptor the word that a message has come: nobody would sleep on that again.
+TEST_P(PortsContract, KnowsAfterItSentOfAMessageThatCameBefore) {
+    const auto broker = place_->broker();
+    auto met = meet(*place_, *broker);
+    Inbound inbound;
+    ASSERT_FALSE(broker->try_receive_work(inbound) || broker->try_receive_release(inbound));
+    ASSERT_TRUE(met.port->send_work(bytes_of("came")));
+    const auto end = std::chrono::steady_clock::now() + 30s;
+    do {
+        ASSERT_LT(std::chrono::steady_clock::now(), end);
+        ASSERT_EQ(broker->send(met.peer, bytes_of("sent")), SendOutcome::Sent);
+        std::this_thread::sleep_for(1ms);
+    } while (!broker->may_have_messages());
+    ASSERT_TRUE(broker->try_receive_work(inbound));
+    EXPECT_EQ(text_of(inbound.bytes), "came");
+}
+
 TEST_P(PortsContract, ReturnsWhenTheTimeIsUp) {
     const auto broker = place_->broker();
     const auto met = meet(*place_, *broker);

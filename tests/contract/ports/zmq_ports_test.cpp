@@ -1,5 +1,6 @@
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "common/transport/connection_limit.hpp"
 #include "tests/contract/ports/ports_contract.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/transport/temporary_folder.hpp"
@@ -240,6 +242,31 @@ TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
     const auto met = meet(place, *broker);
     EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
     EXPECT_EQ(text_of(next(*met.port).value()), "x");
+}
+
+TEST(ZmqPorts, LimitTheConnectionsWhileMessagesNeverEnd) {
+    RunDirectoryPlace place;
+    const auto broker = place.broker();
+    const auto met = meet(place, *broker);
+    // Never received: the port has messages whenever it looks, as in a flood, and never sleeps.
+    ASSERT_TRUE(met.port->send_work(bytes_of("unread")));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    (place.endpoint().run_dir + "/work-1.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+    std::vector<UniqueFd> connections;
+    std::vector<pollfd> polled;
+    const auto end = std::chrono::steady_clock::now() + 30s;
+    while (!broker->may_have_messages()) ASSERT_LT(std::chrono::steady_clock::now(), end);
+    for (std::size_t i = 0; i < ConnectionLimit::kMostOfOneProcess + 8; ++i) {
+        connections.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        const int fd = connections.back().get();
+        ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+        polled.push_back({fd, POLLRDHUP, 0});
+    }
+    while (::poll(polled.data(), polled.size(), 0) == 0) {
+        ASSERT_LT(std::chrono::steady_clock::now(), end) << "no connection was one too many";
+        broker->wait({}, 10ms);
+    }
 }
 
 TEST(ZmqPorts, RefuseARunDirectoryThatCannotBeServed) {

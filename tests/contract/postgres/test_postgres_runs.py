@@ -98,11 +98,7 @@ class Killed:
     def begun(self):
         """A run that was killed as a whole: its table is there, and most of its work is not done."""
         world = self.world()
-        with world.gate() as gate:
-            world.start()
-            gate.let(6)
-            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
-            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+        self.assertGreaterEqual(world.break_off(samples=32, slabs=6), 4, "launcher, producer, two consumers")
         return world
 
     def waiting(self, seconds):

@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class EmbeddingsPostgres : public PostgresTest {
   protected:
@@ -138,6 +139,96 @@ TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     EXPECT_THAT(refused(config_, {spec_of("w", kFloat32, {1, 8}), spec_of("v", kFloat32, {1, 7})}),
                 HasSubstr("makes 7"));
     EXPECT_EQ(read_tree(folder_.path()), before);
+}
+
+TEST_F(EmbeddingsPostgres, OverATableOfTextsIdsAndColumnsStandBesideThem) {
+    const ScratchFolder inputs;
+    config_.source = "jsonl-text";
+    config_.input = inputs.path() + "/texts.jsonl";
+    std::ofstream(config_.input) << R"({"id": "a", "text": "", "n": 1})"
+                                 << "\n"
+                                 << R"({"id": "./b", "text": "", "n": null, "s": "\u0000"})"
+                                 << "\n";
+    const auto rows = [&] {
+        return value(
+            "SELECT string_agg(id || ' ' || columns::text || ' ' || (vector::real[])[1], ', ' ORDER BY key) "
+            "FROM " +
+            config_.sink_table);
+    };
+    process(config_, slab_of({"b"}, 1).contents);
+    process(config_, slab_of({"b", "a"}, 2).contents);
+    EXPECT_EQ(rows(), R"(a {"n": 1} 2, ./b {"n": null, "s": "\\x00"} 1)");
+
+    // A table that was begun without them.
+    clear();
+    config_.source = "auto";
+    process(config_, slab_of({"a"}, 1).contents);
+    config_.source = "jsonl-text";
+    const Refusal refused = refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); });
+    EXPECT_EQ(refused.code, ErrorKind::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("has no column 'id'"),
+                                    HasSubstr("--start-over"), HasSubstr("--sink-table")));
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
+    database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN id text, ADD COLUMN columns jsonb");
+    EXPECT_THAT(refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); }).text,
+                HasSubstr("has no column 'id' of a run"));
+    config_.catalogue.put("vector-columns", "none");
+    EXPECT_NO_THROW(process(config_, slab_of({"b"}, 1).contents));
+}
+
+TEST_F(EmbeddingsPostgres, ATableWithIdsAndColumnsOfARunIsReplacedOneWithFurtherColumnsIsNot) {
+    const ScratchFolder inputs;
+    config_.source = "jsonl-text";
+    config_.input = inputs.path() + "/texts.jsonl";
+    std::ofstream(config_.input) << R"({"id": "a", "text": ""})"
+                                 << "\n";
+    const auto run = [&] {
+        process(config_, slab_of({"a"}, 1).contents);
+        note_run(config_, Came::ToItsEnd);
+        finish_run(config_);
+    };
+    run();
+    EXPECT_THAT(value("SELECT obj_description('" + config_.sink_table + "'::regclass)"),
+                HasSubstr("offramp embeddings 1 ended with id, columns "));
+    config_.start_over = true;
+    for (int again = 0; again < 2; ++again) {
+        prepare_run(config_);
+        run();
+    }
+    database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN label text");
+    EXPECT_THAT(refusal_of([&] { prepare_run(config_); }).text,
+                AllOf(HasSubstr("column label of table"), Not(HasSubstr("column id of table"))));
+}
+
+TEST_F(EmbeddingsPostgres, ChunksOfATextAreRowsOfItsKeyAndStandBesideNoOthers) {
+    const auto rows = [&] {
+        return value(
+            "SELECT string_agg(concat_ws(' ', key, chunk, start_char, end_char, (vector::real[])[1]), ', ' ORDER BY "
+            "key, chunk) FROM " +
+            config_.sink_table);
+    };
+    config_.chunk_tokens = 8;
+    process(config_, slab_of({"a#1@4-9", "a#0@0-5"}, 1).contents);
+    process(config_, slab_of({"a#10@9-12", "a#1@4-9", "a#2@8-9", "a#0#0@0-1"}, 2).contents);
+    EXPECT_EQ(rows(), "a 0 0 5 1, a 1 4 9 1, a 2 8 9 2, a 10 9 12 2, a#0 0 0 1 2");
+
+    const std::string before = rows();
+    config_.chunk_tokens = 0;
+    const Refusal others = refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); });
+    EXPECT_EQ(others.code, ErrorKind::Usage);
+    EXPECT_THAT(others.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("has rows of chunks of texts"),
+                                   HasSubstr("--chunk-tokens"), HasSubstr("--sink-table")));
+    EXPECT_EQ(rows(), before);
+
+    clear();
+    process(config_, slab_of({"b"}, 1).contents);
+    config_.chunk_tokens = 8;
+    const Refusal chunks = refusal_of([&] { process(config_, slab_of({"b#0@0-1"}, 1).contents); });
+    EXPECT_EQ(chunks.code, ErrorKind::Usage);
+    EXPECT_THAT(chunks.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("has no column 'chunk'")));
+    const Refusal unnamed = refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); });
+    EXPECT_THAT(unnamed.text, AllOf(HasSubstr("'b'"), HasSubstr("like no chunk")));
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
 }
 
 TEST_F(EmbeddingsPostgres, WhatPgvectorDoesNotHoldIsARowWithoutAVector) {
@@ -288,6 +379,11 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
         {"CREATE FUNCTION " + table + "_of(" + table + ") RETURNS int LANGUAGE sql AS 'SELECT 1'",
          "DROP FUNCTION " + table + "_of", "function " + table + "_of("},
         {"ALTER TABLE " + table + " ADD COLUMN label text", "ALTER TABLE " + table + " DROP COLUMN label", column},
+        // Of a name that a table of texts has, and this run did not make.
+        {"ALTER TABLE " + table + " ADD COLUMN id bigserial", "ALTER TABLE " + table + " DROP COLUMN id",
+         "column id of table " + table},
+        {"ALTER TABLE " + table + " ADD COLUMN columns jsonb", "ALTER TABLE " + table + " DROP COLUMN columns",
+         "column columns of table " + table},
         {"ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY", "ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY",
          "row security of table " + table},
     };

@@ -92,7 +92,9 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
 TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
     const auto entries = ProcessorEntry::all();
     const auto entry = std::ranges::find(entries, GetParam(), &ProcessorEntry::name);
-    if (entry == entries.end() || !entry->run_output(CatalogueValues()) || GetParam() == "write") return;
+    // What these two work on beside their files, which are replaced one by one.
+    if (GetParam() == "write" || GetParam() == "mask-png") return;
+    if (entry == entries.end() || !entry->run_output(CatalogueValues())) return;
     const ScratchFolder calm(ScratchFolder::On::Memory);
     const auto given = slabs();
     run_over(config_for(GetParam(), calm.path()), calm.path(), given);

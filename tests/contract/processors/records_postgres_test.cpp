@@ -95,6 +95,34 @@ TEST_F(RecordsPostgres, HaveTheColumnsOfACheckpointAlsoWhatPostgresqlDoesNotHold
     EXPECT_EQ(value("SELECT columns -> 'price' FROM " + config_.sink_table), "12");
 }
 
+TEST_F(RecordsPostgres, AColumnIdThatOthersHaveAddedKeepsTheTableFromBeingReplaced) {
+    const auto run = [&] {
+        process(config_, mapped("chair").contents);
+        note_run(config_, Came::ToItsEnd);
+        finish_run(config_);
+    };
+    run();
+    config_.start_over = true;
+    prepare_run(config_);
+    database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN id bigserial");
+    const Refusal refused = refusal_of([&] { prepare_run(config_); });
+    EXPECT_EQ(refused.code, ErrorKind::Usage);
+    EXPECT_THAT(refused.text, HasSubstr("column id of table " + config_.sink_table));
+    EXPECT_EQ(value("SELECT id FROM " + config_.sink_table), "1");
+
+    // The same of a run.
+    clear();
+    config_.start_over = false;
+    TempFolder inputs;
+    config_.source = "jsonl-text";
+    config_.input = inputs.write("texts.jsonl", R"({"id": "chair", "text": ""})"
+                                                "\n");
+    run();
+    EXPECT_EQ(value("SELECT id FROM " + config_.sink_table), "chair");
+    config_.start_over = true;
+    EXPECT_NO_THROW(prepare_run(config_));
+}
+
 TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) {
     const auto refused_and_left = [&](const std::string& question, const std::string& wanted) {
         for (const bool starts : {true, false}) {

@@ -155,12 +155,17 @@ class InMemoryBrokerPort final : public BrokerPort {
         return true;
     }
 
-    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) override {
-        {
-            const std::lock_guard guard(state_->mutex);
-            if (state_->has_messages()) return;
-        }
+    bool may_have_messages() override {
+        const std::lock_guard guard(state_->mutex);
+        return state_->has_messages();
+    }
+
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
+        if (may_have_messages()) return;
+        const bool in_turns = turn.owns_lock();
+        if (in_turns) turn.unlock();
         state_->broker_doorbell.sleep(fds, timeout);
+        if (in_turns) turn.lock();
     }
 
   private:

@@ -247,7 +247,7 @@ TEST(BadImage, NotAnImage) {
 TEST(BadImage, OtherFormatsAreNamed) {
     const TempFolder folder;
     const auto reason = [&](const std::string& bytes) { return reason_of(folder.write("a.jpg", bytes)); };
-    EXPECT_EQ(reason("GIF89a................"), "a GIF image; only JPEG, PNG and WebP are read");
+    EXPECT_EQ(reason("GIF89a................"), "a GIF image; only JPEG, PNG, TIFF and WebP are read");
     EXPECT_THAT(reason(std::string("II*\0............", 16)), HasSubstr("TIFF"));
     EXPECT_THAT(reason(std::string("BM\x10\0\0\0\0\0\0\0......", 16)), HasSubstr("BMP"));
     EXPECT_THAT(reason(std::string("\0\0\0\x18"
@@ -327,18 +327,19 @@ TEST(BadImage, Cmyk) {
 TEST(BadImage, HugeDimensionsAreRefusedByTheHeaderAlone) {
     const TempFolder folder;
     EXPECT_EQ(reason_of(folder.write("a.png", png_header({60'000, 60'000}))),
-              "an image of 60000 x 60000 pixels; at most 100 megapixels are read");
+              "an image of 60000 x 60000 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)");
     std::string jpeg = encode_jpeg(kSize, gradient(kSize));
     const std::size_t frame = jpeg.find("\xff\xc0");  // height and width stand 5 bytes into the frame's header
     for (const std::size_t at : {5U, 6U, 7U, 8U}) jpeg[frame + at] = static_cast<char>(0xee);
     EXPECT_EQ(reason_of(folder.write("a.jpg", jpeg)),
-              "an image of 61166 x 61166 pixels; at most 100 megapixels are read");
+              "an image of 61166 x 61166 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)");
     EXPECT_THAT(reason_of(folder.write("b.png", png_header({0, 5}))), StartsWith("damaged PNG"));
 }
 
 TEST(BadImage, TwentyThousandPixelsSquareAreRefusedByTheHeaderAlone) {
     const TempFolder folder;
-    const char* const reason = "an image of 20000 x 20000 pixels; at most 100 megapixels are read";
+    const char* const reason =
+        "an image of 20000 x 20000 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)";
     const std::string png = folder.write("a.png", png_header({20'000, 20'000}));
     std::string jpeg = encode_jpeg(kSize, gradient(kSize));
     const std::size_t frame = jpeg.find("\xff\xc0");

@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "tests/unit/ingest/prefetch_world.hpp"
@@ -100,6 +101,105 @@ TEST_F(PrefetcherTest, FloatsAreConvertedForABfloat16Model) {
     EXPECT_EQ(values[0], 0x3f80);               // 1
     EXPECT_EQ(values[kRowFloats], 0x4000);      // 2
     EXPECT_EQ(values[2 * kRowFloats], 0x4040);  // 3
+}
+
+ModelInput texts(std::uint32_t batch, std::uint32_t group_rows) {
+    return {.kind = InputKind::Feature,
+            .tensor = TensorSpec::contiguous("tokens", kInt32, std::vector<std::int64_t>{batch, 2, 16}),
+            .parts = {},
+            .group_rows = group_rows};
+}
+
+// As many tokens as are wanted, each the item's number.
+void fill_text(std::uint64_t item, std::uint32_t tokens, std::span<std::byte> row) {
+    std::vector<std::int32_t> numbers(row.size() / sizeof(std::int32_t));
+    std::fill_n(numbers.begin(), tokens, static_cast<std::int32_t>(item));
+    std::fill_n(numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2), tokens, 1);
+    std::memcpy(row.data(), numbers.data(), row.size());
+}
+
+std::uint32_t tokens_of(std::uint64_t item) { return static_cast<std::uint32_t>(1 + item * 7 % 16); }
+
+TEST_F(PrefetcherTest, TextsLieInGroupsOfSimilarLengths) {
+    FakeSource source(11, RowKind::Tokens);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        fill_text(item, tokens_of(item), row);
+        if (item == 2) throw UnreadableItem("no text");
+    };
+    PrefetchSettings wanted = settings(8);
+    wanted.input = texts(8, 2);
+    Prefetcher prefetcher(*device, source, wanted);
+    std::uint64_t tokens = 0;
+    for (std::uint64_t number = 0; number < 2; ++number) {
+        const auto batch = prefetcher.next();
+        ASSERT_NE(batch->groups(), nullptr);
+        const LengthGroups& groups = *batch->groups();
+        EXPECT_EQ(groups.groups.size(), number == 0 ? 4U : 2U);
+        const auto bytes = contents<std::byte>(*batch, groups.bytes);
+        for (std::size_t row = 0; row < batch->rows().size(); ++row) {
+            const std::uint64_t item = number * 8 + row;
+            EXPECT_EQ(batch->rows()[row].item, item);
+            EXPECT_EQ(batch->rows()[row].hole, item == 2);
+            if (item == 2) continue;
+            std::int64_t place = 0;
+            std::memcpy(&place, bytes.data() + row * sizeof place, sizeof place);
+            EXPECT_EQ(place, groups.places[row]);
+            const LengthGroups::Group& group = groups.groups[static_cast<std::size_t>(place) / 2];
+            std::vector<std::int32_t> numbers(2 * group.length);
+            const std::size_t row_bytes = numbers.size() * sizeof(std::int32_t);
+            std::memcpy(numbers.data(), bytes.data() + group.offset + static_cast<std::size_t>(place) % 2 * row_bytes,
+                        row_bytes);
+            EXPECT_EQ(std::count(numbers.begin() + group.length, numbers.end(), 1), tokens_of(item));
+            EXPECT_EQ(std::count(numbers.begin(), numbers.begin() + tokens_of(item), static_cast<std::int32_t>(item)),
+                      tokens_of(item));
+            tokens += tokens_of(item);
+        }
+    }
+    const Prefetcher::Progress progress = prefetcher.progress();
+    EXPECT_EQ(progress.tokens, tokens);
+    EXPECT_GE(progress.padded_tokens, tokens);
+    EXPECT_LT(progress.padded_tokens, 2U * 8 * 16);
+}
+
+TEST_F(PrefetcherTest, TextsThatAreDoneAreStillComputedWithTheOthersOfTheirBatch) {
+    const auto packed = [&](ItemRanges done) {
+        FakeSource source(22, RowKind::Tokens);
+        source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+            fill_text(item, tokens_of(item), row);
+            if (item % 9 == 4) throw UnreadableItem("no text");
+        };
+        PrefetchSettings wanted = settings(8);
+        wanted.input = texts(8, 4);
+        wanted.done = std::move(done);
+        Prefetcher prefetcher(*device, source, wanted);
+        std::map<std::uint64_t, std::vector<std::byte>> batches;
+        while (const auto batch = prefetcher.next()) {
+            if (batch->left_out()) continue;
+            batches.emplace(batch->number(), contents<std::byte>(*batch, batch->groups()->bytes));
+            for (const RowInfo& row : batch->rows())
+                EXPECT_EQ(wanted.done.contains(row.item), row.done && row.hole && row.key.empty());
+        }
+        return batches;
+    };
+    const auto whole = packed({});
+    ASSERT_EQ(whole.size(), 3U);
+    rc::check([&] {
+        ItemRanges done;
+        for (const auto item : *rc::gen::container<std::set<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(0, 22)))
+            done.add({item, item + 1});
+        for (const auto& [number, bytes] : packed(done)) RC_ASSERT(bytes == whole.at(number));
+    });
+}
+
+TEST_F(PrefetcherTest, TokensOfBatchesThatAreComputedAsTheyLieAreCountedToo) {
+    FakeSource source(11, RowKind::Tokens);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) { fill_text(item, 3, row); };
+    PrefetchSettings wanted = settings(8);
+    wanted.input = texts(8, 0);
+    Prefetcher prefetcher(*device, source, wanted);
+    while (const auto batch = prefetcher.next()) EXPECT_EQ(batch->groups(), nullptr);
+    EXPECT_EQ(prefetcher.progress().tokens, 33U);
+    EXPECT_EQ(prefetcher.progress().padded_tokens, 2U * 8 * 16);
 }
 
 TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleAndShiftsNothing) {

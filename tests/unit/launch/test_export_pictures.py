@@ -26,7 +26,7 @@ class Pictures(unittest.TestCase):
         from exporter import metadata
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "network.toml")
-            metadata.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan, ["out"], False)
+            metadata.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan, ["out"], False, False)
             return path.read_text()
 
     def test_a_classifier_wants_the_middle(self):

@@ -14,7 +14,7 @@ import unittest
 from unittest import mock
 
 from offramp_launch import interrupts
-from offramp_launch.gpus import job as gpus_job, letters as gpus_letters, summary as gpus_summary, worker as gpus_worker
+from offramp_launch.gpus import job as gpus_job, letters as gpus_letters, status as gpus_status, summary as gpus_summary, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.command import ask, most_errors, of_the_first_that_answers, place_of, supervise
@@ -25,7 +25,9 @@ from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import require_no_job
 from offramp_launch.run_dir import RunDir
+from offramp_launch.supervision.following import Bounds
 from offramp_launch.supervision.signal_inbox import SignalInbox
+from offramp_launch.watching.moments import seconds_of
 
 UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12f-20bd9faed9f6")
 NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
@@ -210,6 +212,42 @@ class OfAJob(InFolder):
             return supervisor.run(), supervisor
 
 
+class Ages(OfAJob):
+    def test_the_whole_and_each_worker_tell_when_that_was(self):
+        job = self.begun(self.folder / "output")
+        for index in (1, 2):
+            self.record(job, index)
+        told = {"time": "2026-01-31T12:00:00.000Z", "state": "running", "run_id": "r"}
+        seen = []
+        whole = gpus_status.whole_status
+
+        def noted(*given):
+            seen.append(whole(*given))
+            return seen[-1]
+
+        with mock.patch("offramp_launch.gpus.crew.told_by", lambda _: told), mock.patch("offramp_launch.gpus.supervisor.whole_status", noted):
+            self.supervised(job, script=self.ended(job, 75))
+        self.assertIsNotNone(seconds_of(seen[0]["time"]))
+        self.assertIn("2026-01-31T12:00:00.000Z", [status["workers"][0]["time"] for status in seen])
+
+    def test_status_says_how_old_it_is(self):
+        worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": "2026-01-31T12:00:00.000Z"}
+        self.assertEqual(["  GPU 0: shard 3, 2.0/s, told 12.5 s ago, --run-dir /r/s3"],
+                         list(gpus_status.lines_of_workers({"time": "2026-01-31T12:00:12.500Z", "workers": [worker]})))
+        self.assertEqual(["  GPU 0: shard 3, 2.0/s, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [{**worker, "time": None}]})))
+
+    def test_a_number_ends_following_and_says_so_and_bounds_begin_it(self):
+        job = self.begun(self.folder / "output")
+        devices = [(Device(f"producer {number + 1}", {}), {"consumers": "1..2", "begin-with": 1}) for number in range(2)]
+        supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4))
+        self.addCleanup(supervisor.close)
+        answer = supervisor._scale("4")
+        self.assertEqual((", which do not follow the work any more; scale 2..4 has them do so", {"bounds": "2..4", "follows": False, "changes": None, "mean_consumers": None}),
+                         (answer["more"], answer["following"]))
+        self.assertEqual("", supervisor._scale("3")["more"])
+        self.assertTrue(supervisor._scale("2..6")["following"] == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None})
+
+
 class Ends(OfAJob):
     def test_a_worker_that_is_killed_behind_its_record_has_done_its_shard(self):
         job = self.begun(self.folder / "output")
@@ -328,6 +366,7 @@ class Letters(OfAJob):
     def test_what_an_earlier_launcher_did_not_come_to_tell_is_told(self):
         job, before = self.begun(self.folder / "output"), self.folder / "before"
         self.run_of_a_shard(before / "s1", 7, quarantined=1)
+        gpus_summary.keep(job, 1, before / "s1")       # as the worker does before its record
         for index in range(3):
             self.record(job, index, before / "s1" if index == 1 else None)
         code, supervisor = self.supervised(job)

@@ -99,7 +99,7 @@ class PageTest(unittest.TestCase):
         said = subprocess.run([NODE, "-e", SCRIPT + """
             const documents = JSON.parse(require("fs").readFileSync(0, "utf8"));
             console.log(JSON.stringify(Object.fromEntries(Object.entries(documents).map(([name, doc]) => [name, {
-              sentence: sentence(doc), silent: sentence(doc, 12), faults: faults(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc),
+              sentence: sentence(doc), silent: sentence(doc, 12), faults: faults(doc), consumers: howManyConsumers(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc),
               log: (doc.log || []).map(atClock), until: [timeLeft(doc), 86399, 86400, 9e9].filter(left => left != null).map(left => until(left, NOW))}]))));""".replace("NOW", str(NOW))],
                               input=json.dumps(DOCUMENTS), capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "UTC"}, check=False)
         self.assertEqual(0, said.returncode, said.stderr)
@@ -112,6 +112,8 @@ class PageTest(unittest.TestCase):
                 self.assertEqual([[*fault] for fault in meaning.faults(document)],
                                  [[meaning.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
                 self.assertEqual([[slab.state, slab.pid] for slab in meaning.slabs_of(document)], page["slabs"])
+                if "consumers_wanted" in document:     # several producers have none on the whole
+                    self.assertEqual(meaning.how_many_consumers(document), page["consumers"])
                 self.assertEqual(meaning.copy_seconds(document), page["copied"])
                 self.assertEqual([meaning.at_clock(line) for line in document["log"]], page["log"])
                 self.assertEqual([meaning.until(left, NOW) for left in (meaning.time_left(document), 86399, 86400, 9e9) if left is not None], page["until"])

@@ -39,6 +39,9 @@ class ArgumentsTest(unittest.TestCase):
     def test_what_the_launcher_settles_goes_with_its_value(self):
         self.assertEqual(("requirements-parquet.txt",), commands.requirements_of(["--processor", "checksum,embeddings-parquet"], {}))
         self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
+        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of(["--source", "parquet-text"], {}))
+        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([], {"OFFRAMP_SOURCE": "parquet-text"}))
+        self.assertEqual((), commands.requirements_of(["--source=jsonl-text"], {"OFFRAMP_SOURCE": "parquet-text"}))
         self.assertEqual((), commands.requirements_of(["--processor=embeddings-sqlite"], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
         self.assertEqual(["run", "--a", "--http-header", "@FILE"], arguments.shown(["run", "--http-header=Authorization: Bearer x", "--a"]))
         self.assertEqual(["run", "--http-header", "@h"], arguments.shown(["run", "--http-header", "@h"]))

@@ -211,6 +211,28 @@ class WatchingTest(unittest.TestCase):
             Top(self.folder).watch(Typing(lambda: "+-", answers, lambda: "+", lambda: "q"))
             self.assertEqual([{"do": "scale", "consumers": 5}], [each for each in launcher.asked if each["do"] == "scale"])
 
+    def test_a_number_by_a_key_ends_the_following_and_says_so_and_f_goes_back_to_it(self):
+        account = {"bounds": "1..4", "follows": True, "changes": 2, "mean_consumers": 1.5}
+        more = ", which do not follow the work any more; scale 1..4 has them do so"
+        follows, follows_not = ({**DOCUMENTS["starved"], "before": 1, "consumers": 2, "more": said, "following": {**account, "follows": not said}} for said in ("", more))
+        with Answering(self.folder, follows) as launcher:
+            def ends(key):
+                launcher.document = follows_not
+                return key
+
+            def begins(key):
+                launcher.document = follows
+                return key
+            screen = Typing(lambda: "", lambda: ends("+"), lambda: begins("f"), lambda: "q")
+            Top(self.folder).watch(screen)
+        self.assertEqual([{"do": "scale", "consumers": follows["consumers_wanted"] + 1}, {"do": "scale", "consumers": "1..4"}],
+                         [each for each in launcher.asked if each["do"] == "scale"])
+        drawn = ["\n".join(line.plain for line in lines) for lines in screen.drawn]
+        self.assertIn("follow the work within 1..4", drawn[0])
+        self.assertIn("1 -> 2 consumers; they do not follow the work any more: f has them do so", drawn[2])
+        self.assertIn("follow no more", drawn[2])
+        self.assertIn("consumers follow the work from now on, within 1..4", drawn[3])
+
     def test_while_results_are_put_together_nothing_is_amiss(self):
         with Answering(self.folder, DOCUMENTS["starved"]) as launcher:
             def ends():

@@ -42,7 +42,13 @@ DOCUMENTS.update({
                                               "releases": dict.fromkeys(("failed", "stale", "foreign", "malformed"), 1), "refused": {"of another run": 1}}, restarts=1, takeovers=1),
     "ages_untold": changed("trouble", status={"consumers": [{name: value for name, value in consumer.items() if name != "oldest_hold_seconds"}
                                                             for consumer in DOCUMENTS["trouble"]["status"]["consumers"]]}),
+    "mute_gpu": changed("gpus", status={"time": "2026-11-26T04:40:44.602Z"}, workers={
+        **DOCUMENTS["gpus"]["workers"], "producer 2": {**DOCUMENTS["gpus"]["workers"]["producer 2"],
+                                                       "status": {**DOCUMENTS["gpus"]["workers"]["producer 2"]["status"], "time": "2026-11-26T04:40:44.500Z"}}}),
+    "mute_gpus": changed("gpus", status={"time": "2026-11-26T04:41:44.602Z"}),
     "drained": changed("stopped", status={"state": "ended"}),
+    "follows": changed("starved", following={"bounds": "2..12", "follows": True}),
+    "followed": changed("starved", following={"bounds": "2..12", "follows": False}, restarts=3),
     "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
 })
 # What each says at a glance.
@@ -53,6 +59,8 @@ SENTENCES = {
     "ended": "Ended: 4,800 of 4,800 samples in 29 s",
     "failed": "Failed: the device is broken: CUDA error 719 (unspecified launch failure)",
     "finishing": "Finishing: the results are put together",
+    "followed": "The model waits for consumers: no slab is free",
+    "follows": "The model waits for consumers: no slab is free",
     "going": "Finishing: 1 consumer has not ended yet",
     "gpus": "The models wait for consumers: no slab is free",
     "held": "The model waits for consumers: 1 slab is done with, and a late one still holds it",
@@ -62,6 +70,8 @@ SENTENCES = {
     "leaving": "The model waits for consumers: all of them are leaving",
     "loop": "The program is the limit: a slab is free whenever it has a batch",
     "lost_gpu": "1 of 2 producers is lost: the device is broken: CUDA error 719 (unspecified launch failure)",
+    "mute_gpu": "producer 1 has told nothing for 8 s",
+    "mute_gpus": "producer 1 has told nothing for 68 s, and 1 other too",
     "nobody": "Nobody takes slabs: no consumers",
     "older": "The model waited for consumers a moment ago: 22 of 24 slabs are free",
     "one_leased": "The model waits for consumers: 1 of 24 slabs is leased",
@@ -78,6 +88,7 @@ SENTENCES = {
 # What stands below that, where it is more than who is busy.
 BELOW = {
     "disk_full": "spilling: no space left on device",
+    "mute_gpu": "Its last word: The model waits for consumers: no slab is free",
     "drained": "The run was stopped before its input was used up — 172/s on the whole",
     "set_aside": "16 samples were given up, since consumers died of their batches or failed at them: ./launch/offramp quarantine list --run-dir /runs/20261126-043019-f41c — "
                  "688/s on the whole, 16 set aside",
@@ -85,7 +96,7 @@ BELOW = {
     "trouble": "Consumer 2 (process 25884) has held slabs 8, 9 for 5 s and is overdue",
 }
 # Where somebody has to act.
-ALARMING = {"ages_untold", "failed", "lost_gpu", "nobody", "older", "set_aside", "trouble"}
+ALARMING = {"ages_untold", "failed", "lost_gpu", "mute_gpu", "mute_gpus", "nobody", "older", "set_aside", "trouble"}
 
 
 class Answering:

@@ -40,6 +40,20 @@ TEST(ModelMetadata, AreTorchvisionsDefaultsWhereNothingIsSaid) {
     EXPECT_FALSE(metadata.random_weights);
 }
 
+TEST(ModelMetadata, AModelOfTextsMayTakeAnyLength) {
+    const std::string tokens = "input-dtype = \"int32\"\ninput-shape = \"2x128\"\n";
+    EXPECT_FALSE(parse_model_metadata(tokens, "net.toml").any_length);
+    EXPECT_TRUE(parse_model_metadata(tokens + "any-length = true\n", "net.toml").any_length);
+    EXPECT_TRUE(
+        parse_model_metadata("any-length = true\n[[input]]\nname = \"a\"\ntokens = \"ids\"\nshape = 16\n", "net.toml")
+            .any_length);
+    EXPECT_THAT(error_of("batch = 4\nany-length = true\n"),
+                HasSubstr("net.toml:2: any-length is true, and the model takes no tokens"));
+    EXPECT_THAT(error_of("input-dtype = \"int32\"\ninput-shape = \"2x3\"\nany-length = true\n"),
+                HasSubstr("takes fewer than 4 tokens"));
+    EXPECT_THAT(error_of("any-length = 1\n"), HasSubstr("Accepted: true, false"));
+}
+
 TEST(ModelMetadata, EveryKeyIsRead) {
     const ModelMetadata metadata = parse_model_metadata(
         "batch = 8\nimage-size = \"384x512\"\ninput-dtype = \"bfloat16\"\nmean = \"0, 0.5,1\"\nstd = \"1,2, 3\"\n"

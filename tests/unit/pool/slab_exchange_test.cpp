@@ -6,6 +6,8 @@
 #include <array>
 #include <thread>
 
+#include "tests/support/manual_clock.hpp"
+
 namespace offramp {
 namespace {
 
@@ -51,6 +53,61 @@ TEST(SlabExchange, AMovedLoanIsAbandonedOnce) {
     EXPECT_EQ(exchange->take().abandoned.size(), 1U);
 }
 
+bool rings(const SlabExchange& exchange) {
+    pollfd entry{exchange.wake_fd(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+}
+
+TEST(SlabExchange, WhoPublishesStandsInForABrokerThatSleeps) {
+    ManualClock clock;
+    const auto exchange = SlabExchange::make(2, clock);
+    for (std::uint32_t slab = 0; slab < kPool; ++slab) exchange->grant(one(slab, 1));
+    int asked = 0;
+    bool can = true;
+    exchange->let_stand_in([&] {
+        ++asked;
+        return can && exchange->take_published().size() == 1 && !exchange->listen();
+    });
+    const auto publish = [&](std::chrono::nanoseconds after) {
+        clock.advance(after);
+        exchange->publish(std::move(*exchange->wait_for_slab()), {.samples = 1});
+    };
+    publish(SlabExchange::kNeighbours);
+    EXPECT_EQ(asked, 0) << "it is awake";
+    EXPECT_EQ(exchange->take().published.size(), 1U);
+    ASSERT_FALSE(exchange->listen());
+    publish(SlabExchange::kNeighbours);
+    publish(SlabExchange::kNeighbours);
+    EXPECT_EQ(asked, 2);
+    EXPECT_FALSE(rings(*exchange));
+    publish(SlabExchange::kNeighbours / 2);
+    EXPECT_EQ(asked, 2) << "neighbours are for its own thread";
+    EXPECT_TRUE(rings(*exchange));
+    EXPECT_EQ(exchange->take().published.size(), 1U);
+    ASSERT_FALSE(exchange->listen());
+    can = false;
+    publish(SlabExchange::kNeighbours);
+    EXPECT_EQ(asked, 3);
+    EXPECT_TRUE(rings(*exchange)) << "who stood in could not do it all";
+    EXPECT_EQ(exchange->take().published.size(), 1U);
+    ASSERT_FALSE(exchange->listen());
+    exchange->let_stand_in({});
+    publish(SlabExchange::kNeighbours);
+    EXPECT_EQ(asked, 3);
+    EXPECT_TRUE(rings(*exchange));
+}
+
+TEST(SlabExchange, WhoStandsInLeavesWhatIsNotASlab) {
+    const auto exchange = SlabExchange::make(2);
+    for (std::uint32_t slab = 0; slab < kPool; ++slab) exchange->grant(one(slab, 1));
+    exchange->publish(std::move(*exchange->wait_for_slab()), {.samples = 1});
+    exchange->finish();
+    EXPECT_EQ(exchange->take_published().size(), 1U);
+    EXPECT_TRUE(exchange->listen()) << "the end is still to be taken";
+    EXPECT_TRUE(exchange->take().finished);
+    EXPECT_FALSE(exchange->listen());
+}
+
 TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
     const auto exchange = SlabExchange::make();
     exchange->note_shortage();  // of some time ago
@@ -88,11 +145,6 @@ TEST(SlabExchange, CountsTheTimeThatTheEgressWaited) {
     const double waited = exchange->wait_seconds();
     EXPECT_GT(waited, 0);
     EXPECT_EQ(exchange->wait_seconds(), waited) << "only waiting counts";
-}
-
-bool rings(const SlabExchange& exchange) {
-    pollfd entry{exchange.wake_fd(), POLLIN, 0};
-    return ::poll(&entry, 1, 0) == 1;
 }
 
 TEST(SlabExchange, RingsOnceForABrokerThatSleepsAndNotAtAllForOneThatIsAwake) {

@@ -23,6 +23,7 @@ DecodedPng decode_png(std::span<const std::byte> file) {
     static DecodedPng decoded;  // static: libpng's longjmp must not pass by it
     decoded = {};
     if (setjmp(png_jmpbuf(png)) != 0) throw std::runtime_error("libpng cannot read the file");
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // wide rows are what some files are made for
     png_set_read_fn(png, &file, take_bytes);
     png_read_info(png, info);
     if (png_get_color_type(png, info) != PNG_COLOR_TYPE_PALETTE || png_get_bit_depth(png, info) != 8)

@@ -41,8 +41,8 @@ struct OfAManifest : testing::Test {
 
 TEST_F(OfAManifest, ColumnsAreFoundByTheSamplesKey) {
     const InputColumns columns(config, "records");
-    EXPECT_EQ(columns.of("7/chair"), "{\"label\":\"chair\",\"price\":12}");
-    EXPECT_EQ(columns.of("8"), "{}");
+    EXPECT_EQ(columns.of("7/chair").columns, "{\"label\":\"chair\",\"price\":12}");
+    EXPECT_EQ(columns.of("8").columns, "{}");
     EXPECT_THAT(no_input([&] { columns.of("9"); }), HasSubstr("'9'"));
     EXPECT_THAT(no_input([&] { columns.of("line-2"); }), HasSubstr("list.jsonl:2"));
 }
@@ -65,9 +65,23 @@ TEST_F(OfAManifest, SyntheticItemsStandForThePicturesOfTheirNames) {
 
 TEST_F(OfAManifest, OfAFolderThereAreNoColumns) {
     config.input = (folder.path() / "photos").string();
-    EXPECT_EQ(InputColumns(config, "records").of("a"), "{}");
+    EXPECT_EQ(InputColumns(config, "records").of("a").columns, "{}");
     config.source = "npy";
     EXPECT_THROW(InputColumns(config, "records"), ConfigError);
+}
+
+// Rows that are another shard's, or done, have numbers for names.
+TEST(InputColumnsOfChunks, WhatIsNoChunkHasNoColumns) {
+    TempFolder folder;
+    RunConfig config;
+    config.source = "jsonl-text";
+    config.chunk_tokens = 8;
+    config.input = folder.write("texts.jsonl", "{\"id\":\"a#1\",\"text\":\"one two\",\"year\":1999}\n");
+    const InputColumns columns(config, "records");
+    EXPECT_EQ(columns.of("a#1#0@0-7").columns, "{\"year\":1999}");
+    EXPECT_EQ(columns.of_skipped("a#1#0@0-7").columns, "{\"year\":1999}");
+    EXPECT_EQ(columns.of_skipped("364").columns, "{}");
+    EXPECT_THROW(columns.of("364"), Error);
 }
 
 }  // namespace

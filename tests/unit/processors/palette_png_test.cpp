@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "common/base/error.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 
 namespace offramp {
@@ -57,6 +58,36 @@ RC_GTEST_PROP(PalettePng, IsReadBackAsItWas, ()) {
     RC_ASSERT(std::equal(read.palette.begin(), read.palette.end(), palette.begin(), palette.end()));
 }
 
+// Some rows at a time, and with rows that are wider than a piece, the picture is the same; and where zlib makes both,
+// the file is.
+RC_GTEST_PROP(PalettePng, OfRowsIsTheSamePicture, ()) {
+    const auto width = *rc::gen::element<std::uint32_t>(1, 77, 3000, (5U << 20U) + 3);
+    const auto height = *rc::gen::inRange<std::uint32_t>(1, width > 3000 ? 3 : width == 3000 ? 3000 : 60);
+    std::vector<std::uint8_t> ids(std::size_t{width} * height);
+    const auto step = *rc::gen::inRange<std::uint32_t>(1, 1000);
+    std::uint32_t state = 1;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (i % step == 0) state = state * 1664525U + 1013904223U;
+        ids[i] = static_cast<std::uint8_t>(state >> 24U);
+    }
+    const int level = *rc::gen::inRange(0, 10);
+    PalettePng png{PngEncoder(level)};
+    std::vector<std::byte> rows;
+    png.encode_rows(
+        {width, height},
+        [&](std::uint32_t first, std::uint32_t count) {
+            return std::span<const std::uint8_t>(ids).subspan(std::size_t{first} * width, std::size_t{count} * width);
+        },
+        [&](std::span<const std::byte> bytes) { rows.insert(rows.end(), bytes.begin(), bytes.end()); }, kNoProgress);
+    const auto whole = png.encode(ids, width, height, kNoProgress);
+    if (level == 0 || level > 3) RC_ASSERT(std::equal(rows.begin(), rows.end(), whole.begin(), whole.end()));
+    const DecodedPng read = decode_png(rows);
+    RC_ASSERT(read.width == width);
+    RC_ASSERT(read.height == height);
+    RC_ASSERT(read.ids == ids);
+    RC_ASSERT(read.palette == decode_png(whole).palette);
+}
+
 // Noise that cannot be compressed, several IDAT chunks long: the output is larger than the input at every
 // level.
 TEST(PalettePng, FitsWhateverTheLevel) {
@@ -76,6 +107,24 @@ TEST(PalettePng, OfALargeImageIsMadeInPartsWithProgressBetween) {
     PalettePng png{PngEncoder(3)};
     EXPECT_TRUE(decode_png(png.encode(ids, 9000, 16'000, [&] { ++told; })).ids == ids);
     EXPECT_EQ(told, 3);
+}
+
+TEST(PngEncoder, RefusesAnImageWithoutRowsAtEveryLevel) {
+    for (int level = 0; level <= 9; ++level)
+        EXPECT_THAT([&] { PngEncoder(level).encode({.width = 7, .kind = PngPixels::Rgb}, kNoProgress); },
+                    testing::ThrowsMessage<Error>(testing::HasSubstr("cannot make a PNG file of 7 x 0 pixels: ")))
+            << level;
+}
+
+// Levels 1 to 3 are one, so a level that a user tries out does not change files for nothing.
+TEST(PngEncoder, MakesOneFileAtTheFastLevels) {
+    std::vector<std::uint8_t> pixels(300 * 200 * 3);
+    std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
+    const PngImage image{.pixels = pixels, .width = 300, .height = 200, .kind = PngPixels::Rgb};
+    PngEncoder first(1), second(2), third(3);
+    const auto file = first.encode(image, kNoProgress);
+    EXPECT_TRUE(std::ranges::equal(file, second.encode(image, kNoProgress)));
+    EXPECT_TRUE(std::ranges::equal(file, third.encode(image, kNoProgress)));
 }
 
 TEST(PalettePng, GivesTheSameBytesAgain) {

@@ -15,12 +15,16 @@ namespace {
 TEST(SettingsOfProcessors, EachThatMakesResultsOfSlabsDoesSoForAProcessorThatThereIs) {
     for (const Setting& setting : make_settings()) {
         if (setting.effect.in_processing == nullptr) continue;
+        const bool of_texts = setting.flag == "vector-columns";  // beside another input it makes nothing
         std::vector<std::string> names{"so:./somebody-elses.so"};
         for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);
         EXPECT_TRUE(std::ranges::any_of(names, [&](const std::string& name) {
             RunConfig config;
             config.processor = name;
             config.resize_size = 256;
+            config.tile = 256;
+            if (of_texts) config.source = "jsonl-text";
+            config.chunk_tokens = 256;
             return setting.effect.makes_work(config);
         })) << setting.flag;
     }
@@ -56,6 +60,13 @@ TEST(SettingsOfProcessors, WhatIsMadeWithThePicturesAtHandFollowsFromWhatTheMode
               (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("records"), (Flags{"source", "input", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("embeddings-parquet"), (Flags{"processor", "normalize", "vector-dtype", "truncate-dim"}));
+    config.source = "jsonl-text";  // whose columns stand beside the vectors
+    EXPECT_EQ(count_for("embeddings-sqlite"),
+              (Flags{"source", "input", "processor", "vector-columns", "normalize", "vector-dtype", "truncate-dim"}));
+    config.catalogue.put("vector-columns", "none");
+    EXPECT_EQ(count_for("embeddings-sqlite"),
+              (Flags{"processor", "vector-columns", "normalize", "vector-dtype", "truncate-dim"}));
+    config.source = "auto";
     EXPECT_EQ(count_for("npy,http"), (Flags{"processor", "http-url", "http-body"}));
     EXPECT_EQ(count_for("none"), (Flags{"processor"}));
 }

@@ -115,6 +115,7 @@ TEST(DeclaredSettings, AValueMaySayWhatRunsAndConsumersMustKnow) {
                            key + " = \"y\"");
     };
     EXPECT_EQ(says("reads-pictures").reads_pictures, "y");
+    EXPECT_EQ(says("reads-texts").reads_texts, "y");
     EXPECT_EQ(says("memory-per-slab").memory_per_slab, "y");
     CatalogueValues values;
     EXPECT_FALSE(makes_memory_per_slab(values));

@@ -52,11 +52,15 @@ RunConfig any_config() {
     config.input = any_path();
     config.input_list = any_path();
     config.tokenizer = any_path();
+    config.id_column = any_word({"id", "key"});
+    config.text_column = any_word({"text", "body"});
+    config.columns = any_word({"", "year,title"});
     config.synthetic_on = any_word({"host", "device"});
     config.batches = any_of<std::uint64_t>(0, kLargest);
     config.limit = any_of<std::uint64_t>(0, kLargest);
     config.shard = any_word({"", "1/1", "3/4", "1000000/1000000"});
     config.batch = zero_or(1, 65536);
+    config.by_length = any_word({"auto", "off", "1", "64", "65536"});
     config.image_size = zero_or(32, 8192);
     config.resize_size = zero_or(32, 8192);
     config.interpolation = any_word({"auto", "bilinear", "bicubic"});
@@ -110,6 +114,7 @@ RunConfig any_config() {
     config.catalogue.put("write-copy", *rc::gen::arbitrary<bool>());
     config.catalogue.put("png-level", any_of(0U, 9U));
     config.catalogue.put("normalize", *rc::gen::arbitrary<bool>());
+    config.catalogue.put("vector-columns", any_word({"all", "none"}));
     config.catalogue.put("vector-dtype", any_word({"fp32", "fp16"}));
     config.catalogue.put("truncate-dim", zero_or(1, 1'000'000));
     config.catalogue.put("http-url", any_word({"", "http://127.0.0.1:8000/in", "https://host/a/path#part"}));
@@ -120,6 +125,18 @@ RunConfig any_config() {
     config.catalogue.put("sink-patience-seconds", any_of(1U, 86400U));
     config.catalogue.put("http-patience-seconds", any_of(1U, 3600U));
     config.finish = *rc::gen::arbitrary<bool>();
+    if (*rc::gen::arbitrary<bool>()) {
+        config.chunk_tokens = any_of(4U, 1'000'000U);
+        config.chunk_overlap = any_of(0U, config.chunk_tokens - 1);
+    }
+    if (*rc::gen::arbitrary<bool>()) {
+        config.tile = any_of(32U, 8192U);
+        config.overlap = *rc::gen::arbitrary<bool>() ? "auto" : std::to_string(any_of(0U, (config.tile - 1) / 2));
+        config.image_size = *rc::gen::arbitrary<bool>() ? config.tile : 0;
+        config.resize_size = 0;  // what does not go with it
+        config.shard.clear();
+        if (config.has_processor("cut-out")) config.processor = "mask-png";
+    }
     return config;
 }
 

@@ -25,7 +25,7 @@ inline std::unique_ptr<BatchSource> make_source(std::string_view name, const Run
                         .model_input = std::move(input),
                         .model_takes_images = takes_images,
                         .parts = std::move(parts),
-                        .columns_are_read = tells_of_items(config)});
+                        .columns_are_read = reads_columns(config)});
 }
 
 // What a model of pictures takes, four at a time.

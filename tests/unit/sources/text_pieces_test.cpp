@@ -91,6 +91,29 @@ TEST(TextLines, ALineThatIsGoneIsNoneToRead) {
     std::filesystem::remove(path);
 }
 
+TEST(TextLines, ALineThatWasRewrittenInPlaceIsNoneToRead) {
+    const std::string path = ::testing::TempDir() + "text_lines_test-" + std::to_string(::getpid()) + ".txt";
+    const auto write = [&path](const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; };
+    // The last line goes on behind a block's end.
+    const std::string before = "\xef\xbb\xbfone\r\ntwo\n\n" + std::string((1 << 20) + 7, 'x');
+    write(before);
+    const TextLines lines(path);
+    ASSERT_EQ(lines.size(), 4U);
+    std::string after = before;
+    after.replace(after.find("two"), 3, "six");
+    after.back() = 'y';
+    write(after);
+    const auto was_changed = ::testing::ThrowsMessage<UnreadableItem>(::testing::HasSubstr("the line was changed"));
+    EXPECT_EQ(lines.line(0), "one");
+    EXPECT_THAT([&] { (void)lines.line(1); }, was_changed);
+    EXPECT_EQ(lines.line(2), "");
+    EXPECT_THAT([&] { (void)lines.line(3); }, was_changed);
+    write(before + "and more\nat its end\n");
+    EXPECT_EQ(lines.line(1), "two") << "as it was";
+    EXPECT_EQ(lines.line(3).size(), (1U << 20U) + 7) << "what is added to a file was not there when it was listed";
+    std::filesystem::remove(path);
+}
+
 // Makers of rows that hold their own numbers, and what a test wants to happen meanwhile.
 struct MadeRows : ::testing::Test {
     static constexpr std::size_t kNumbers = 2;
@@ -104,10 +127,11 @@ struct MadeRows : ::testing::Test {
             ++test_.opened;
             if (test_.on_open) test_.on_open(*this);
         }
-        void make(std::uint64_t first, std::span<std::int32_t> rows) override {
+        UnreadableRows make(std::uint64_t first, std::span<std::int32_t> rows) override {
             ++test_.made;
             if (test_.on_make) test_.on_make();
             for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>(first * kNumbers + i);
+            return test_.unreadable;
         }
         void end() noexcept override { ended = true; }
 
@@ -156,6 +180,7 @@ struct MadeRows : ::testing::Test {
     std::atomic<int> made = 0;
     std::function<void(Maker&)> on_open;
     std::function<void()> on_make;
+    UnreadableRows unreadable;
 };
 
 using TokenBlocksTest = MadeRows;
@@ -293,6 +318,14 @@ TEST_F(TokenBlocksTest, TellEveryoneWhatWentWrong) {
     for (std::thread& thread : threads) thread.join();
     ask(kRows);
     EXPECT_EQ(told, 4) << "who comes later, too";
+}
+
+TEST_F(TokenBlocksTest, ARowThatCouldNotBeReadIsNoneAndItsNeighboursAreThere) {
+    unreadable = {{kRows + 1, "the disk has gone"}};
+    const auto of = blocks(2 * kRows);
+    expect_row(*of, kRows);
+    EXPECT_THAT([&] { row_of(*of, kRows + 1); }, ::testing::ThrowsMessage<UnreadableItem>("the disk has gone"));
+    expect_row(*of, kRows + 2);
 }
 
 TEST_F(TokenBlocksTest, WhatWasMadeBeforeAFailureIsThere) {

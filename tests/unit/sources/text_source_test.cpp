@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/settings/run_config.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -13,7 +14,10 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/text/line_tokenizer.hpp"
+#include "producer/runner/sources/text/text_lines.hpp"
+#include "producer/runner/sources/text/tokenized_texts.hpp"
 #include "producer/runner/sources/text/tokenizer_process.hpp"
 
 namespace offramp {
@@ -94,14 +98,49 @@ TEST_F(TokenizerStandIn, IsOfTheFileThatTheRunBeganWith) {
     settings.tokenizer = file;
     const TextLines lines(text);
     const std::uint64_t hash = hash_of_tokenizer(file);
-    LineTokenizer first(lines, settings, hash);
+    const auto text_of = [&lines](std::uint64_t line) { return lines.text(line); };
+    LineTokenizer first(text_of, settings, hash);
     EXPECT_NO_THROW(first.open());
     EXPECT_EQ(first.tokens(), 5U);
     std::ofstream(file) << "{ }";
-    LineTokenizer second(lines, settings, hash);
+    LineTokenizer second(text_of, settings, hash);
     EXPECT_THAT([&second] { second.open(); },
                 ::testing::ThrowsMessage<Error>(HasSubstr("was replaced by another tokenizer")));
     std::filesystem::remove(text);
+    std::filesystem::remove(file);
+}
+
+// Each row holds its text's size.
+TEST_F(TokenizerStandIn, ATextThatCouldNotBeReadAheadIsNotTakenForAnEmptyOne) {
+    const auto settings_of = [this](const std::string& file) {
+        auto settings = program(
+            "reply(0, struct.pack('<I', 5))\n"
+            "take = lambda size: sys.stdin.buffer.read(size) or os._exit(0)\n"
+            "while True:\n"
+            "    (texts,) = struct.unpack('<I', take(4))\n"
+            "    sizes = struct.unpack(f'<{texts}I', take(4 * texts))\n"
+            "    sys.stdin.buffer.read(sum(sizes))\n"
+            "    reply(0, b''.join(struct.pack('<6i', *[size] * 6) for size in sizes))\n");
+        settings.tokenizer = file;
+        return settings;
+    };
+    const std::string file = path_ + ".json";
+    std::ofstream(file) << "{}";
+    std::atomic<int> reads = 0;
+    const auto fails_the_first_time = [&reads](std::uint64_t item) -> std::string {
+        if (item == 1 && reads++ == 0) throw UnreadableItem("the disk was away");
+        return std::string(item + 1, 'x');
+    };
+    TokenizedTexts texts(3, fails_the_first_time, settings_of(file));
+    const auto row_of = [&texts](std::uint64_t item) {
+        std::vector<std::int32_t> row(6);
+        texts.load(item, std::as_writable_bytes(std::span(row)));
+        return row;
+    };
+    EXPECT_EQ(row_of(0), std::vector<std::int32_t>(6, 1));
+    EXPECT_THAT([&] { row_of(1); }, ::testing::ThrowsMessage<UnreadableItem>("the disk was away"));
+    EXPECT_EQ(row_of(2), std::vector<std::int32_t>(6, 3));
+    EXPECT_EQ(reads, 1);
     std::filesystem::remove(file);
 }
 

@@ -1,38 +1,25 @@
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <optional>
-#include <thread>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/base/error.hpp"
-#include "common/program/data_folder.hpp"
+#include "common/base/utf8.hpp"
+#include "common/texts/text_table.hpp"
 #include "producer/runner/sources/batch_source.hpp"
-#include "producer/runner/sources/text/line_tokenizer.hpp"
+#include "producer/runner/sources/text/chunked_texts.hpp"
+#include "producer/runner/sources/text/text_lines.hpp"
+#include "producer/runner/sources/text/tokenized_texts.hpp"
 
 namespace offramp {
 namespace {
-
-constexpr unsigned kMostTokenizers = 32;
 
 // One text a line, as the tokens that a sentence encoder takes.
 class TextSource final : public BatchSource {
   public:
     TextSource(const std::string& path, const TokenizerProcess::Settings& settings)
-        : path_(path), lines_(path), tokenizer_hash_(hash_of_tokenizer(settings.tokenizer)) {
-        auto first = std::make_unique<LineTokenizer>(lines_, settings, tokenizer_hash_);
-        first->open();
-        description_ = "text: " + std::to_string(lines_.size()) + " lines of '" + path + "', at most " +
-                       std::to_string(settings.length) + " tokens each of " + std::to_string(first->tokens());
-        rows_.emplace(
-            TokenBlocks::Settings{.rows = lines_.size(),
-                                  .row_numbers = 2 * std::size_t{settings.length},
-                                  .most = std::clamp(std::thread::hardware_concurrency(), 1U, kMostTokenizers)},
-            std::move(first),
-            [this, settings] { return std::make_unique<LineTokenizer>(lines_, settings, tokenizer_hash_); });
-    }
+        : path_(path),
+          lines_(path),
+          tokens_(
+              lines_.size(), [this](std::uint64_t item) { return lines_.text(item); }, settings),
+          description_("text: " + std::to_string(lines_.size()) + " lines of '" + path + "', " + tokens_.described()) {}
 
     std::string description() const override { return description_; }
     std::uint64_t items() const override { return lines_.size(); }
@@ -41,67 +28,72 @@ class TextSource final : public BatchSource {
     std::size_t max_key_bytes() const override { return 0; }
     // A line has no other name than its number: its text and the tokenizer's stand for it.
     std::uint64_t note_hash(std::uint64_t item) const override {
-        if (lines_.is_too_long(item)) return tokenizer_hash_;
+        if (lines_.is_too_long(item)) return tokens_.tokenizer_hash();
         try {
             const std::string line = lines_.line(item);
-            return XXH3_64bits_withSeed(line.data(), line.size(), tokenizer_hash_);
+            return XXH3_64bits_withSeed(line.data(), line.size(), tokens_.tokenizer_hash());
         } catch (const UnreadableItem&) {
-            return tokenizer_hash_;  // it is skipped with this reason when its turn comes
+            return tokens_.tokenizer_hash();  // it is skipped with this reason when its turn comes
         }
     }
     bool grows_at_its_end() const override { return true; }
     std::string origin(std::uint64_t item) const override {
         return path_ + " line " + std::to_string(item + 1) + " (key " + std::to_string(item) + ")";
     }
-    void load(std::uint64_t item, std::span<std::byte> row) override {
-        lines_.text(item);  // throws where there is none
-        rows_->copy_row(item, row);
-    }
+    void load(std::uint64_t item, std::span<std::byte> row) override { tokens_.load(item, row); }
 
   private:
     std::string path_;
     TextLines lines_;
-    std::uint64_t tokenizer_hash_;
+    TokenizedTexts tokens_;  // borrows the lines
     std::string description_;
-    std::optional<TokenBlocks> rows_;  // whose makers borrow the lines
 };
 
-// minilm.tokenizer.json beside minilm.pt2, where `offramp export` puts it.
-std::string tokenizer_of(const InputSettings& config, const ModelSettings& model) {
-    if (!config.tokenizer.empty()) return config.tokenizer;
-    const std::string beside = std::filesystem::path(model.model).replace_extension(".tokenizer.json").string();
-    if (std::filesystem::exists(beside)) return beside;
-    throw ConfigError("--source text needs the model's tokenizer, and '" + beside + "' is not there",
-                      "Give --tokenizer FILE, the tokenizer.json that the model was trained with", ErrorKind::BadInput);
-}
-
-std::string python() {
-    const char* const named = std::getenv("OFFRAMP_TOKENIZER_PYTHON");
-    return named != nullptr && *named != '\0' ? named : "python3";
+// Keys are the lines' numbers, as those of lines that are not cut.
+std::unique_ptr<BatchSource> chunks_of_lines(const SourceOptions& options, const TokenizerProcess::Settings& settings) {
+    const std::string& path = options.input->input;
+    const auto lines = std::make_shared<TextLines>(path, TextTable::kLongestToCut);
+    const auto text = [lines](std::uint64_t number) { return lines->text(number); };
+    return make_chunked_texts(
+        {.description = "text: " + std::to_string(lines->size()) + " lines of '" + path + "'",
+         .texts = lines->size(),
+         .limit = options.input->limit,
+         .key = [](std::uint64_t number) { return std::to_string(number); },
+         .bytes = [lines](std::uint64_t number) { return lines->bytes(number); },
+         .characters =
+             [text](std::uint64_t number) {
+                 try {
+                     return std::uint64_t{utf8_characters(text(number))};
+                 } catch (const UnreadableItem&) {  // it is skipped with this reason when its turn comes
+                     return std::uint64_t{0};
+                 }
+             },
+         .text = text,
+         .hash =
+             [text](std::uint64_t number) {
+                 try {
+                     const std::string line = text(number);
+                     return XXH3_64bits(line.data(), line.size());
+                 } catch (const UnreadableItem&) {
+                     return std::uint64_t{0};
+                 }
+             },
+         .origin =
+             [path](std::uint64_t number) {
+                 return path + " line " + std::to_string(number + 1) + " (key " + std::to_string(number) + ")";
+             },
+         .still_wanted = options.still_wanted},
+        settings);
 }
 
 }  // namespace
 
 std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
-    const InputSettings& config = *options.input;
-    const TensorSpec& wanted = options.model_input;
-    if (wanted.dims != 3 || wanted.dtype != kInt32 || wanted.shape[1] != 2)
-        throw ConfigError("--source text gives tokens, int32 [batch, 2, length], and the model takes " +
-                              (wanted.dims == 0        ? std::string("no input")
-                               : options.parts.empty() ? wanted.describe()
-                                                       : describe_parts(options.parts)),
-                          options.parts.empty() ? "Use a model of texts, made with ./launch/offramp export "
-                                                  "sentence:FOLDER, or with --input NAME=ids:LENGTH"
-                                                : kGiveArrays,
-                          ErrorKind::BadInput);
-    if (config.input.empty())
-        throw ConfigError("--source text needs --input FILE", "Give a text file, one text a line", ErrorKind::NoInput);
-    require_lines(config.input);
-    return std::make_unique<TextSource>(
-        config.input, TokenizerProcess::Settings{.python = python(),
-                                                 .server = data_folder() + "/tokenizer_server.py",
-                                                 .tokenizer = tokenizer_of(config, *options.model),
-                                                 .length = static_cast<std::uint32_t>(wanted.shape[2])});
+    const TokenizerProcess::Settings settings =
+        tokenizer_settings(options, "text", "Give a text file, one text a line");
+    require_lines(options.input->input);
+    if (settings.chunk_tokens > 0) return chunks_of_lines(options, settings);
+    return std::make_unique<TextSource>(options.input->input, settings);
 }
 
 }  // namespace offramp

@@ -3,6 +3,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <utility>
+
 #include "common/base/error.hpp"
 #include "common/base/regular_file.hpp"
 #include "common/images/unreadable_item.hpp"
@@ -18,9 +20,8 @@ std::uint64_t hash_of_tokenizer(const std::string& path) try {
                       "Give the tokenizer.json that the model was trained with", reason.kind());
 }
 
-LineTokenizer::LineTokenizer(const TextLines& lines, const TokenizerProcess::Settings& settings,
-                             std::uint64_t file_hash)
-    : lines_(lines),
+LineTokenizer::LineTokenizer(TextOfItem text, const TokenizerProcess::Settings& settings, std::uint64_t file_hash)
+    : text_(std::move(text)),
       file_(settings.tokenizer),
       file_hash_(file_hash),
       row_numbers_(2 * std::size_t{settings.length}),
@@ -32,16 +33,18 @@ void LineTokenizer::open() {
         throw Error(ErrorKind::System, "'" + file_ + "' was replaced by another tokenizer after the run had begun");
 }
 
-void LineTokenizer::make(std::uint64_t first, std::span<std::int32_t> rows) {
+UnreadableRows LineTokenizer::make(std::uint64_t first, std::span<std::int32_t> rows) {
     std::vector<std::string> lines(rows.size() / row_numbers_);
+    UnreadableRows unreadable;
     for (std::size_t i = 0; i < lines.size(); ++i) {
         try {
-            lines[i] = lines_.text(first + i);
-        } catch (const UnreadableItem&) {
-            lines[i].clear();
+            lines[i] = text_(first + i);
+        } catch (const UnreadableItem& problem) {
+            unreadable.emplace(first + i, problem.what());
         }
     }
     process_.encode(std::vector<std::string_view>(lines.begin(), lines.end()), rows);
+    return unreadable;
 }
 
 }  // namespace offramp

@@ -1,6 +1,9 @@
 #pragma once
 
-#include "producer/runner/sources/text/text_lines.hpp"
+#include <cstdint>
+#include <functional>
+#include <string>
+
 #include "producer/runner/sources/text/token_blocks.hpp"
 #include "producer/runner/sources/text/tokenizer_process.hpp"
 
@@ -9,20 +12,24 @@ namespace offramp {
 // XXH3 of a tokenizer's file. Errors: ConfigError with its path, when it cannot be read.
 std::uint64_t hash_of_tokenizer(const std::string& path);
 
-// Rows of tokens of a text file's lines, by a tokenizer of its own. Lines that are no text have rows of nothing: nobody
-// asks for them. Borrows the lines. Thread, errors: RowMaker's; TokenizerProcess's; open(): Error (System) when the
-// tokenizer's file is not that of `file_hash` any more.
+// The text of an item. Errors: UnreadableItem.
+using TextOfItem = std::function<std::string(std::uint64_t)>;
+
+// Rows of tokens of numbered texts, by a tokenizer of its own. Texts that cannot be read (UnreadableItem) are given
+// back with their reasons, and their rows are those of an empty text. Each text is read once a row. `text` is called
+// from its maker's thread. Thread, errors: RowMaker's; TokenizerProcess's; open(): Error (System) when the tokenizer's
+// file is not that of `file_hash` any more.
 class LineTokenizer final : public RowMaker {
   public:
-    LineTokenizer(const TextLines& lines, const TokenizerProcess::Settings& settings, std::uint64_t file_hash);
+    LineTokenizer(TextOfItem text, const TokenizerProcess::Settings& settings, std::uint64_t file_hash);
 
     void open() override;
-    void make(std::uint64_t first, std::span<std::int32_t> rows) override;
+    UnreadableRows make(std::uint64_t first, std::span<std::int32_t> rows) override;
     void end() noexcept override { process_.end_input(); }
     std::uint32_t tokens() const { return tokens_; }  // that the tokenizer knows, once it is open
 
   private:
-    const TextLines& lines_;
+    const TextOfItem text_;
     const std::string file_;
     const std::uint64_t file_hash_;
     const std::size_t row_numbers_;

@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string_view>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
@@ -23,28 +28,51 @@ RegularFile open(const std::string& path) try { return RegularFile(path); } catc
     refuse(path, reason);
 }
 
-// Where lines begin in [begin, end of the file), and where the last one ends.
-std::vector<std::uint64_t> line_begins(const RegularFile& file) {
+// Lines of which each is known by a few bits: one that was rewritten is taken for what it was once in four billion
+// times.
+std::uint32_t short_hash(std::uint64_t hash) { return static_cast<std::uint32_t>(hash ^ hash >> 32U); }
+
+struct FoundLines {
+    std::vector<std::uint64_t> begins;  // and the end of the last
+    std::vector<std::uint32_t> hashes;
+};
+
+FoundLines find_lines(const RegularFile& file) {
     std::vector<std::byte> block(kBlockBytes);
-    std::vector<std::uint64_t> begins;
+    FoundLines found;
+    const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(), &XXH3_freeState);
+    XXH3_64bits_reset(hash.get());
     std::uint64_t at = 0;
+    const auto end_line = [&](std::uint64_t end) {
+        found.hashes.push_back(short_hash(XXH3_64bits_digest(hash.get())));
+        XXH3_64bits_reset(hash.get());
+        found.begins.push_back(end);
+    };
     while (const std::size_t got = file.read_at(at, block)) {
         const std::string_view text(reinterpret_cast<const char*>(block.data()), got);
-        if (at == 0) begins.push_back(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
-        for (std::size_t end = text.find('\n', at == 0 ? begins.front() : 0); end != std::string_view::npos;
-             end = text.find('\n', end + 1))
-            begins.push_back(at + end + 1);
+        std::size_t from = at == 0 && text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+        if (at == 0) found.begins.push_back(from);
+        while (from < got) {
+            const std::size_t end = text.find('\n', from);
+            const std::size_t behind = end == std::string_view::npos ? got : end + 1;
+            XXH3_64bits_update(hash.get(), text.data() + from, behind - from);
+            if (end != std::string_view::npos) end_line(at + behind);
+            from = behind;
+        }
         at += got;
     }
-    if (begins.empty() || begins.back() != at) begins.push_back(at);
-    return begins;
+    if (found.begins.empty()) found.begins.push_back(at);
+    if (found.begins.back() != at) end_line(at);
+    return found;
 }
 
 }  // namespace
 
-TextLines::TextLines(const std::string& path) : file_(open(path)) {
+TextLines::TextLines(const std::string& path, std::uint64_t longest) : file_(open(path)), longest_(longest) {
     try {
-        begins_ = line_begins(file_);
+        FoundLines found = find_lines(file_);
+        begins_ = std::move(found.begins);
+        hashes_ = std::move(found.hashes);
     } catch (const Error& reason) {
         refuse(path, reason);
     }
@@ -72,16 +100,20 @@ std::string TextLines::line(std::uint64_t number) const {
     } catch (const Error& reason) {
         throw UnreadableItem(reason.what());
     }
+    if (short_hash(XXH3_64bits(line.data(), line.size())) != hashes_[number])
+        throw UnreadableItem("the line was changed since the run began");
     if (line.ends_with('\n')) line.pop_back();
     if (line.ends_with('\r')) line.pop_back();
     return line;
 }
 
 std::string TextLines::text(std::uint64_t number) const {
-    constexpr const char* kTooLong = "the line is longer than 1 MiB";
-    if (is_too_long(number)) throw UnreadableItem(kTooLong);
+    const auto refuse_long = [this] {
+        throw UnreadableItem("the line is longer than " + std::to_string(longest_ >> 20U) + " MiB");
+    };
+    if (is_too_long(number)) refuse_long();
     std::string text = line(number);
-    if (text.size() > kLongest) throw UnreadableItem(kTooLong);
+    if (text.size() > longest_) refuse_long();
     if (!is_utf8(text)) throw UnreadableItem("the line is not UTF-8");
     return text;
 }

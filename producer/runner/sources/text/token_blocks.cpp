@@ -7,6 +7,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
+#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 
@@ -53,6 +54,7 @@ void TokenBlocks::copy_row(std::uint64_t row, std::span<std::byte> to) {
     made_.wait(lock, [&] { return block->made || failure_; });
     if (!block->made) std::rethrow_exception(failure_);
     lock.unlock();
+    if (const auto why = block->unreadable.find(row); why != block->unreadable.end()) throw UnreadableItem(why->second);
     std::memcpy(to.data(), block->numbers.data() + row % kRows * settings_.row_numbers, to.size());
 }
 
@@ -117,10 +119,11 @@ void TokenBlocks::work(RowMaker& maker, Lock lock) noexcept {
         const std::uint64_t rows = std::min(kRows, settings_.rows - first);
         const TimePoint began = clock_.now();
         std::vector<std::int32_t> numbers;
+        UnreadableRows unreadable;
         std::exception_ptr failure;
         try {
             numbers.resize(rows * settings_.row_numbers);
-            maker.make(first, numbers);
+            unreadable = maker.make(first, numbers);
         } catch (...) {
             failure = std::current_exception();
         }
@@ -131,6 +134,7 @@ void TokenBlocks::work(RowMaker& maker, Lock lock) noexcept {
             wanted_.notify_all();
         } else {
             block->numbers = std::move(numbers);
+            block->unreadable = std::move(unreadable);
             block->made = true;
             count(rows, busy);
         }

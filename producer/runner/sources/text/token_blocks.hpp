@@ -21,14 +21,18 @@
 
 namespace offramp {
 
+// Why, by the row's number.
+using UnreadableRows = std::map<std::uint64_t, std::string>;
+
 // Makes rows of tokens. Thread: one at a time; end(): any. Errors: any exception; it is of no use after one.
 class RowMaker {
   public:
     virtual ~RowMaker() = default;
     // Once, before anything is made. Blocks: until it can begin, which may take as long as some thousand rows do.
     virtual void open() = 0;
-    // Rows `first` to `first + rows.size() / row_numbers`. Blocks: until they are there.
-    virtual void make(std::uint64_t first, std::span<std::int32_t> rows) = 0;
+    // Rows `first` to `first + rows.size() / row_numbers`. Gives back those that could not be read, by their numbers,
+    // each with the reason. Blocks: until they are there.
+    virtual UnreadableRows make(std::uint64_t first, std::span<std::int32_t> rows) = 0;
     // No more is wanted of it. Who waits in open() or make() returns soon, with an exception.
     virtual void end() noexcept = 0;
 };
@@ -37,8 +41,8 @@ class RowMaker {
 // those that there are were at work most of the time over so many rows, as many others join them, up to `most`. When no
 // other can be had, those that are there go on. Blocks that were made or asked for last are kept, so that workers which
 // go through the rows together find them. Owns the makers, and a thread for each. Thread: any. Blocks: until the row's
-// block is there; the destructor, until makers have ended. Errors: what a maker threw, for everyone who waits or comes
-// later for a block that is not made.
+// block is there; the destructor, until makers have ended. Errors: UnreadableItem for a row that could not be read when
+// its block was made; what a maker threw, for everyone who waits or comes later for a block that is not made.
 class TokenBlocks {
   public:
     using NewMaker = std::function<std::unique_ptr<RowMaker>()>;
@@ -67,6 +71,7 @@ class TokenBlocks {
   private:
     struct Block {
         std::vector<std::int32_t> numbers;
+        UnreadableRows unreadable;
         bool made = false;
     };
     using Lock = std::unique_lock<std::mutex>;

@@ -104,9 +104,14 @@ void TokenizerProcess::start() {
         throw SystemError("the tokenizer's socket cannot be set up", errno);
     const UniqueFd theirs(pair[1]);
     const std::string length = std::to_string(settings_.length);
+    std::string tokens = std::to_string(settings_.chunk_tokens), overlap = std::to_string(settings_.chunk_overlap);
     // argv wants char*, and changes nothing.
-    std::array<char*, 5> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
-                               const_cast<char*>(length.c_str()), nullptr};
+    std::array<char*, 7> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
+                               const_cast<char*>(length.c_str())};
+    if (settings_.chunk_tokens > 0) {
+        words[4] = tokens.data();
+        words[5] = overlap.data();
+    }
     const SpawnSettings spawn(theirs.get());
     const int failed =
         ::posix_spawnp(&child_.pid, settings_.python.c_str(), spawn.files(), spawn.attributes(), words.data(), environ);
@@ -119,6 +124,22 @@ void TokenizerProcess::start() {
 
 void TokenizerProcess::encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows) {
     expect(rows.size() == texts.size() * 2 * settings_.length, "there is place for every row");
+    send_texts(texts);
+    receive_reply(std::as_writable_bytes(rows));
+}
+
+std::vector<TextSpan> TokenizerProcess::spans(std::string_view text) {
+    expect(settings_.chunk_tokens > 0, "it cuts texts");
+    send_texts({&text, 1});
+    static_assert(sizeof(TextSpan) == 8);
+    const std::uint32_t bytes = receive_front();
+    if (bytes == 0 || bytes % sizeof(TextSpan) != 0) fail("gave " + std::to_string(bytes) + " bytes of places");
+    std::vector<TextSpan> spans(bytes / sizeof(TextSpan));
+    receive(std::as_writable_bytes(std::span(spans)));
+    return spans;
+}
+
+void TokenizerProcess::send_texts(std::span<const std::string_view> texts) {
     std::vector<std::uint32_t> sizes{static_cast<std::uint32_t>(texts.size())};
     for (const std::string_view text : texts) {
         expect(text.size() < std::numeric_limits<std::uint32_t>::max(), "a text's size fits its field");
@@ -126,7 +147,6 @@ void TokenizerProcess::encode(std::span<const std::string_view> texts, std::span
     }
     send(std::as_bytes(std::span(sizes)));
     for (const std::string_view text : texts) send(std::as_bytes(std::span(text)));
-    receive_reply(std::as_writable_bytes(rows));
 }
 
 void TokenizerProcess::send(std::span<const std::byte> bytes) {
@@ -149,13 +169,16 @@ void TokenizerProcess::receive(std::span<std::byte> bytes) {
     }
 }
 
-void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
+std::uint32_t TokenizerProcess::receive_front() {
     std::array<std::uint32_t, 2> front{};
     receive(std::as_writable_bytes(std::span(front)));
     if (front[0] == kRefused) {
         std::string reason(std::min<std::size_t>(front[1], kMaxReason), '\0');
         receive(std::as_writable_bytes(std::span(reason)));
         if (tokens_ > 0) fail("gave up: " + reason);  // in mid-run; its file is sound
+        constexpr std::string_view kChunks = "ValueError: --chunk";
+        if (reason.starts_with(kChunks))
+            throw ConfigError(reason.substr(kChunks.find("--")), "Give larger chunks, or a smaller --chunk-overlap");
         const bool no_library = reason.starts_with("ModuleNotFoundError") || reason.starts_with("ImportError");
         throw ConfigError("tokenizer '" + settings_.tokenizer + "': " + reason,
                           no_library ? "Install the PyPI package `tokenizers` for '" + settings_.python +
@@ -163,8 +186,14 @@ void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
                                      : "Wanted is a tokenizer.json as the `tokenizers` library writes it",
                           no_library ? ErrorKind::System : ErrorKind::BadInput);
     }
-    if (front[0] != 0 || front[1] != payload.size())
-        fail("gave " + std::to_string(front[1]) + " bytes, wanted " + std::to_string(payload.size()));
+    if (front[0] != 0) fail("gave an answer of a kind that is not known: " + std::to_string(front[0]));
+    return front[1];
+}
+
+void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
+    const std::uint32_t bytes = receive_front();
+    if (bytes != payload.size())
+        fail("gave " + std::to_string(bytes) + " bytes, wanted " + std::to_string(payload.size()));
     receive(payload);
 }
 

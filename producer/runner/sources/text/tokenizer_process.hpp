@@ -8,10 +8,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/unique_fd.hpp"
 
 namespace offramp {
+
+// A part of a text, in characters (Unicode code points).
+struct TextSpan {
+    std::uint32_t begin = 0, end = 0;  // behind the last
+};
 
 // Tokens of texts, made by the `tokenizers` library in a process of its own (tokenizer_server.py, which also says what
 // goes over the socket). Owns the process: it ends with this object, and by itself when this process dies. Thread: one
@@ -23,9 +29,10 @@ class TokenizerProcess {
     struct Settings {
         // the interpreter that has the `tokenizers` package; found on the PATH when it has no slash
         std::string python;
-        std::string server;     // path of tokenizer_server.py
-        std::string tokenizer;  // path of a tokenizer.json
-        std::uint32_t length;   // tokens of a row
+        std::string server;                                 // path of tokenizer_server.py
+        std::string tokenizer;                              // path of a tokenizer.json
+        std::uint32_t length;                               // tokens of a row
+        std::uint32_t chunk_tokens = 0, chunk_overlap = 0;  // not 0: it cuts texts (spans()), instead of encode()
     };
 
     explicit TokenizerProcess(Settings settings);  // does not wait for it to come up
@@ -36,6 +43,8 @@ class TokenizerProcess {
     std::uint32_t open();
     // Rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has place for exactly that many.
     void encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
+    // Where a text is cut into chunks of at most chunk_tokens tokens each, in order; at least one.
+    std::vector<TextSpan> spans(std::string_view text);
     // It will be asked for nothing more, and ends; who waits for its answer is told that it has.
     void end_input() noexcept;
 
@@ -50,6 +59,8 @@ class TokenizerProcess {
     void start();
     void send(std::span<const std::byte> bytes);
     void receive(std::span<std::byte> bytes);
+    void send_texts(std::span<const std::string_view> texts);
+    std::uint32_t receive_front();  // how many bytes follow
     void receive_reply(std::span<std::byte> payload);
     [[noreturn]] void fail(const std::string& what);
 

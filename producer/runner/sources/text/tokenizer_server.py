@@ -1,13 +1,17 @@
 """
 Turns lines of text into rows of tokens for a producer, which starts this program and holds the other end of its standard input.
 
-    tokenizer_server.py TOKENIZER.json LENGTH
+    tokenizer_server.py TOKENIZER.json LENGTH [CHUNK OVERLAP]
 
 Everything is little-endian. First and once: a reply that holds the tokenizer's number of tokens (u32). Then, until the input ends:
 
     request   u32 texts, u32 bytes of each, the texts in UTF-8
     reply     u32 0, u32 bytes, then for each text LENGTH ids and LENGTH of an attention mask, int32
               u32 1, u32 bytes, why it cannot be, in UTF-8; the program ends
+
+With CHUNK and OVERLAP a request is one text, and the reply holds where it is cut into chunks: of each the character that it begins with, and the one
+behind its last (u32 each; Unicode code points). A chunk has at most CHUNK tokens, those that the tokenizer puts around every text included, and at
+most OVERLAP of the one before.
 
 Needs the `tokenizers` package, which is kept to one core: the producer starts as many of these as it has work for. Longer texts are cut, shorter
 ones filled with the tokenizer's padding, which the mask leaves out.
@@ -19,6 +23,7 @@ import struct
 import sys
 
 GIVEN, REFUSED = 0, 1
+PIECES_AT_ONCE = 64
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 
 
@@ -41,6 +46,9 @@ class RowTokenizer:
     def vocabulary(self):
         return self._tokenizer.get_vocab_size()
 
+    def reply(self, texts):
+        return self.rows(texts)
+
     def rows(self, texts):
         rows = array.array("i")
         for encoded in self._encode(texts):
@@ -51,6 +59,76 @@ class RowTokenizer:
         if sys.byteorder == "big":
             rows.byteswap()
         return rows.tobytes()
+
+
+class Chunker:
+    """Where texts are cut."""
+
+    def __init__(self, path, tokens, overlap):
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(path)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokens, self._overlap = tokens, overlap
+        own = self._tokenizer.num_special_tokens_to_add(False)
+        self._most = tokens - own       # of the text's own
+        if overlap >= self._most:
+            raise ValueError(f"--chunk-overlap {overlap} is not less than what --chunk-tokens {tokens} leaves to a text: {self._most} tokens, as the model's "
+                             f"tokenizer puts {own} around it")
+
+    def vocabulary(self):
+        return self._tokenizer.get_vocab_size()
+
+    def spans(self, text):
+        """[(begin, end)] in characters, the first from the text's begin, the last to its end."""
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        offsets, words, most = encoded.offsets, encoded.word_ids, self._most
+        while True:
+            spans = cut(text, offsets, words, most, self._overlap)
+            # A piece of a text may have more tokens than it had within.
+            excess = self._largest(text, spans) - self._tokens
+            if excess <= 0 or len(spans) == 1 or most == self._overlap + 1:
+                return spans
+            most = max(most - excess, self._overlap + 1)
+
+    def _largest(self, text, spans):
+        if len(spans) == 1:
+            return 0
+        return max(len(encoded.ids) for first in range(0, len(spans), PIECES_AT_ONCE)
+                   for encoded in self._tokenizer.encode_batch([text[begin:end] for begin, end in spans[first:first + PIECES_AT_ONCE]]))
+
+    def reply(self, texts):
+        places = array.array("I", [place for text in texts for span in self.spans(text) for place in span])
+        if sys.byteorder == "big":
+            places.byteswap()
+        return places.tobytes()
+
+
+def cut(text, offsets, words, most, overlap):
+    """
+    Spans of characters, each of at most `most` of the tokens that lie at `offsets`. One ends where a word does, if that leaves it half of them, and begins
+    where one does, if that leaves it a part of the overlap: between white space, else between what the tokenizer takes for words, else anywhere.
+    """
+    def begins_word(token):
+        at = offsets[token][0]
+        return at == 0 or text[at - 1].isspace() or text[at:at + 1].isspace()
+
+    def begins_part(token):
+        return words[token] != words[token - 1]
+
+    def nearest(tokens, otherwise):
+        return next((token for begins in (begins_word, begins_part) for token in tokens if begins(token)), otherwise)
+
+    spans, first = [], 0
+    while first + most < len(offsets):
+        last = first + most
+        behind = nearest(range(last, first + max(overlap, most // 2), -1), last)
+        spans.append((offsets[first][0], offsets[behind - 1][1]))
+        begin = behind - overlap
+        first = max(nearest(range(begin, behind), begin) if overlap else behind, first + 1)
+    spans.append((offsets[first][0] if spans else 0, len(text)))
+    return [(0, spans[0][1]), *spans[1:]]
 
 
 def padding_of(tokenizer):
@@ -80,14 +158,14 @@ def reply(stream, kind, payload):
     stream.flush()
 
 
-def main(path, length):
+def main(path, length, chunk=None, overlap=None):
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
-        tokenizer = RowTokenizer(path, int(length))
+        tokenizer = RowTokenizer(path, int(length)) if chunk is None else Chunker(path, int(chunk), int(overlap))
         reply(replies, GIVEN, struct.pack("<I", tokenizer.vocabulary()))
         while True:
-            reply(replies, GIVEN, tokenizer.rows(read_request(requests)))
+            reply(replies, GIVEN, tokenizer.reply(read_request(requests)))
     except (EOFError, BrokenPipeError):
         return 0
     except Exception as problem:     # the library throws bare Exceptions

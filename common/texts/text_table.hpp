@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace offramp {
+
+// What a table says of a text beside it.
+struct BesideText {
+    std::string id;       // as the table has it; its key may have been made fit for file names
+    std::string columns;  // the text of a JSON object on one line, its members in the order of their names
+};
+
+// Texts with ids and columns, in an order that stays. The producer reads them by number; consumers list the same input
+// and find a sample's columns by its key. Holds names, not texts. Thread: any, several at once. Blocks: on the disk.
+// Errors: text() and beside(): UnreadableItem with the reason.
+class TextTable {
+  public:
+    virtual ~TextTable() = default;
+    virtual std::string description() const = 0;  // "1200 lines of /data/reviews.jsonl"
+    virtual std::uint64_t size() const = 0;
+    virtual std::string_view key(std::uint64_t number) const = 0;  // as make_item_keys() makes them of ids
+    virtual std::string text(
+        std::uint64_t number) const = 0;  // in UTF-8, at most kLongestText bytes, with --chunk-tokens kLongestToCut
+    virtual std::uint64_t text_bytes(std::uint64_t number) const = 0;
+    virtual std::uint64_t text_characters(std::uint64_t number) const = 0;  // Unicode code points
+    virtual BesideText beside(std::uint64_t number) const = 0;
+    // Tells ids, texts and columns that changed.
+    virtual std::uint64_t hash(std::uint64_t number) const = 0;
+    // What to name where a text cannot be read, fit for a log line.
+    virtual std::string origin(std::uint64_t number) const = 0;
+
+    static constexpr std::uint64_t kLongestText = std::uint64_t{1} << 20;    // bytes
+    static constexpr std::uint64_t kLongestToCut = std::uint64_t{16} << 20;  // into chunks
+};
+
+}  // namespace offramp

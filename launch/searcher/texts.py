@@ -1,0 +1,108 @@
+"""The texts of a run's input, by line or by id, to be shown beside what was found."""
+
+import json
+import pathlib
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+
+class Lines:
+    """Of a file of lines, as the source `text` counts them. Errors: LaunchError."""
+
+    def __init__(self, file, id_column, text_column):
+        content = read_bytes(file).removeprefix(b"\xef\xbb\xbf")
+        if content.startswith(b"PAR1") or begins_with_row(content, (id_column, text_column)):
+            raise LaunchError(f"--input {file} is a table of texts, and the table of vectors has no ids (--vector-columns none, or an older version)",
+                              "Leave --input out", ExitCode.USAGE)
+        self._file = file
+        self._lines = [line.removesuffix(b"\r").decode(errors="replace") for line in content.split(b"\n")]
+
+    def look_up(self, rows):
+        """[text or None] of rows."""
+        if strange := next((row.key for row in rows if row.chunk is not None and not row.key.isdigit()), None):
+            raise LaunchError(f"--input {self._file} has lines, whose texts have numbers, and the table has a text called {strange!r}",
+                              "Give the input that the vectors were made of, or leave --input out", ExitCode.USAGE)
+        numbers = [row.item if row.chunk is None else int(row.key) for row in rows]
+        return [self._lines[number] if number < len(self._lines) else None for number in numbers]
+
+
+def begins_with_row(content, columns):
+    try:
+        row = json.loads(content.lstrip().partition(b"\n")[0])
+    except ValueError:
+        return False
+    return isinstance(row, dict) and all(column in row for column in columns)
+
+
+class Table:
+    """Of a file of JSON lines, or a Parquet file, as the sources `jsonl-text` and `parquet-text` read them. Errors: LaunchError."""
+
+    def __init__(self, file, id_column, text_column):
+        self._file, self._columns = pathlib.Path(file), (id_column, text_column)
+
+    def look_up(self, rows):
+        wanted, found = {row.id for row in rows}, {}
+        for place, name, text in self._rows():
+            if not isinstance(text, str):
+                raise LaunchError(f'--input {self._file} {place}: its "{self._columns[1]}" is no text: {text!r:.100}',
+                                  "Give the run's --text-column", ExitCode.BAD_INPUT)
+            if name in wanted:
+                found[name] = text
+                if len(found) == len(wanted):
+                    break
+        return [found.get(row.id) for row in rows]
+
+    def _rows(self):
+        with self._open() as file:
+            is_parquet = file.read(4) == b"PAR1"
+        if is_parquet:
+            yield from self._rows_of_parquet()
+            return
+        id_column, text_column = self._columns
+        with self._open() as file:
+            for number, line in enumerate(file, start=1):
+                if not line.strip(b"\xef\xbb\xbf \t\r\n"):
+                    continue
+                try:
+                    row = json.loads(line.decode("utf-8-sig"))
+                    name, text = str(row[id_column]), row[text_column]
+                except (ValueError, KeyError, TypeError) as problem:
+                    raise LaunchError(f"--input {self._file} line {number} has no id and text: {problem!r}",
+                                      "Give the run's input, and its --id-column and --text-column", ExitCode.BAD_INPUT) from problem
+                yield f"line {number}", name, text
+
+    def _rows_of_parquet(self):
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as problem:
+            raise LaunchError(f"--input {self._file} is a Parquet file, which needs pyarrow ({problem})",
+                              "pip install pyarrow, in the Python that --python names; or leave --input out", ExitCode.SYSTEM) from problem
+        try:
+            number = 0
+            with pyarrow.parquet.ParquetFile(self._file) as file:
+                for batch in file.iter_batches(columns=list(self._columns)):
+                    ids, texts = (batch.column(name).to_pylist() for name in self._columns)
+                    for name, text in zip(ids, texts):
+                        number += 1
+                        yield f"row {number}", str(name), text
+        except (pyarrow.ArrowException, OSError, KeyError) as problem:
+            raise LaunchError(f"--input {self._file} cannot be read: {problem}", "Give the run's input, and its --id-column and --text-column",
+                              ExitCode.BAD_INPUT) from problem
+
+    def _open(self):
+        try:
+            return self._file.open("rb")
+        except OSError as problem:
+            raise cannot_be_read(self._file, problem) from problem
+
+
+def read_bytes(file):
+    try:
+        return pathlib.Path(file).read_bytes()
+    except OSError as problem:
+        raise cannot_be_read(file, problem) from problem
+
+
+def cannot_be_read(file, problem):
+    return LaunchError(f"--input {file} cannot be read: {problem.strerror}", "Give the file that the run had as its --input", ExitCode.NO_INPUT)

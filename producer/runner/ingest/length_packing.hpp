@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "producer/device/device.hpp"
+#include "producer/runner/models/length_groups.hpp"
+#include "producer/runner/models/model.hpp"
+
+namespace offramp {
+
+// Brings a staged batch of tokens, int32 [batch, 2, longest], into groups of similar lengths (LengthGroups), in
+// page-locked memory of its own, of one batch. Thread: one. Blocks: never. Errors: DeviceOutOfMemory when it is made.
+class LengthPacking {
+  public:
+    // `input` is of tokens, with ModelInput::group_rows.
+    LengthPacking(Device& device, const ModelInput& input);
+
+    // The former batch's packed bytes are gone. The first `items` rows are the batch's own; those behind have no token.
+    LengthGroups pack(std::span<const std::byte> staged, std::size_t items);
+    const std::byte* packed() const { return memory_->data(); }
+    std::size_t most_bytes() const { return memory_->bytes(); }
+
+  private:
+    const std::uint32_t batch_, group_rows_, longest_;
+    std::unique_ptr<DeviceBuffer> memory_;
+};
+
+// Tokens of the texts of a staged batch that is computed as it lies.
+std::uint64_t tokens_of_batch(std::span<const std::byte> staged, std::size_t row_bytes);
+
+}  // namespace offramp

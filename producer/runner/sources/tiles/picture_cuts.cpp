@@ -1,0 +1,123 @@
+#include "producer/runner/sources/tiles/picture_cuts.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/images/picture_regions.hpp"
+#include "common/images/picture_rows.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "producer/runner/sources/tiles/picture_bands.hpp"
+
+namespace offramp {
+namespace {
+
+std::string too_wide(ImageSize size, std::uint32_t tile, std::uint64_t bytes) {
+    return "an image of " + std::to_string(size.width) + " x " + std::to_string(size.height) + " pixels, of which " +
+           std::to_string(tile) + " rows are " + std::to_string(bytes >> 20U) + " MiB; at most " +
+           std::to_string(kMostBandBytes >> 20U) + " MiB are held at once. A smaller --tile needs less";
+}
+
+// `seen`: pixels of the tile that are in the picture, rows of `row_pixels` pixels each.
+void put_tile(const std::uint8_t* rgb, std::size_t row_pixels, ImageSize seen, std::uint32_t tile,
+              std::span<std::byte> to) {
+    expect(to.size() == std::size_t{tile} * tile * 3, "a row of staging holds one tile");
+    for (std::uint32_t y = 0; y < tile; ++y) {
+        const std::uint8_t* const from = rgb + std::min(y, seen.height - 1) * row_pixels * 3;
+        std::byte* const line = to.data() + std::size_t{y} * tile * 3;
+        std::memcpy(line, from, std::size_t{seen.width} * 3);
+        for (std::uint32_t x = seen.width; x < tile; ++x)
+            std::memcpy(line + std::size_t{x} * 3, from + (seen.width - 1) * std::size_t{3}, 3);
+    }
+}
+
+class CutsOfBands final : public PictureCuts {
+  public:
+    CutsOfBands(PicturePlace place, ImageSize size, TileSize tiles, std::uint32_t workers)
+        : tiling_(size, tiles),
+          tile_(tiles.tile),
+          // As many as threads may be at work on, and the one that is made meanwhile.
+          bands_(std::move(place), size, tiles, 2 + workers / tiling_.across().tiles()) {}
+
+    void cut(std::uint32_t row, std::uint32_t column, std::span<std::byte> to) override {
+        const auto band = bands_.of_row(row);
+        const std::uint32_t width = tiling_.across().length();
+        const std::uint32_t left = tiling_.across().first_shown(column);
+        put_tile(band->rgb.data() + std::size_t{left} * 3, width, {std::min(tile_, width - left), band->rows}, tile_,
+                 to);
+    }
+
+  private:
+    const Tiling tiling_;
+    const std::uint32_t tile_;
+    PictureBands bands_;
+};
+
+// Each thread that cuts has a decoder of its own, which the next one takes over.
+class CutsOfRegions final : public PictureCuts {
+  public:
+    CutsOfRegions(PicturePlace place, ImageSize size, TileSize tiles)
+        : place_(std::move(place)), size_(size), tiling_(size, tiles), tile_(tiles.tile) {}
+
+    void cut(std::uint32_t row, std::uint32_t column, std::span<std::byte> to) override {
+        Decoder decoder = take();
+        const PictureRect part{.left = tiling_.across().first_shown(column),
+                               .top = tiling_.down().first_shown(row),
+                               .size = {std::min(tile_, size_.width), std::min(tile_, size_.height)}};
+        decoder.rgb.resize(part.size.rgb_bytes());
+        decoder.regions->read(part, decoder.rgb.data());  // one that fails is not used again
+        put_tile(decoder.rgb.data(), part.size.width, part.size, tile_, to);
+        const std::lock_guard lock(mutex_);
+        idle_.push_back(std::move(decoder));
+    }
+
+  private:
+    struct Decoder {
+        std::unique_ptr<PictureRegions> regions;
+        std::vector<std::uint8_t> rgb;
+    };
+
+    Decoder take() {
+        {
+            const std::lock_guard lock(mutex_);
+            if (!idle_.empty()) {
+                Decoder decoder = std::move(idle_.back());
+                idle_.pop_back();
+                return decoder;
+            }
+        }
+        Decoder decoder{.regions = open_picture_regions(place_), .rgb = {}};
+        if (decoder.regions == nullptr || !(decoder.regions->size() == size_))
+            throw UnreadableItem("it became another picture since the run began");
+        return decoder;
+    }
+
+    const PicturePlace place_;
+    const ImageSize size_;
+    const Tiling tiling_;
+    const std::uint32_t tile_;
+    std::mutex mutex_;
+    std::vector<Decoder> idle_;
+};
+
+}  // namespace
+
+CutPlan plan_of_cuts(const PicturePlace& place, TileSize tiles) {
+    if (const auto regions = open_picture_regions(place)) return {.size = regions->size(), .by_regions = true};
+    const ImageSize size = open_picture_rows(place)->size();
+    const std::uint64_t rows = std::min(tiles.tile, size.height);
+    if (const std::uint64_t bytes = rows * size.width * 3; bytes > kMostBandBytes)
+        throw UnreadableItem(too_wide(size, tiles.tile, bytes));
+    return {.size = size, .by_regions = false};
+}
+
+std::shared_ptr<PictureCuts> make_picture_cuts(PicturePlace place, const CutPlan& plan, TileSize tiles,
+                                               std::uint32_t workers) {
+    if (plan.by_regions) return std::make_shared<CutsOfRegions>(std::move(place), plan.size, tiles);
+    return std::make_shared<CutsOfBands>(std::move(place), plan.size, tiles, workers);
+}
+
+}  // namespace offramp

@@ -1,0 +1,172 @@
+#include "producer/runner/sources/tiles/tiled_pictures.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/wire/slab_header.hpp"
+#include "producer/runner/sources/tiles/picture_cuts.hpp"
+
+namespace offramp {
+namespace {
+
+// A picture of the list, with what is known of it before it is decoded.
+struct TiledPicture {
+    CutPlan plan{.size = {1, 1}, .by_regions = false};
+    std::uint64_t first_item = 0;
+    std::string problem;  // empty: it can be read, as far as its header says
+};
+
+// Lends each loading thread the cuts of its picture. Those of pictures that nobody cuts from any more go when others
+// have come: items are loaded in their order, by several threads at once.
+class OpenPictures {
+  public:
+    class Loan {
+      public:
+        Loan(OpenPictures& owner, std::shared_ptr<PictureCuts> cuts, std::uint64_t picture)
+            : owner_(owner), cuts_(std::move(cuts)), picture_(picture) {}
+        ~Loan() { owner_.give_back(picture_); }
+        Loan(const Loan&) = delete;
+        Loan& operator=(const Loan&) = delete;
+        PictureCuts* operator->() const { return cuts_.get(); }
+
+      private:
+        OpenPictures& owner_;
+        std::shared_ptr<PictureCuts> cuts_;
+        std::uint64_t picture_;
+    };
+
+    template <class Make>
+    Loan borrow(std::uint64_t picture, const Make& make) {
+        const std::lock_guard lock(mutex_);
+        auto found = std::ranges::find(open_, picture, &Open::picture);
+        if (found == open_.end()) found = open_.insert(open_.end(), {.picture = picture, .loans = 0, .cuts = make()});
+        ++found->loans;
+        return {*this, found->cuts, picture};
+    }
+
+  private:
+    struct Open {
+        std::uint64_t picture;
+        std::uint32_t loans;
+        std::shared_ptr<PictureCuts> cuts;
+    };
+
+    void give_back(std::uint64_t picture) {
+        const std::lock_guard lock(mutex_);
+        --std::ranges::find(open_, picture, &Open::picture)->loans;
+        // All but the one that was opened last.
+        for (auto open = open_.begin(); open != open_.end() && std::next(open) != open_.end();)
+            open = open->loans == 0 ? open_.erase(open) : std::next(open);
+    }
+
+    std::mutex mutex_;
+    std::list<Open> open_;  // in the order in which they were opened
+};
+
+class TiledPictures final : public BatchSource {
+  public:
+    explicit TiledPictures(TiledInput input) : input_(std::move(input)) {
+        const std::uint64_t all = input_.pictures->size();
+        const std::uint64_t wanted = input_.limit == 0 ? all : std::min(all, input_.limit);
+        pictures_.reserve(wanted);
+        while (pictures_.size() < wanted) {
+            if (input_.still_wanted) input_.still_wanted();
+            add(pictures_.size());
+        }
+        for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
+    }
+
+    std::string description() const override {
+        const std::uint64_t pictures = pictures_.size();
+        return input_.name + ": " + input_.pictures->description() +
+               (pictures < input_.pictures->size() ? ", of which the first " + std::to_string(pictures) : "") +
+               ", in " + std::to_string(items()) + " tiles of " + std::to_string(input_.size.tile) +
+               " pixels that overlap by " + std::to_string(input_.size.overlap);
+    }
+    std::uint64_t items() const override { return keys_.size(); }
+    RowKind row_kind() const override { return RowKind::Pixels; }
+    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
+    std::string_view key_of_whole(std::uint64_t item) const override { return input_.pictures->key(picture_of(item)); }
+    std::size_t max_key_bytes() const override { return max_key_bytes_; }
+    std::string origin(std::uint64_t item) const override {
+        const std::uint64_t picture = picture_of(item);
+        const std::string of_picture = input_.pictures->origin(picture);
+        if (!pictures_[picture].problem.empty()) return of_picture;
+        const auto [row, column] = place_of(picture, item);
+        return of_picture + ", tile " + std::to_string(row) + "," + std::to_string(column);
+    }
+    std::string file(std::uint64_t item) const override {
+        try {
+            PicturePlace place = input_.pictures->place(picture_of(item));
+            return place.bytes ? std::string() : std::move(place.path);
+        } catch (const UnreadableItem&) {
+            return {};  // it is skipped with this reason when its turn comes
+        }
+    }
+    std::uint64_t note_hash(std::uint64_t item) const override {
+        return input_.pictures->columns_hash(picture_of(item));
+    }
+
+    void load(std::uint64_t item, std::span<std::byte> row) override {
+        const std::uint64_t picture = picture_of(item);
+        const TiledPicture& of = pictures_[picture];
+        if (!of.problem.empty()) throw UnreadableItem(of.problem);
+        const auto [tile_row, tile_column] = place_of(picture, item);
+        const auto loan = open_.borrow(picture, [&] {
+            return make_picture_cuts(input_.pictures->place(picture), of.plan, input_.size, input_.workers);
+        });
+        loan->cut(tile_row, tile_column, row);
+    }
+
+  private:
+    void add(std::uint64_t picture) {
+        TiledPicture of{.first_item = keys_.size()};
+        try {
+            of.plan = plan_of_cuts(input_.pictures->place(picture), input_.size);
+        } catch (const UnreadableItem& unreadable) {
+            of.problem = unreadable.what();
+        }
+        const Tiling tiling(of.plan.size, input_.size);
+        const std::string_view key = input_.pictures->key(picture);
+        for (std::uint32_t row = 0; row < tiling.down().tiles(); ++row)
+            for (std::uint32_t column = 0; column < tiling.across().tiles(); ++column)
+                keys_.push_back(tile_key({.picture = key, .size = of.plan.size, .row = row, .column = column}));
+        if (keys_.back().size() > kMaxKeyBytes)
+            throw ConfigError("the name of " + input_.pictures->origin(picture) + " has " + std::to_string(key.size()) +
+                                  " bytes, too many for those of its tiles",
+                              "Shorten it to " + std::to_string(kMaxKeyBytes - 64) + " bytes");
+        pictures_.push_back(std::move(of));
+    }
+
+    std::uint64_t picture_of(std::uint64_t item) const {
+        const auto behind = std::ranges::upper_bound(pictures_, item, {}, &TiledPicture::first_item);
+        return static_cast<std::uint64_t>(behind - pictures_.begin()) - 1;
+    }
+
+    std::pair<std::uint32_t, std::uint32_t> place_of(std::uint64_t picture, std::uint64_t item) const {
+        const std::uint32_t columns = TileAxis(pictures_[picture].plan.size.width, input_.size).tiles();
+        const std::uint64_t tile = item - pictures_[picture].first_item;
+        return {static_cast<std::uint32_t>(tile / columns), static_cast<std::uint32_t>(tile % columns)};
+    }
+
+    TiledInput input_;
+    std::vector<TiledPicture> pictures_;
+    std::vector<std::string> keys_;  // of the tiles
+    std::size_t max_key_bytes_ = 0;
+    OpenPictures open_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> make_tiled_pictures(TiledInput input) {
+    return std::make_unique<TiledPictures>(std::move(input));
+}
+
+}  // namespace offramp

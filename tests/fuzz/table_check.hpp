@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "common/texts/text_table.hpp"
+
+namespace offramp {
+
+// Opens a table of texts of whatever bytes: it is refused in its own words, or each row has what a TextTable promises.
+template <class Open>
+void check_table(const Open& open) {
+    std::unique_ptr<TextTable> table;
+    try {
+        table = open();
+    } catch (const ConfigError& refused) {
+        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        return;
+    }
+    expect(table->size() > 0, "a table has rows");
+    for (std::uint64_t row = 0; row < table->size(); ++row) {
+        expect(!table->key(row).empty() && !table->origin(row).empty(), "a row has a key and a place to be told");
+        try {
+            const BesideText beside = table->beside(row);
+            const std::string& columns = beside.columns;
+            expect(!beside.id.empty(), "a row has the id that its key was made of");
+            expect(columns.front() == '{' && columns.back() == '}' && columns.find('\n') == std::string::npos,
+                   "columns are one object on one line");
+            const std::string text = table->text(row);
+            expect(is_utf8(text) && text.size() <= TextTable::kLongestText,
+                   "a text is UTF-8, and no longer than it may");
+        } catch (const UnreadableItem& unreadable) {
+            // The file stays as it was listed: only a text that is too long cannot be read.
+            expect(std::string_view(unreadable.what()).find("longer than") != std::string_view::npos,
+                   "a row that was listed can be read again");
+        }
+    }
+}
+
+}  // namespace offramp

@@ -1,0 +1,71 @@
+"""Runs over texts with ids, to vectors of a small network of tokens that is exported once: for tests."""
+
+import subprocess
+import sys
+
+from tests.support.exported_model import exported, folder_of_class
+from tests.support.launched_job import JobWorld
+from tests.support.launched_resume import World
+from tests.support.launched_run import ROOT, WATCHDOG_SECONDS
+
+
+class TextRuns:
+    """For a TestCase: its setUpClass calls begin()."""
+
+    processors = ("--profile", "embeddings")
+
+    @classmethod
+    def begin(cls, name, networks, words, tokens):
+        """`networks`: a module's text, with the function `tokens`. `words`: a tokenizer's. `tokens`: flags that say what the network takes."""
+        cls.folder = folder_of_class(cls, name)
+        (cls.folder / "networks.py").write_text(networks)
+        (cls.folder / "words.json").write_text(words)
+        cls.model = exported(cls.folder, "networks.py:tokens", *tokens, "--tokenizer", "words.json")
+
+    @classmethod
+    def write(cls, name, content):
+        path = cls.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def world(self, source, path, *flags, processors=None, kind=World):
+        world = kind("--device", "cpu", "--model", str(self.model), "--source", source, "--input", str(path), *(processors or self.processors),
+                     "--consumers", "2", "--batch", "8", "--slabs", "4", "--status-seconds", "0.05", *flags)
+        world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
+        self.addCleanup(world.__exit__, None, None, None)
+        return world
+
+    def ended(self, *words, **more):
+        """A world() whose run has come to its end."""
+        world = self.world(*words, **more)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        return world
+
+    def resumed(self, *words, **more):
+        """The same, of a run of which everything was killed on the way."""
+        world = self.world(*words, **more)
+        self.assertGreaterEqual(world.break_off(slabs=5), 4, "launcher, producer, two consumers")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        return world
+
+    def in_shards(self, shards, *words, **more):
+        """A job that was done in so many shards, and merged."""
+        job = self.world(*words, kind=JobWorld, **more)
+        self.succeeds(job.init(shards))
+        for index in range(shards):
+            self.assertEqual(job.shard(index).wait(), 0, job.said())
+        self.succeeds(job.merge())
+        return job
+
+    def query(self, world, *words):
+        """What the command `query` shows of its vectors."""
+        done = subprocess.run([ROOT / "launch/offramp", "query", *words, "--database", str(world.output), "--model", str(self.model)], capture_output=True,
+                              text=True, timeout=WATCHDOG_SECONDS, check=False, env=world.environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def succeeds(self, called):
+        """What it said, of a call()."""
+        code, said = called
+        self.assertEqual(code, 0, said)
+        return said

@@ -1,0 +1,209 @@
+#include "producer/broker/broker_thread.hpp"
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+#include "tests/unit/broker/broker_fixture.hpp"
+
+namespace offramp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What a WatchedPort saw, and how it is to fail.
+struct Watched {
+    std::atomic<std::uint64_t> by_its_thread{0}, by_others{0};  // sent tickets
+    bool fails_in_its_sleep = false;
+    bool fails_others = false;  // that send
+};
+
+class WatchedPort final : public BrokerPort {
+  public:
+    WatchedPort(std::unique_ptr<BrokerPort> port, Watched& watched) : port_(std::move(port)), watched_(watched) {}
+
+    SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
+        const bool is_its_thread = std::this_thread::get_id() == made_by_;
+        if (!is_its_thread && watched_.fails_others) throw SystemError("sending", EIO);
+        if (parse_message({bytes.begin(), bytes.end()}).type == MessageType::Tickets)
+            ++(is_its_thread ? watched_.by_its_thread : watched_.by_others);
+        return port_->send(peer, bytes);
+    }
+    bool try_receive_work(Inbound& inbound) override { return port_->try_receive_work(inbound); }
+    bool try_receive_release(Inbound& inbound) override { return port_->try_receive_release(inbound); }
+    bool may_have_messages() override { return port_->may_have_messages(); }
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
+        if (watched_.fails_in_its_sleep) throw SystemError("waiting", EIO);
+        port_->wait(fds, timeout, turn);
+    }
+
+  private:
+    std::unique_ptr<BrokerPort> port_;
+    Watched& watched_;
+    const std::thread::id made_by_ = std::this_thread::get_id();
+};
+
+// The fixture's broker knows the fixture's port: this one has a watched one.
+BrokerThread::Parts parts_of(BrokerFixture& f, Watched& watched) {
+    BrokerThread::Parts parts;
+    f.broker.reset();
+    parts.port = std::make_unique<WatchedPort>(std::move(f.port), watched);
+    parts.broker = std::make_unique<Broker>(
+        f.ledger, *parts.port, *f.exchange, f.watch, f.clock, f.heartbeats,
+        Broker::SlabMemory{[](std::uint32_t) { return true; }, [&f](std::uint32_t slab) { return f.bytes_of(slab); }},
+        BrokerOptions{.run_nonce = BrokerFixture::kNonce, .allowed_uids = {1000}});
+    return parts;
+}
+
+// A consumer with a thread of its own: joins, releases what it gets, leaves when it is told to.
+class LiveConsumer {
+  public:
+    explicit LiveConsumer(std::unique_ptr<ConsumerPort> port) : port_(std::move(port)), thread_([this] { serve(); }) {}
+
+    std::uint64_t released() const { return released_; }
+    // Of one that a broker has told to leave, or that is told here.
+    void join() { thread_.join(); }
+    void leave() {
+        const std::uint64_t one = 1;
+        ASSERT_EQ(::write(leaves_.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+    }
+    const std::map<std::uint64_t, int>& times() const { return times_; }
+
+  private:
+    void serve() {
+        port_->send_work(encode(Hello{.run_nonce = BrokerFixture::kNonce, .window = 4}));
+        std::uint64_t session = 0;
+        Bytes bytes;
+        while (true) {
+            while (!port_->try_receive(bytes)) {
+                const int leaves = leaves_.get();
+                port_->wait({&leaves, 1}, 1h);
+                std::uint64_t told = 0;
+                if (::read(leaves, &told, sizeof told) > 0) return;
+            }
+            const ParsedMessage message = parse_message(bytes);
+            if (message.type == MessageType::Challenge)
+                port_->send_work(encode(Answer{message.as<Challenge>().secret}));
+            if (message.type == MessageType::Welcome) session = message.as<Welcome>().session;
+            if (message.type == MessageType::Drain) {
+                port_->send_work(encode(Disconnect{session}));
+                return;
+            }
+            if (message.type != MessageType::Tickets) continue;
+            for (const SlabTicket& ticket : message.records_of<Tickets>()) {
+                ++times_[ticket.generation * 100 + ticket.slab];
+                const std::vector<ReleaseRecord> record{
+                    {ticket, static_cast<std::uint32_t>(ReleaseKind::Completed), 0}};
+                port_->send_release(encode(Releases{session, ++sent_}, record));
+                ++released_;
+            }
+        }
+    }
+
+    std::unique_ptr<ConsumerPort> port_;
+    UniqueFd leaves_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    std::uint64_t sent_ = 0;
+    std::map<std::uint64_t, int> times_;
+    std::atomic<std::uint64_t> released_{0};
+    std::thread thread_;
+};
+
+TEST(BrokerThread, HandsEachSlabOnOnceWhicheverThreadDoesIt) {
+    constexpr std::uint64_t kLeast = 200, kMost = 20000;
+    BrokerFixture f(8);
+    Watched watched;
+    BrokerThread thread([&] { return parts_of(f, watched); }, *f.exchange, {});
+    LiveConsumer consumer(f.hub.consumer_port({11, 1000, 1000}));
+    std::uint64_t published = 0;
+    // One at a time into an idle system, and now and then two neighbours, which are its thread's.
+    while (published < kLeast || ((watched.by_others == 0 || watched.by_its_thread == 0) && published < kMost)) {
+        for (int neighbours = published % 4 == 3 ? 2 : 1; neighbours > 0; --neighbours) {
+            auto loan = f.exchange->wait_for_slab();
+            ASSERT_TRUE(loan);
+            f.exchange->publish(std::move(*loan), {.first_batch = published++, .samples = 1, .bytes = 10});
+        }
+        while (consumer.released() < published) std::this_thread::sleep_for(SlabExchange::kNeighbours * 2);
+    }
+    f.exchange->finish();
+    thread.join();
+    consumer.join();
+    EXPECT_GT(watched.by_others, 0U);
+    EXPECT_GT(watched.by_its_thread, 0U);
+    EXPECT_EQ(consumer.times().size(), published);
+    for (const auto& [filling, times] : consumer.times()) EXPECT_EQ(times, 1) << filling;
+    const BrokerReport report = thread.report();
+    EXPECT_EQ(report.completed.slabs, published);
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST(BrokerThread, WhatFailsWhileAnotherStandsInEndsIt) {
+    BrokerFixture f(8);
+    Watched watched;
+    watched.fails_others = true;
+    std::atomic<bool> has_failed{false};
+    BrokerThread thread([&] { return parts_of(f, watched); }, *f.exchange,
+                        {.on_end = {}, .on_failure = [&has_failed] { has_failed = true; }});
+    LiveConsumer consumer(f.hub.consumer_port({11, 1000, 1000}));
+    // One at a time, until one of them was handed on by this thread.
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    for (std::uint64_t batch = 0; !has_failed; ++batch) {
+        ASSERT_LT(std::chrono::steady_clock::now(), end) << "nobody stood in";
+        auto loan = f.exchange->wait_for_slab();
+        if (!loan) break;  // stopped
+        f.exchange->publish(std::move(*loan), {.first_batch = batch, .samples = 1, .bytes = 10});
+        std::this_thread::sleep_for(SlabExchange::kNeighbours * 2);
+    }
+    EXPECT_THROW(thread.join(), SystemError);
+    EXPECT_EQ(watched.by_others, 0U);
+    consumer.leave();
+    consumer.join();
+}
+
+// Calls what it is given when something is logged.
+class CallingSink final : public spdlog::sinks::base_sink<std::mutex> {
+  public:
+    explicit CallingSink(std::function<void()> call) : call_(std::move(call)) {}
+
+  private:
+    void sink_it_(const spdlog::details::log_msg&) override { call_(); }
+    void flush_() override {}
+
+    std::function<void()> call_;
+};
+
+// Where its sleep fails, it has said that it sleeps. What it logs then comes when it is gone, and nobody is told yet.
+TEST(BrokerThread, WhoPublishesBehindItsEndOnlyLeavesTheSlab) {
+    BrokerFixture f;
+    f.exchange = SlabExchange::make(2);
+    f.exchange->grant(std::array<SlabExchange::Grant, 1>{{{0, 1, {}}}});
+    auto loan = f.exchange->wait_for_slab();
+    Watched watched;
+    watched.fails_in_its_sleep = true;
+    const auto publishes = std::make_shared<CallingSink>([&] {
+        if (loan) f.exchange->publish(*std::exchange(loan, std::nullopt), {.samples = 1});
+    });
+    const auto usual = spdlog::default_logger();
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", publishes));
+    {
+        BrokerThread thread([&] { return parts_of(f, watched); }, *f.exchange, {});
+        EXPECT_THROW(thread.join(), SystemError);
+    }
+    spdlog::set_default_logger(usual);
+    EXPECT_FALSE(loan);
+    EXPECT_EQ(f.exchange->take().published.size(), 1U);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,192 @@
+#include "consumer/processors/segmentation/tile_canvas.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/results/canvas_output.hpp"
+#include "consumer/processors/segmentation/stitched_masks.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Two tiles across, two down; a seam of one pixel each way.
+constexpr CanvasForm kForm{.picture = {7, 6}, .tiles = {4, 1}, .classes = 2};
+
+struct TileCanvasTest : ::testing::Test {
+    TileCanvasTest() {
+        std::string name = "/tmp/offramp-canvas-XXXXXX";
+        folder = ::mkdtemp(name.data());
+    }
+    ~TileCanvasTest() override { fs::remove_all(folder); }
+
+    static std::string bytes_of(const std::string& path) {
+        std::ifstream file(path, std::ios::binary);
+        return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    }
+    void write(const std::string& name, const std::string& text) const {
+        fs::create_directories(fs::path(folder + "/" + name).parent_path());
+        std::ofstream(folder + "/" + name) << text;
+    }
+    std::string text(const std::string& name) const { return bytes_of(folder + "/" + name); }
+    void put_in_place() const { tile_canvases()->put_in_place({.output = folder}, folder + "/.offramp-next-1", "1"); }
+
+    std::string folder;
+};
+
+// Of the file that consumers of one run share, and which a later one goes on with.
+TEST_F(TileCanvasTest, ItsBytesAreThese) {
+    const std::string path = folder + "/tiles/canvas";
+    TileCanvas canvas(path, kForm, Durability::Process);
+    const std::vector<std::uint8_t> ids{5, 6, 7};
+    canvas.put_classes(4, 2, ids);
+    const std::vector<float> scores{1.5F, -2.0F};
+    canvas.put_scores(1, 1, {1, 1}, 0, scores);  // the crossing, of the last tile: its first seam
+    canvas.put_scores(0, 0, {1, 0}, 0, std::vector<float>(6, 3.0F));
+    int looks = 0;
+    canvas.set({0, 2}, [&] { ++looks; });
+    EXPECT_EQ(looks, 1);
+    const std::string bytes = bytes_of(path);
+    std::string header("OFFRTILE\1\0\0\0\7\0\0\0\6\0\0\0\4\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 40);
+    EXPECT_EQ(bytes.substr(0, 40), header);
+    EXPECT_EQ(bytes.substr(4096, 9), std::string("\0\0\1\0\0\0\0\0\0", 9));
+    EXPECT_EQ(bytes.substr(8192 + 2 * 7 + 4, 3), "\5\6\7");
+    // Eight seams of each tile, a page each.
+    ASSERT_EQ(bytes.size(), 12288U + 4 * 8 * 4096);
+    float found[2] = {};
+    std::memcpy(found, bytes.data() + 12288 + 3 * 8 * 4096, sizeof found);
+    EXPECT_EQ(found[0], 1.5F);
+    EXPECT_EQ(found[1], -2.0F);
+    std::memcpy(found, bytes.data() + 12288 + 6 * 4096,
+                sizeof found);  // the edge below: three corners and three edges are before it
+    EXPECT_EQ(found[0], 3.0F);
+}
+
+TEST_F(TileCanvasTest, SeamsOfATileLieApart) {
+    TileCanvas canvas(folder + "/canvas", {.picture = {30, 30}, .tiles = {10, 3}, .classes = 3}, Durability::Process);
+    std::vector<TileCanvas::Cell> seams;
+    for (std::uint32_t row = 1; row < 4; ++row)
+        for (std::uint32_t column = 1; column < 4; ++column)
+            if (row != 2 || column != 2) seams.push_back({row, column});
+    const auto scores_of = [&](std::size_t number, TileCanvas::Cell cell, std::uint32_t line) {
+        return std::vector<float>(3 * std::size_t{canvas.tiling().across().cell(cell.column).length()},
+                                  static_cast<float>(number * 100 + line));
+    };
+    for (std::size_t i = 0; i < seams.size(); ++i)
+        for (std::uint32_t y = 0; y < canvas.tiling().down().cell(seams[i].row).length(); ++y)
+            canvas.put_scores(1, 1, seams[i], y, scores_of(i, seams[i], y));
+    canvas.drop_scores(1, 1, seams[3]);
+    for (std::size_t i = 0; i < seams.size(); ++i)
+        for (std::uint32_t y = 0; y < canvas.tiling().down().cell(seams[i].row).length(); ++y) {
+            std::vector<float> found = scores_of(i, seams[i], y);
+            const std::vector<float> wanted = found;
+            canvas.take_scores(1, 1, seams[i], y, found);
+            if (i != 3) {
+                EXPECT_EQ(found, wanted) << i;
+            }
+        }
+}
+
+TEST_F(TileCanvasTest, AnotherFormIsRefused) {
+    const TileCanvas canvas(folder + "/canvas", kForm, Durability::Process);
+    CanvasForm other = kForm;
+    other.classes = 3;
+    try {
+        const TileCanvas refused(folder + "/canvas", other, Durability::Process);
+        FAIL() << "it was taken";
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(problem.what(), ::testing::HasSubstr("number of classes"));
+    }
+}
+
+TEST_F(TileCanvasTest, WhatIsCommittedIsKnown) {
+    const std::string path = folder + "/canvas";
+    TileCanvas canvas(path, kForm, Durability::Process);
+    for (std::uint32_t row = 0; row < 3; ++row)
+        for (std::uint32_t column = 0; column < 3; ++column) {
+            EXPECT_FALSE(canvas.all_set());
+            canvas.set({row, column}, [] {});
+        }
+    EXPECT_TRUE(canvas.all_set());
+    EXPECT_FALSE(TileCanvas::is_committed(path));
+    EXPECT_FALSE(canvas.is_committed());
+    canvas.note_committed();
+    EXPECT_TRUE(TileCanvas::is_committed(path));
+    EXPECT_TRUE(TileCanvas(path, kForm, Durability::Process).is_committed());
+}
+
+// Somebody with our pid in another pid namespace may be writing it.
+TEST_F(TileCanvasTest, TemporaryFilesOfOthersStay) {
+    const std::string begin = ".offramp-tmp-" + std::to_string(::getpid());
+    constexpr int kNames = 200;
+    for (int i = 0; i < kNames; ++i)
+        for (const char* kind : {"-", "-canvas-"}) write(begin + kind + std::to_string(i), "theirs");
+    const TileCanvas canvas(folder + "/canvas", kForm, Durability::PowerCut);
+    for (int i = 0; i < kNames; ++i)
+        for (const char* kind : {"-", "-canvas-"}) EXPECT_EQ(text(begin + kind + std::to_string(i)), "theirs");
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2 * kNames + 1);
+}
+
+TEST_F(TileCanvasTest, WhoComesSecondFindsTheFirstOnesFile) {
+    TileCanvas first(folder + "/canvas", kForm, Durability::Process);
+    AtomicFile second(folder + "/canvas");
+    second.set_size(1);
+    second.commit_if_none();
+    first.set({0, 0}, [] {});
+    EXPECT_TRUE(TileCanvas(folder + "/canvas", kForm, Durability::Process).is_set({0, 0}));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+}
+
+TEST_F(TileCanvasTest, TheEndOfARunTakesWholeOnesAway) {
+    TileCanvas(folder + "/.offramp-tiles/whole", kForm, Durability::Process).note_committed();
+    tile_canvases()->note_end({.output = folder}, folder, "");
+    EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles"));
+    TileCanvas(folder + "/.offramp-tiles/whole", kForm, Durability::Process).note_committed();
+    const TileCanvas half(folder + "/.offramp-tiles/half", kForm, Durability::Process);
+    EXPECT_EQ(tile_canvases()->look({.output = folder}).state, PreviousOutput::State::Parts);
+    tile_canvases()->note_end({.output = folder}, folder, "");
+    EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles/whole"));
+    EXPECT_TRUE(fs::exists(folder + "/.offramp-tiles/half"));
+}
+
+// Killed between any two steps, and made again as often as wanted.
+TEST_F(TileCanvasTest, ARunsOwnTakeThePlaceOfThePreviousOnes) {
+    for (int killed_behind = 0; killed_behind < 3; ++killed_behind) {
+        fs::remove_all(folder);
+        write(".offramp-tiles/old", "old");
+        write(".offramp-next-1/.offramp-tiles/new", "new");
+        if (killed_behind > 0)
+            fs::rename(folder + "/.offramp-tiles", folder + "/.offramp-next-1/.offramp-tiles-former");
+        if (killed_behind > 1) fs::rename(folder + "/.offramp-next-1/.offramp-tiles", folder + "/.offramp-tiles");
+        for (int again = 0; again < 2; ++again) {
+            put_in_place();
+            EXPECT_EQ(text(".offramp-tiles/new"), "new") << killed_behind;
+            EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles/old")) << killed_behind;
+        }
+        fs::remove_all(folder + "/.offramp-next-1");
+        put_in_place();
+        EXPECT_EQ(text(".offramp-tiles/new"), "new") << killed_behind;
+    }
+    fs::remove_all(folder);  // nothing was there before
+    write(".offramp-next-1/.offramp-tiles/new", "new");
+    put_in_place();
+    put_in_place();
+    EXPECT_EQ(text(".offramp-tiles/new"), "new");
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,148 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/images/tiling.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "producer/runner/sources/batch_source.hpp"
+#include "producer/runner/sources/source_part.hpp"
+#include "tests/unit/sources/making.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr TileSize kTiles{16, 4};
+constexpr ImageSize kTileSize{16, 16};
+
+struct TiledPicturesSource : ::testing::Test {
+    TiledPicturesSource() {
+        config.input = folder.path();
+        config.tile = kTiles.tile;
+        config.overlap = std::to_string(kTiles.overlap);
+        config.decode_workers = 4;
+    }
+
+    void write(const std::string& name, ImageSize size) { folder.write(name + ".png", encode_png(size, noise(size))); }
+    std::unique_ptr<BatchSource> make(ImageSize input = kTileSize) {
+        return test::make_source("images", config, test::picture_input(input), true);
+    }
+
+    TempFolder folder;
+    RunConfig config;
+};
+
+// What a tile shows, from all of the picture; beyond it, its last pixels.
+Rgb shown(const TileOfPicture& tile) {
+    const Rgb all = noise(tile.size);
+    const Tiling tiling(tile.size, kTiles);
+    const std::uint32_t top = tiling.down().first_shown(tile.row), left = tiling.across().first_shown(tile.column);
+    Rgb pixels;
+    for (std::uint32_t y = 0; y < kTiles.tile; ++y)
+        for (std::uint32_t x = 0; x < kTiles.tile; ++x)
+            for (std::size_t c = 0; c < 3; ++c)
+                pixels.push_back(all[(std::size_t{std::min(top + y, tile.size.height - 1)} * tile.size.width +
+                                      std::min(left + x, tile.size.width - 1)) *
+                                         3 +
+                                     c]);
+    return pixels;
+}
+
+TEST_F(TiledPicturesSource, TilesAreCutInOrderWhoeverAsksFirst) {
+    const std::vector<ImageSize> sizes{{100, 61}, {1, 1}, {16, 16}, {17, 40}, {9, 200}};
+    for (std::size_t i = 0; i < sizes.size(); ++i) write(std::string(1, static_cast<char>('a' + i)), sizes[i]);
+    const auto source = make();
+    std::uint64_t wanted = 0;
+    for (const ImageSize size : sizes) wanted += Tiling(size, kTiles).tiles();
+    ASSERT_EQ(source->items(), wanted);
+    std::atomic<std::uint64_t> next{0}, wrong{0};
+    const auto work = [&] {
+        for (std::uint64_t item = next++; item < source->items(); item = next++) {
+            const auto tile = tile_of_key(source->key(item), kTiles);
+            if (!tile || test::row_of(*source, item, kTileSize) != shown(*tile)) ++wrong;
+        }
+    };
+    {
+        std::vector<std::jthread> workers;
+        for (int i = 0; i < 4; ++i) workers.emplace_back(work);
+    }
+    EXPECT_EQ(wrong, 0U);
+    for (std::uint64_t item = source->items(); item-- > 0;)  // each row anew from the top
+        EXPECT_EQ(test::row_of(*source, item, kTileSize), shown(*tile_of_key(source->key(item), kTiles)));
+    std::set<std::string_view> keys;
+    for (std::uint64_t item = 0; item < source->items(); ++item) keys.insert(source->key(item));
+    EXPECT_EQ(keys.size(), source->items());
+    EXPECT_EQ(source->key(1), "a#100x61@0,1");
+    EXPECT_EQ(source->key_of_whole(1), "a");
+    EXPECT_EQ(source->origin(1), folder / "a.png" + ", tile 0,1");
+}
+
+TEST_F(TiledPicturesSource, ADamagedPictureIsReadAsFarAsItGoes) {
+    const ImageSize size{64, 300};
+    const std::string png = encode_png(size, noise(size));
+    folder.write("half.png", png.substr(0, png.size() / 2));
+    folder.write("none.png", "no picture");
+    const auto source = make();
+    const std::uint64_t tiles = Tiling(size, kTiles).tiles();
+    ASSERT_EQ(source->items(), tiles + 1);
+    std::vector<bool> read;
+    for (std::uint64_t item = 0; item < tiles; ++item) {
+        try {
+            EXPECT_EQ(test::row_of(*source, item, kTileSize), shown(*tile_of_key(source->key(item), kTiles)));
+            read.push_back(true);
+        } catch (const UnreadableItem& unreadable) {
+            EXPECT_THAT(unreadable.what(), HasSubstr("truncated PNG"));
+            read.push_back(false);
+        }
+    }
+    EXPECT_TRUE(read.front());
+    EXPECT_FALSE(read.back());
+    EXPECT_TRUE(std::is_sorted(read.rbegin(), read.rend()));
+    EXPECT_THROW(test::row_of(*source, tiles, kTileSize), UnreadableItem);
+}
+
+TEST_F(TiledPicturesSource, ALimitIsOfPictures) {
+    write("a", {40, 40});
+    write("b", {40, 40});
+    config.limit = 1;
+    const auto source = part_of(make(), config);
+    EXPECT_EQ(source->items(), Tiling({40, 40}, kTiles).tiles());
+    EXPECT_THAT(source->description(), HasSubstr("of which the first 1, in 9 tiles of 16 pixels that overlap by 4"));
+}
+
+TEST_F(TiledPicturesSource, AnotherSizeThanTheModelsIsRefused) {
+    write("a", {40, 40});
+    try {
+        make({32, 32});
+        FAIL() << "it was taken";
+    } catch (const ConfigError& refused) {
+        EXPECT_THAT(refused.what(), HasSubstr("--tile 16: the model"));
+        EXPECT_THAT(refused.what(), HasSubstr("takes pictures of 32 x 32 pixels"));
+    }
+}
+
+TEST_F(TiledPicturesSource, APictureWhoseRowsDoNotFitIsSkipped) {
+    config.tile = 8192;
+    config.overlap = "0";
+    folder.write("wide.png", png_header({300'000, 9000}) + std::string(100, 'x'));
+    const auto source = make({8192, 8192});
+    ASSERT_EQ(source->items(), 1U);
+    std::vector<std::byte> row;
+    try {
+        source->load(0, row);
+        FAIL() << "it was read";
+    } catch (const UnreadableItem& unreadable) {
+        EXPECT_THAT(unreadable.what(), HasSubstr("8192 rows are 7031 MiB; at most 1024 MiB are held at once"));
+    }
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,162 @@
+#include "common/texts/jsonl_texts.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "common/json/json_text.hpp"
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct JsonlTextsTest : ::testing::Test {
+    JsonlTexts made(const std::string& bytes) {
+        config.source = "jsonl-text";
+        config.input = folder.write("texts.jsonl", bytes);
+        return JsonlTexts(config);
+    }
+
+    std::string refusal(const std::string& bytes, ErrorKind kind = ErrorKind::BadInput) {
+        try {
+            made(bytes);
+        } catch (const ConfigError& refused) {
+            EXPECT_EQ(refused.kind(), kind) << refused.what();
+            return refused.what();
+        }
+        return "it was taken";
+    }
+
+    TempFolder folder;
+    InputSettings config;
+};
+
+TEST_F(JsonlTextsTest, ARowIsAnIdATextAndColumns) {
+    const JsonlTexts texts = made(
+        "\xef\xbb\xbf{\"id\": \"a/b.jpg\", \"text\": \"one\\ntwo\", \"z\": 1, \"a\": [null]}\r\n\n"
+        "{\"text\": \"\", \"id\": 12345678901234567890123}");
+    ASSERT_EQ(texts.size(), 2U);
+    EXPECT_EQ(texts.key(0), "a/b.jpg");
+    EXPECT_EQ(texts.text(0), "one\ntwo");
+    EXPECT_EQ(texts.beside(0).columns, R"({"a":[null],"z":1})");
+    EXPECT_EQ(texts.key(1), "12345678901234567890123") << "no rounded double";
+    EXPECT_EQ(texts.text(1), "");
+    EXPECT_EQ(texts.beside(1).columns, "{}");
+    EXPECT_THAT(texts.origin(1), HasSubstr("texts.jsonl:3")) << "blank lines are counted as lines";
+}
+
+TEST_F(JsonlTextsTest, ColumnsAreChosenByName) {
+    config.id_column = "key";
+    config.text_column = "body";
+    config.columns = "b,id";
+    const JsonlTexts texts = made(
+        "{\"key\": 1, \"body\": \"x\", \"id\": 7, \"a\": 1, \"b\": 2}\n{\"key\": 2, \"body\": \"y\", \"a\": "
+        "\"other\"}\n");
+    EXPECT_EQ(texts.beside(0).columns, R"({"b":2,"id":7})") << "and the types of the others do not matter";
+    EXPECT_EQ(texts.beside(1).columns, "{}");
+}
+
+// Keys are made fit for the names of files; who asks for the id gets what stands in the table.
+TEST_F(JsonlTextsTest, AnIdStaysAsItIsWhateverBecomesOfItsKey) {
+    const std::vector<std::string> ids{"https://example.org/a?b=1#c", "../../etc/passwd", "/abs//x", "a\tb\u202e", "7"};
+    std::string lines;
+    for (const std::string& id : ids) lines += json_text(nlohmann::json{{"id", id}, {"text", "x"}}) + "\n";
+    const JsonlTexts texts = made(lines);
+    bool one_is_another = false;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        EXPECT_EQ(texts.beside(i).id, ids[i]);
+        one_is_another = one_is_another || texts.key(i) != ids[i];
+    }
+    EXPECT_TRUE(one_is_another);
+    EXPECT_EQ(made(R"({"id": 12345678901234567890123, "text": ""})").beside(0).id, "12345678901234567890123");
+}
+
+TEST_F(JsonlTextsTest, AHashTellsIdsTextsAndColumnsApart) {
+    const auto hash = [&](const std::string& line) { return made(line).hash(0); };
+    const std::uint64_t plain = hash(R"({"id": "a", "text": "x", "n": 1})");
+    EXPECT_EQ(plain, hash(R"({"n": 1, "text":"x", "id": "a"})"));
+    EXPECT_NE(plain, hash(R"({"id": "./a", "text": "x", "n": 1})")) << "the keys are the same";
+    EXPECT_NE(plain, hash(R"({"id": "a", "text": "y", "n": 1})"));
+    EXPECT_NE(plain, hash(R"({"id": "a", "text": "x", "n": 2})"));
+}
+
+TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
+    const std::string good = "{\"id\": \"a\", \"text\": \"x\"}\n\n";
+    for (const auto& [line, found, remedy] : std::vector<std::tuple<std::string, std::string, std::string>>{
+             {R"({"id": "a", "text": "y"})", "its id 'a' is that of line 1, too", "give each row its own"},
+             {R"({"text": "y"})", "there is no \"id\" in it", "--id-column"},
+             {R"({"id": "", "text": "y"})", "is empty", "--id-column"},
+             {R"({"id": true, "text": "y"})", "true or false: true", "whole numbers"},
+             {R"({"id": "b", "text": {"a": 1}})", "an object: {\"a\":1}", "--text-column"},
+             {R"({"id": "b", "text": "y)", "no JSON: it breaks at byte 23", "one JSON object a line"},
+             {"{\"id\": \"b\", \"text\": \"\xc3\"}", "it is not UTF-8 from byte 22 on", "iconv"}})
+        EXPECT_THAT(refusal(good + line),
+                    AllOf(HasSubstr("texts.jsonl': line 3: "), HasSubstr(found), HasSubstr(remedy)));
+    EXPECT_THAT(refusal("", ErrorKind::NoInput), HasSubstr("no lines"));
+    config.columns = "b,text";
+    EXPECT_THAT(refusal(good, ErrorKind::Usage), HasSubstr("named already"));
+}
+
+TEST_F(JsonlTextsTest, ATextOfTenMegabytesIsReadAsUnreadable) {
+    const JsonlTexts texts = made("{\"id\": 1, \"text\": \"" + std::string(10'000'000, 'x') + "\", \"n\": 1}\n");
+    EXPECT_THROW(texts.text(0), UnreadableItem);
+    EXPECT_EQ(texts.beside(0).columns, R"({"n":1})");
+}
+
+TEST_F(JsonlTextsTest, AFileThatBecameShorterIsAnUnreadableText) {
+    const JsonlTexts texts = made("{\"id\": 1, \"text\": \"one\"}\n{\"id\": 2, \"text\": \"two\"}\n");
+    std::filesystem::resize_file(config.input, 30);
+    EXPECT_EQ(texts.text(0), "one");
+    EXPECT_THROW(texts.text(1), UnreadableItem);
+}
+
+TEST_F(JsonlTextsTest, ARowThatWasRewrittenInPlaceIsUnreadable) {
+    const std::string before =
+        "{\"id\": \"a\", \"text\": \"one\", \"n\": 1}\n{\"id\": \"b\", \"text\": \"two\", \"n\": 2}\n";
+    const JsonlTexts texts = made(before);
+    for (const auto& [old, other] :
+         {std::pair<std::string, std::string>{"\"two\"", "\"six\""}, {"\"b\"", "\"c\""}, {"\"n\": 2", "\"n\": 3"}}) {
+        std::string after = before;
+        after.replace(after.find(old), old.size(), other);
+        folder.write("texts.jsonl", after);
+        EXPECT_EQ(texts.text(0), "one");
+        const auto was_changed =
+            ::testing::ThrowsMessage<UnreadableItem>(HasSubstr("the row was changed since it was listed"));
+        EXPECT_THAT([&] { (void)texts.text(1); }, was_changed) << after;
+        EXPECT_THAT([&] { (void)texts.beside(1).columns; }, was_changed) << after;
+    }
+    folder.write("texts.jsonl", before);
+    EXPECT_EQ(texts.text(1), "two") << "as it was listed";
+}
+
+RC_GTEST_FIXTURE_PROP(JsonlTextsTest, WhatIsWrittenIsReadWhereverLinesEnd, ()) {
+    const auto texts =
+        *rc::gen::container<std::vector<std::string>>(rc::gen::container<std::string>(rc::gen::inRange<char>(0, 127)));
+    RC_PRE(!texts.empty());
+    std::string file;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        for (auto blanks = *rc::gen::inRange(0, 3); blanks > 0; --blanks) file += " \r\n";
+        file += json_text(nlohmann::json{{"id", i}, {"text", texts[i]}, {"n", i * 2}}) + "\n";
+    }
+    const JsonlTexts read = made(file);
+    RC_ASSERT(read.size() == texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        RC_ASSERT(read.key(i) == std::to_string(i));
+        RC_ASSERT(read.text(i) == texts[i]);
+        RC_ASSERT(read.beside(i).columns == "{\"n\":" + std::to_string(i * 2) + "}");
+    }
+}
+
+}  // namespace
+}  // namespace offramp
