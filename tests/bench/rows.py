@@ -178,7 +178,7 @@ def latency(row, builder, pace, result, tell):
         for run in runs:
             for upper, count in run["histogram"]:
                 histogram[upper] = histogram.get(upper, 0) + count
-        keys = ["p50_us", "p99_us", *(key for key in HOPS if key in runs[0])]
+        keys = ["p50_us", "p99_us", *(key for key in HOPS if all(key in run for run in runs))]
         result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys},
                                        "histogram": sorted(histogram.items()), "windows": runs}
 
