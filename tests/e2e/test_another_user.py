@@ -65,7 +65,14 @@ class AnotherUser(unittest.TestCase):
         return done.returncode, done.stdout
 
     def shared_memory(self, uid):
-        return [entry.name for entry in os.scandir("/dev/shm") if entry.name.startswith("offramp-") and entry.stat().st_uid == uid]
+        found = []
+        for entry in os.scandir("/dev/shm"):
+            try:
+                if entry.name.startswith("offramp-") and entry.stat().st_uid == uid:
+                    found.append(entry.name)
+            except FileNotFoundError:
+                pass    # another run's, which ended just now
+        return found
 
     def folder_of(self, uid):
         folder = self.folder / str(uid)
