@@ -61,7 +61,7 @@ class Reload(Hosted):
         return done.stdout + done.stderr
 
     def assert_the_new_code_follows_the_old(self, run, post):
-        run.until(lambda: run.status().get("released_samples") == HELD, "that both consumers wait")
+        run.until(lambda: (status := run.status()).get("released_samples") == HELD and len(status["consumers"]) == 2, "that both consumers wait")
         before = {consumer["pid"] for consumer in run.status()["consumers"]}
         self.change(post, "import nothing_of_this_name")
         said = self.reload(run, 64)
