@@ -34,7 +34,8 @@ SEVERAL = 8             # slabs, at least
 LONGEST_SECONDS = 25    # from the first slab that came back on: then it counts as it is
 ANSWER_SECONDS = 2      # of a run that lives
 # Of a run that is given up: it is asked to abandon its work, then to kill its programs, and then killed; these end with it.
-ABANDONED_SECONDS, KILLED_SECONDS, PROGRAMS_SECONDS = 4, 2, 3
+ABANDONED_SECONDS, KILLED_SECONDS = 4, 2
+PROGRAMS_SECONDS = 15   # a consumer whose launcher is gone waits 5 s for a silent producer (kOrphanPatience), and may be slow to notice
 REMOVED_SECONDS = 3     # for what is left to be removed
 AGAIN_SECONDS = 0.05
 NOTICED = 0.2           # a wait of such a share holds a run back
