@@ -124,7 +124,7 @@ class AnotherUser(unittest.TestCase):
         self.assertRegex(said, r"^offramp: '.*/offramp-producer' cannot be started \(Resource temporarily unavailable\)\n +Raise the limit of processes \(ulimit -u\).*\n$")
 
     def wait_for_the_last_process(self):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WATCHDOG_SECONDS
         while left := processes_of(LIMITED):
             self.assertLess(time.monotonic(), deadline, f"processes {left} are left")
             time.sleep(0.01)

@@ -12,6 +12,7 @@ from tests.support.launched_gpus import GpusWorld
 from tests.support.launched_resume import WATCHDOG_SECONDS, World
 from tests.support.launched_run import ROOT, programs_with_faulty_consumer
 from tests.support.real_run import left_behind
+from tests.support.waiting import wait_for
 
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "3", "--slabs", "12", "--status-seconds", "0.05")
 # Shards begin in the middle of a batch.
@@ -76,7 +77,7 @@ class Gpus(unittest.TestCase):
             world.launcher.kill()       # alone: all others end by themselves
             world.launcher.wait()
             gate.open()
-            self.assertEqual(left_behind(world.processes), [])
+            wait_for(lambda: not world.processes(), "the end of all others")
         self.assertEqual(world.start().wait(), 64, world.said())
         self.assertIn("--resume goes on with it", world.said())
         code, said = self.command(world, "job", "merge", "--job", str(world.output / ".offramp-shards/job"))
