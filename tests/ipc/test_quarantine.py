@@ -275,8 +275,9 @@ class Leases(unittest.TestCase):
             self.assertIn("is killed: it is overdue", run.logs())
 
     def test_a_run_that_is_paused_as_a_whole_takes_nobodys_slabs_and_kills_nobody(self):
-        """As by `docker pause`, a cgroup's freezer, a machine that sleeps; for several leases."""
-        with RealRun(*COPY, "--lease-seconds", "2", "--kill-overdue", "--status-seconds", "0.05") as run:
+        """As by `docker pause`, a cgroup's freezer, a machine that sleeps; for several leases. None ends before both consumers are there."""
+        lease_seconds = 8
+        with RealRun(*COPY, "--lease-seconds", str(lease_seconds), "--kill-overdue", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 for _ in range(2):
@@ -288,7 +289,7 @@ class Leases(unittest.TestCase):
                 run.until(lambda: all(is_stopped(child) for child in everybody), "nobody runs")
                 stopped = time.monotonic()
                 gate.open()
-                run.until(lambda: time.monotonic() - stopped > 3 * 2, "three leases' time")
+                run.until(lambda: time.monotonic() - stopped > 2 * lease_seconds, "two leases' time")
                 for child in everybody:
                     kill(child, signal.SIGCONT)
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
