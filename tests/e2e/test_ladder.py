@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 from tests.support.launched_run import ROOT
+from tests.support.real_run import left_behind
 
 WATCHDOG_SECONDS = 540      # thirteen runs, each with the model's start
 KEYS = ("sequential", "workers", "pool", "async-pageable", "async", "streams", "compute-alone")
@@ -90,7 +91,7 @@ class LadderTest(unittest.TestCase):
     def test_nothing_is_left_in_shared_memory(self):
         runs = [json.loads(file.read_text())["run_id"] for file in self.output.glob("*/**/summary.json")]
         self.assertEqual(2 * len(KEYS) - 1, len(runs))
-        self.assertEqual([], [name for name in os.listdir("/dev/shm") if any(run in name for run in runs)])
+        self.assertEqual([], left_behind(lambda: [name for name in os.listdir("/dev/shm") if any(run in name for run in runs)]))
 
 
 if __name__ == "__main__":
