@@ -25,11 +25,14 @@ def hold(text):
     if not is_pipe:
         raise LaunchError(f"{FLAG} is {lifeline}, which is not a pipe that was handed to this command", "Leave it to programs that start this command", ExitCode.USAGE)
     os.set_inheritable(lifeline, False)
-    threading.Thread(target=watch, args=(lifeline,), name="lifeline", daemon=True).start()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C})    # they are the main thread's, from the thread's start on
+    try:
+        threading.Thread(target=watch, args=(lifeline,), name="lifeline", daemon=True).start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def watch(lifeline):
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C})     # they are the main thread's
     while os.read(lifeline, 1):
         continue
     os.kill(os.getpid(), signal.SIGKILL)

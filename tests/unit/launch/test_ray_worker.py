@@ -200,20 +200,20 @@ class RayWorker(unittest.TestCase):
         for end in (lifeline, held):
             self.addCleanup(os.close, end)
         command = """
-            import os, signal, sys, time
+            import os, pathlib, re, signal, sys
             from offramp_launch import interrupts
             from offramp_launch.supervision import lifeline
             lifeline.hold(sys.argv[1])
             signal.signal(signal.SIGINT, lambda *_: sys.exit("taken"))
-            time.sleep(0.2)
             with interrupts.blocked():
                 os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.2)
-                signal.signal(signal.SIGINT, lambda *_: sys.exit("kept"))
+                threads = [(thread / "status").read_text() for thread in pathlib.Path("/proc/self/task").iterdir()]
+                keeping = sum(int(re.search("SigBlk:(.*)", thread)[1], 16) >> signal.SIGINT - 1 & 1 for thread in threads)
+                signal.signal(signal.SIGINT, lambda *_: sys.exit(f"kept by {keeping} of {len(threads)}"))
         """
         done = subprocess.run([sys.executable, "-c", textwrap.dedent(command), str(lifeline)], env=self.environment, pass_fds=(lifeline,), capture_output=True, text=True,
                               check=False)
-        self.assertEqual(done.stderr, "kept\n")
+        self.assertEqual(done.stderr, "kept by 2 of 2\n")
 
     def test_what_is_no_lifeline_is_refused(self):
         for given, said in (("0", "which is not a pipe"), ("99", "which is not a pipe"), ("x", "not a whole number")):
