@@ -357,7 +357,7 @@ class Batches(Egresses):
             for number in range(100):
                 egress = offramp.Egress(f"{sys.argv[1]}/{number}", slabs=2, samples_per_slab=1, when_full="drop")
                 try:
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 0.5)      # again: Python tells no finalizer's to anybody
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 5)    # again: Python tells no finalizer's to anybody
                     while True:
                         egress.submit(numpy.zeros((1, 10), "float32"))
                 except KeyboardInterrupt:
