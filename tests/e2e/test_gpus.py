@@ -89,7 +89,7 @@ class Gpus(unittest.TestCase):
             world.until(lambda: len(world.status().get("consumers") or []) == 3, "the consumers of two workers")
             world.launcher.send_signal(signal.SIGSTOP)
             gate.let(1)
-            world.until(lambda: list(world.output.rglob("job/done/*.json")), "a shard's record")
+            world.until(lambda: list((world.output / ".offramp-shards/job/done").glob("*.json")), "a shard's record")
             world.kill_everything()
         self.assertEqual(world.start("--resume").wait(), 0, world.said())      # which removes the directory of the run before
         summary = world.summary()
