@@ -9,6 +9,7 @@ import unittest
 
 from PIL import Image
 
+from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_resume import World
 from tests.support.real_run import left_behind
 
@@ -72,6 +73,7 @@ class DamagedInput(unittest.TestCase):
             world.start()
             gate.let(4)
             world.until(lambda: world.status().get("done_samples", 0) >= 3, "the skipped one, and three more")
+            world.until(lambda: items_of_checkpoint(world.output), "the checkpoint has some of them")
             os.kill(world.status()["pid"], signal.SIGKILL)
             gate.open()
             return world.wait()

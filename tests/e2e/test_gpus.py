@@ -11,6 +11,7 @@ import unittest
 from PIL import Image
 
 from tests.support.counting_network import NEEDED, make_counting_network
+from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_gpus import GpusWorld
 from tests.support.launched_resume import World
 from tests.support.real_run import left_behind
@@ -43,7 +44,8 @@ class Gpus(unittest.TestCase):
         with world.gate() as gate:
             world.start()
             gate.let(3)
-            world.until(lambda: world.status().get("done_samples", 0) >= samples, "the first samples")
+            shards = world.output / ".offramp-shards"
+            world.until(lambda: sum(len(items_of_checkpoint(shard)) for shard in shards.glob("[0-9]*")) >= samples, "the first samples in checkpoints")
             self.assertGreaterEqual(world.kill_everything(), 4, "the launcher, and a worker with its producer and its consumer")
 
     def test_masks_are_those_of_one_producer(self):
