@@ -10,7 +10,7 @@ import unittest
 from tests.support.done_items import items_of_checksums
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
-from tests.support.real_run import BIN, SANITIZER, RealRun, kill, left_behind, shared_memory, undisturbed
+from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
@@ -201,11 +201,6 @@ class Quarantine(unittest.TestCase):
                                      text=True, timeout=60)
             self.assertEqual(refused.returncode, 76, refused.stderr)
             self.assertIn(str(file), refused.stderr)
-
-
-def is_stopped(child):
-    with open(f"/proc/{child.pid}/stat", encoding="utf-8") as stat:
-        return stat.read().rpartition(")")[2].split()[0] == "T"
 
 
 class Leases(unittest.TestCase):

@@ -169,3 +169,8 @@ def undisturbed(*flags):
 def kill(child, how=signal.SIGKILL):
     if child.poll() is None:
         os.kill(child.pid, how)
+
+
+def is_stopped(child):
+    with open(f"/proc/{child.pid}/stat", encoding="utf-8") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"

@@ -14,8 +14,8 @@
 // run them.
 //   OFFRAMP_FAILPOINT=NAME#N:ACTION[,NAME#N:ACTION...]   the N-th time (from 1) that a process comes by NAME
 //     kill, segv, abort   dies of SIGKILL, SIGSEGV, SIGABRT        exit          ends with 3, without clearing up
-//     stop                SIGSTOP: whoever tests continues it       kill-parent   SIGKILL for the process that started
-//     this one
+//     stop                SIGSTOP: whoever tests continues it; this thread has not gone on by then
+//     kill-parent         SIGKILL for the process that started this one
 //   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once among all processes, the first that creates FOLDER/NAME,
 //   which then holds its pid OFFRAMP_FAILPOINT_SEEN=FILE    every name is added to FILE each time that a process comes
 //   by it
@@ -79,12 +79,15 @@ void act(const std::string& action) {
         ::kill(::getppid(), SIGKILL);
         return;
     }
-    const int number = action == "kill" ? SIGKILL : action == "segv" ? SIGSEGV : action == "abort" ? SIGABRT : SIGSTOP;
-    if (number != SIGSTOP) ::signal(number, SIG_DFL);
+    if (action == "stop") {
+        ::raise(SIGSTOP);
+        return;
+    }
+    const int number = action == "kill" ? SIGKILL : action == "segv" ? SIGSEGV : SIGABRT;
+    ::signal(number, SIG_DFL);
     ::kill(::getpid(), number);
     // To the process, not to this thread: it may take a moment, and nothing may happen in it.
-    if (number != SIGSTOP)
-        for (;;) ::pause();
+    for (;;) ::pause();
 }
 
 void note_seen(const char* name) {
