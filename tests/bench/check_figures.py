@@ -15,6 +15,8 @@ import re
 import sys
 from typing import NamedTuple
 
+import revision_figures
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEASURED = "tests/bench/measured"
 FIGURE = re.compile(r"\d{4}-\d\d-\d\d|(?<![\w.,-])[+−]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
@@ -55,8 +57,8 @@ class Source(NamedTuple):
 
 
 def blocks(text, headings):
-    """Those of the sections of these names, without what stands in fences and above tables."""
-    found, lines, first, inside, fenced = [], [], 0, False, False
+    """Those of the sections of these names, without what stands in fences and above tables, and without tables that revision_figures.py makes."""
+    found, lines, first, inside, fenced, made = [], [], 0, False, False, False
 
     def close():
         if lines:
@@ -66,10 +68,11 @@ def blocks(text, headings):
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
             fenced = not fenced
+        made = line == revision_figures.BEGIN or made and line != revision_figures.END
         if line.startswith("#") and not fenced:
             close()
             inside = line.lstrip("#").strip() in headings
-        elif not inside or fenced or line.startswith("```") or not line.strip():
+        elif not inside or fenced or made or line.startswith(("```", "<!--")) or not line.strip():
             close()
         else:
             if line.startswith(("|", "- ", "* ", "![")):
@@ -111,8 +114,10 @@ def check(document, text, headings, sources):
 def check_all(root):
     import figures
     import gpu_figures
-    wrong = gpu_figures.check(read_measured(root), pathlib.Path(root, gpu_figures.PAGE).read_text())
-    for document in figures.documents(read_measured(root), lambda path: pathlib.Path(root, path).read_text()):
+    measured = read_measured(root)
+    wrong = gpu_figures.check(measured, pathlib.Path(root, gpu_figures.PAGE).read_text())
+    wrong += revision_figures.check(measured, *(pathlib.Path(root, path).read_text() for path in (revision_figures.PAGE, revision_figures.README)))
+    for document in figures.documents(measured, lambda path: pathlib.Path(root, path).read_text()):
         wrong += check(document.path, pathlib.Path(root, document.path).read_text(), document.headings, document.sources)
     return wrong
 

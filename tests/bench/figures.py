@@ -7,7 +7,7 @@ from check_figures import Figure, Source
 PAGE = 4096
 RUNG_4, RUNG_4_PINNED, PEER_ALONE = "article 4", "article 4-pinned", "article, compute alone"
 ALONE, TRANSFORMED, COPIES = "compute alone", "model and transform alone", "copy ceiling"
-OTHER_BUILD, TABLE = "other build", "executemany from a file"
+OTHER_BUILD = "other build"
 
 
 class Document(NamedTuple):
@@ -139,7 +139,7 @@ def documents(measured, read):
 
     import bench_figures
     return (Document("README.md", ("Why the GPU waits", "Measured"),
-                     (*ladder_sources(ladder), *bench_sources(bench), *other_sources(bench, cited))),
+                     (*ladder_sources(ladder), *bench_sources(Bench(measured["revision"])), *other_sources(cited))),
             Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
             Document("tests/bench/beside.md", ("What the two libraries cost",), beside_build_sources(Bench(measured["beside-h200"]))),
             Document("tests/bench/beside.md", ("Again, with hosts for other people's code",),
@@ -292,46 +292,20 @@ def bench_driver(machine):
     return int(machine.split("driver ")[1].split(".")[0])
 
 
-def bench_sources(bench):
-    def items(row, text, contestant=None, step=None):
-        """Items a second, ours or a limit's."""
-        return Figure(text, bench.rate(row, contestant) * bench.batch(row), step)
-
-    def delivered(row, rate, gigabytes, limit, ratio):
-        return (Figure(rate, bench.rate(row)), Figure(gigabytes, bench.gigabytes(row)), *bench.over(row, limit, ratio))
-
-    def consumers(text, row):
-        return Figure(text, bench.readers(row))
-
-    pace = bench.saved["pace"]
-    machine = bench.saved["machine"]
+def bench_sources(now):
+    """`now`: the rows of one revision, whose tables revision_figures.py makes."""
+    machine = now.saved["machine"]
+    latency = {name: contestant["figures"]["p50_us"]["median"] for name, contestant in now.row("latency")["contestants"].items()}
+    paces = [row["windows"] for row in now.saved["rows"]]
+    lengths = {row["seconds_of_a_window"] for row in now.saved["rows"]}
     return (
-        Source("`./launch/offramp bench` on one NVIDIA H200", (
-            *given("5", "16"), Figure("580", int(machine["driver"].split(".")[0])), Figure("16", machine["cores"]), Figure("5", pace["windows"]),
-            Figure("3", pace["seconds"]), Figure("4", bench.windows("W7")), Figure("7", bench.windows("W11-postgres")), *given("95"))),
-        Source("| DeepLabV3 TF32", (consumers("8", "W1-host-write"), *delivered("W1-host-write", "10.76", "15.2", ALONE, ("1.002", "0.990", "1.013")),
-                                     Figure("1.72", bench.ratio("W1-host-write", RUNG_4_PINNED)))),
-        Source("| DeepLabV3 bf16", (consumers("12", "W2-device"), *delivered("W2-device", "21.24", "29.9", ALONE, ("1.000", "0.988", "1.008")),
-                                     Figure("1.77", bench.ratio("W2-device", RUNG_4_PINNED)))),
-        Source("| made JPEG files", (items("W7", "1,407"), *bench.over("W7", TRANSFORMED, ("0.991", "0.980", "1.007")),
-                                     Figure("1.92", bench.ratio("W7", "plain PyTorch")))),
-        Source("| lines of text in", (items("W11-sqlite", "111,400", step=100), *bench.over("W11-sqlite", TABLE, ("1.041", "0.978", "1.129")),
-                                      Figure("12.8", bench.ratio("W11-sqlite", "sentence-transformers")))),
-        Source("| no model: the link", (consumers("12", "W6"), Figure("54.7", bench.gigabytes("W6")),
-                                        *bench.over("W6", COPIES, ("0.990", "0.987", "0.997")), Figure("1.27", bench.ratio("W6", RUNG_4_PINNED)))),
-        Source("| embeddings, 256 KiB", (
-            Figure("256", bench.median("W4a-4-readers", "bytes_per_batch") / 1024), consumers("4", "W4a-4-readers"),
-            Figure("95,100", bench.rate("W4a-4-readers"), 100), Figure("10.1", bench.ratio("W4a-4-readers", RUNG_4_PINNED)))),
-        Source("- DeepLabV3 makes", (
-            Figure("1.41", bench.median("W1-host-write", "bytes_per_batch") / 1e9), Figure("10.77", bench.rate("W1-host-write", ALONE)),
-            Figure("21.23", bench.rate("W2-device", ALONE)), *given("4"), Figure("2.46", bench.ratio("W1-host-write", RUNG_4)),
-            bench.model("W2-device", "1.77"), bench.egress("W2-device", "1.00"))),
-        Source("- Files:", (items("W7", "1,419", TRANSFORMED),)),
-        Source("- Text:", (items("W11-sqlite", "107,000", TABLE, 100),)),
-        Source("- The link:", (Figure("55.4", bench.gigabytes("W6", COPIES)), Figure("0.15", bench.target("W4a-4-readers", "producer's CPU")))),
-        Source("| messages alone", (
-            consumers("4", "W8-4-readers"), Figure("1.18", bench.rate("W8-4-readers") / 1e6),
-            Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))))
+        Source("`./launch/offramp bench` on one NVIDIA H100", (
+            *given("5", "16"), Figure("580", int(machine["driver"].split(".")[0])), Figure("16", machine["cores"]), Figure("4", min(paces)), Figure("5", max(paces)),
+            *(Figure("2", seconds) for seconds in lengths), *given("95"))),
+        Source("- DeepLabV3 makes", (Figure("1.41", now.median("W1-host-write", "bytes_per_batch") / 1e9),)),
+        Source("What was missed", (
+            Figure("84", latency["ours"]), Figure("79", latency["libzmq alone"]), Figure("86", latency["multiprocessing.Queue"]),
+            Figure("2.8", now.target("W6", "producer's CPU")), Figure("3.4", now.cpu("W6")), *given("8"))))
 
 
 IN_PLACE = ("W1-host-read", "W1-device-read", "W1-host-read, windows of 7 s", "W1-device-read, windows of 7 s", "W2-device", "W2-host", "W6")
@@ -358,16 +332,10 @@ def beside_sources(bench, cores):
             Figure("1,314", bench.median("W10-cut-out", "readers_private_mib")), Figure("12", bench.readers("W10-cut-out")))))
 
 
-def other_sources(bench, cited):
-    latency = {name: contestant["figures"]["p50_us"]["median"] for name, contestant in bench.row("latency")["contestants"].items()}
+def other_sources(cited):
     return (
-        Source("The copy ceiling is", (
-            Figure("96", latency["ours"]), Figure("74", latency["libzmq alone"]), Figure("74", latency["multiprocessing.Queue"]),
-            Figure("3.1", bench.target("W6", "producer's CPU")), Figure("2.6", bench.cpu("W6")),
-            Figure("8", bench.batch("W6") / bench.row("W6")["contestants"]["ours"]["facts"]["samples_per_slab"]),
-            Figure("1.21", bench.target("start", "first batch")), *given("1.1"))),
         Source("One consumer killed a second", (
             cited("0.998", "8 consumers that write a copy | 0.998"), cited("1.000", "12 consumers that read every byte | 1.000"),
             cited("55", "copies back to back, 55 GB/s"), cited("1.39", "median 1.39 s"), cited("11", "a pool of 11 GB"), cited("1.94", "worst 1.94"),
             cited("0.40", "until the pidfd says so 0.40"), cited("261", "median 261 ms"), cited("32", "8 slabs of 4 MiB"),
-            cited("50", "50 deaths in 2 runs"), cited("45", "45 of them with slabs being filled"), cited("12", "12 of them with slabs being filled"))))
+            cited("50", "50 deaths in 2 runs"), cited("45", "45 of them with slabs being filled"), cited("12", "12 of them with slabs being filled"))),)

@@ -23,7 +23,7 @@ from offramp_launch.supervision.control import ControlClient   # noqa: E402
 from processes import usage_of_all   # noqa: E402
 
 OFFRAMP = str(ROOT / "launch" / "offramp")
-ENDLESS = ("--batches", "1000000000")
+ENDLESS = ("--batches", "10000000")
 
 
 def programs():

@@ -9,6 +9,7 @@ import unittest
 import check_figures
 import figures
 import gpu_figures
+import revision_figures
 from check_figures import Figure, Source, blocks, check
 
 SOURCES = (Source("| ours", (Figure("10.76", 10.7642), Figure("0.990", 0.99046), Figure("1.013", 1.01312))), Source("Faults:", (Figure("344,000", 344218, 1000),)))
@@ -81,6 +82,31 @@ class SeveralGpus(unittest.TestCase):
         self.assertIn("nothing that was measured says so", "".join(gpu_figures.check(measured, f"{self.LINE}\n{self.LINE.replace('1.957', '1.967')}")))
 
 
+class OneRevision(unittest.TestCase):
+    ROW = {"row": "W6", "kind": "contest", "unit": "batches", "batch": 64, "ours": "ours", "revision": "abc", "device": "A GPU", "started_as": {"ours": {"readers": 12}},
+           "contestants": {name: {"rate": {"median": rate}, "bytes_per_batch": {"median": 1.41e9}} for name, rate in (("ours", 38.4), ("copy ceiling", 39.25), ("article 4-pinned", 30.0))},
+           "ratios_of": {"ours": {name: {"median": ratio, "low": ratio - 0.01, "high": ratio + 0.01} for name, ratio in (("copy ceiling", 0.978), ("article 4-pinned", 1.28))}}}
+    LINE = "| W6 | no model: the link; every byte read | 38.4 batches/s, 54.1 GB/s | copy ceiling 39.2 | 0.978 [0.968, 0.988] | 1.28× [1.27, 1.29] | all of it | `abc` |"
+    SHORT = "| no model: the link, 12 consumers | 38.4 batches/s, 54.1 GB/s | 0.978 [0.968, 0.988] | 1.28× |"
+
+    def test_both_tables_are_of_what_was_measured(self):
+        saved = {"rows": [self.ROW]}
+        self.assertEqual([self.LINE], revision_figures.table(saved)[2:])
+        self.assertEqual([self.SHORT], revision_figures.short_table(saved)[2:])
+
+    def test_a_page_with_another_figure_is_wrong(self):
+        saved = {"rows": [self.ROW]}
+        pages = ["\n".join([revision_figures.BEGIN, *table(saved), revision_figures.END]) for table in (revision_figures.table, revision_figures.short_table)]
+        self.assertEqual([], revision_figures.check({"revision": saved}, *pages))
+        self.assertEqual(1, len(revision_figures.check({"revision": saved}, pages[0], pages[1].replace("54.1", "54.2"))))
+
+    def test_rows_of_two_revisions_or_machines_are_refused(self):
+        for what in ("revision", "device"):
+            saved = {"rows": [self.ROW, {**self.ROW, what: "another"}]}
+            with self.subTest(what):
+                self.assertIn(f"rows of several {what}s: ", "".join(revision_figures.check({"revision": saved}, "", "")))
+
+
 class TheRepository(unittest.TestCase):
     def test_every_figure_is_what_was_measured(self):
         self.assertEqual([], check_figures.check_all(check_figures.ROOT))
@@ -88,7 +114,7 @@ class TheRepository(unittest.TestCase):
     def test_another_measurement_makes_the_readme_wrong(self):
         with tempfile.TemporaryDirectory() as folder:
             for path in ("README.md", "tests/bench/article.md", "tests/bench/beside.md", "tests/bench/processors.md", "tests/bench/results.md",
-                         "tests/bench/deaths.md", "tests/bench/gpus.md", "launch/python/from_queues.md"):
+                         "tests/bench/deaths.md", "tests/bench/gpus.md", "tests/bench/revision.md", "launch/python/from_queues.md"):
                 pathlib.Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(check_figures.ROOT / path, pathlib.Path(folder, path))
             measured = pathlib.Path(folder, check_figures.MEASURED)
