@@ -27,7 +27,7 @@ if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # noqa: E402: where the programs are is said first
-from tests.support.run_memory import RunMemory  # noqa: E402
+from tests.support.run_memory import whole_memory  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--samples-per-slab", "2", "--slabs", "16", "--processor", "checksum")
 WITNESSES = 2           # consumers that nobody kills: what was recorded by a killed one is gone with it
@@ -67,7 +67,7 @@ class ConsumerDeaths:
             self._victims = [run.start_consumer() for _ in range(self._consumers - WITNESSES)]
             run.until(lambda: run.status().get("done_samples", 0) > 0, "the first batch")
             time.sleep(self._settle)
-            memory = RunMemory(run.run_dir)
+            memory = run.until(lambda: whole_memory(run.run_dir), "all of the pool")
             for index in range(self._wanted):
                 self.windows.append(self._window(run, memory, with_deaths=index % 2 == 1))
             memory.close()
