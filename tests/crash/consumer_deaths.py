@@ -90,12 +90,13 @@ class ConsumerDeaths:
     def _window(self, run, memory, with_deaths):
         begin, done, deaths = time.monotonic_ns(), memory.account()[1], 0
         end = begin + int(self._seconds * 1e9)
-        next_death = begin + int(0.5e9) if with_deaths else end
-        while (now := time.monotonic_ns()) < end:
-            if now >= next_death:
+        next_death = begin + int(0.5e9)
+        due = len(range(next_death, end, int(1e9))) if with_deaths else 0
+        while (now := time.monotonic_ns()) < end or deaths < due:
+            if now >= next_death and deaths < due:
                 self._kill_one(run)
                 deaths += 1
-                next_death += int(1e9)
+                next_death = now + int(1e9)
             self._start_again(run)
             time.sleep(0.005)
         return Window(begin, time.monotonic_ns(), memory.account()[1] - done, deaths)
