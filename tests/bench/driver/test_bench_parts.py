@@ -24,7 +24,7 @@ import targets
 import workloads
 from contestants import ContestantError, Look, Places, flag_list
 from given import Given, given_by
-from left_behind import objects_of_dead_runs
+from left_behind import left_since
 from materials import Materials, server_module
 from one_shots import MessageBench, run_for_json
 from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
@@ -388,7 +388,7 @@ class FailuresTest(unittest.TestCase):
             with self.assertRaisesRegex(ContestantError, "timed out"):
                 bench.window(1, contest.Pace(seconds=1000))
             self.assertEqual([], os.listdir(temporary))
-        self.assertEqual(set(), objects_of_dead_runs() - before)
+        self.assertEqual(set(), left_since(before))
 
 
 def result_with(**changes):
