@@ -74,6 +74,8 @@ class MessageBench:
     def window(self, batch, pace):
         told = self._run(pace.seconds)
         rate = told["slabs_per_second"]
+        if rate <= 0:
+            raise ContestantError(f"{self.name}: no slab was released in {pace.seconds} s, by what {self._program} tells: measure for longer")
         return Window(seconds=pace.seconds, batches=rate * pace.seconds, batches_per_second=rate, bytes_per_batch=0,
                       producer_cpu_ms_per_batch=told["producer_cpu_us_per_slab"] / 1000,
                       readers_cpu_ms_per_batch=told["consumer_cpu_us_per_slab"] / 1000, producer_faults_per_batch=0,

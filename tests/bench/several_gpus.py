@@ -47,6 +47,7 @@ SMALL_PACE = Pace(windows=2, seconds=0.3, settle_seconds=0.1, warmup_batches=2, 
 E_SECONDS = 2.0                     # of a window of part e, which has twice as many contests
 KEPT_CORES = 2                      # of each GPU's share, for its producer
 BATCHES = {"gpu": 100_000, "cpu": 1_000_000}
+LEAST_DEATH_ITEMS = 150             # of part f in its small form
 HANGING = "alone, the other's consumers hang"
 USAGE, FAILED, UNAVAILABLE = 64, 1, 69
 GPU_FACTS = "index,name,uuid,pci.bus_id,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max,memory.total,driver_version"
@@ -392,7 +393,8 @@ def part_f(bench, stack):
              "consumers": bench.consumers * number, "producer-restarts": 1000}
     listing = pathlib.Path(flags["input"])
     lines = listing.read_text().splitlines()
-    items = min(len(lines), options.death_items or int(options.death_seconds * rate_of(bench, flags)))
+    least = LEAST_DEATH_ITEMS if bench.small else 1      # the look at the rate may be at a loaded moment
+    items = min(len(lines), options.death_items or max(least, int(options.death_seconds * rate_of(bench, flags))))
     flags["input"] = listing.with_name("short.txt")
     flags["input"].write_text("".join(line + "\n" for line in lines[:items]))
     told, outputs = {}, {}
@@ -400,7 +402,7 @@ def part_f(bench, stack):
         run = shares_of.GpusRun(f"deaths {name}", bench.places, options.gpus, flags, options.death_shards * number, pathlib.Path(stack.enter_context(bench.folder()), "output"))
         stack.callback(run.close)
         run.start()
-        told[name] = watched(bench, run, options.kill_every if name == "killed" else None, told.get("undisturbed"))
+        told[name] = watched(bench, run, items, options.kill_every if name == "killed" else None, told.get("undisturbed"))
         outputs[name] = outputs_of(pathlib.Path(run.output))
         run.close()
         bench.tell(f"{name}: {items} pictures, {told[name]['seconds']:.1f} s after all were warm, exit code {told[name]['code']}, {len(told[name]['deaths'])} deaths")
@@ -430,8 +432,11 @@ def rate_of(bench, flags):
     return rate
 
 
-def watched(bench, run, kill_every, undisturbed):
-    """One run to its end: how far it was when, from the moment on at which every worker has delivered; with deaths of its last worker's producer until then."""
+def watched(bench, run, items, kill_every, undisturbed):
+    """
+    One run to its end: how far it was when, from the moment on at which every worker has delivered; with deaths of its last worker's producer until then,
+    the first one before the run is far on, however fast it is.
+    """
     timeline, deaths, warm, next_death, waiting = [], [], None, None, None
     deadline = time.monotonic() + bench.options.part_seconds
     while not run.is_over():
@@ -447,7 +452,8 @@ def watched(bench, run, kill_every, undisturbed):
         if waiting and (back := has_come_back(run, waiting)):
             deaths[-1]["back_seconds"] = back
             waiting = None
-        if next_death and now >= next_death and now - warm < undisturbed["span"]:
+        is_far_on = not deaths and status.get("done_samples", 0) > items / 4
+        if next_death and (is_far_on or now >= next_death and now - warm < undisturbed["span"]):
             victim = list(workers)[-1]
             # One that only starts is left alone.
             if waiting and workers[victim]["run_dir"] != waiting["run_dir"]:

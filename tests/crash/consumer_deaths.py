@@ -27,7 +27,7 @@ if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # noqa: E402: where the programs are is said first
-from tests.support.run_memory import RunMemory  # noqa: E402
+from tests.support.run_memory import whole_memory  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--samples-per-slab", "2", "--slabs", "16", "--processor", "checksum")
 WITNESSES = 2           # consumers that nobody kills: what was recorded by a killed one is gone with it
@@ -67,7 +67,7 @@ class ConsumerDeaths:
             self._victims = [run.start_consumer() for _ in range(self._consumers - WITNESSES)]
             run.until(lambda: run.status().get("done_samples", 0) > 0, "the first batch")
             time.sleep(self._settle)
-            memory = RunMemory(run.run_dir)
+            memory = run.until(lambda: whole_memory(run.run_dir), "all of the pool")
             for index in range(self._wanted):
                 self.windows.append(self._window(run, memory, with_deaths=index % 2 == 1))
             memory.close()
@@ -90,12 +90,13 @@ class ConsumerDeaths:
     def _window(self, run, memory, with_deaths):
         begin, done, deaths = time.monotonic_ns(), memory.account()[1], 0
         end = begin + int(self._seconds * 1e9)
-        next_death = begin + int(0.5e9) if with_deaths else end
-        while (now := time.monotonic_ns()) < end:
-            if now >= next_death:
+        next_death = begin + int(0.5e9)
+        due = len(range(next_death, end, int(1e9))) if with_deaths else 0
+        while (now := time.monotonic_ns()) < end or deaths < due:
+            if now >= next_death and deaths < due:
                 self._kill_one(run)
                 deaths += 1
-                next_death += int(1e9)
+                next_death = now + int(1e9)
             self._start_again(run)
             time.sleep(0.005)
         return Window(begin, time.monotonic_ns(), memory.account()[1] - done, deaths)
@@ -116,7 +117,7 @@ class ConsumerDeaths:
         kill(run.producer, signal.SIGTERM)
         code = run.wait(run.producer)
         run.wait_for_consumers()
-        codes = [child.returncode for child in (*witnesses, *self._victims)]
+        codes = [child.returncode for child in (*witnesses, *self._victims) if run.was_let_in(child)]
         if code != STOPPED or any(codes):
             self.wrong.append(f"the producer ended with {code}, consumers that nobody killed with {codes}\n{run.logs()}")
             return

@@ -28,7 +28,7 @@ if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
 from tests.support.real_run import BIN, RealRun, left_behind, shared_memory  # noqa: E402: where the programs are is said first
-from tests.support.run_memory import RunMemory, changed_pages, endpoint  # noqa: E402
+from tests.support.run_memory import changed_pages, endpoint, whole_memory  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "1500", "--slabs", "6", "--processor", "checksum",
          "--status-seconds", "0.05")
@@ -100,7 +100,7 @@ class Deaths:
     def _disturb(self, run):
         """Kills one producer after another until the run is over or enough have died; how many."""
         died = 0
-        memory = self._until(run, lambda: run.status().get("done_samples", 0) > 0 and _whole_memory(run))
+        memory = self._until(run, lambda: run.status().get("done_samples", 0) > 0 and whole_memory(run.run_dir))
         if not memory:
             return died
         try:
@@ -192,14 +192,6 @@ class Deaths:
                 raise AssertionError(f"the run does not go on\n{run.logs()}")
             time.sleep(LOOK_SECONDS)
         return held
-
-
-def _whole_memory(run):
-    """None while its pages are still being locked."""
-    try:
-        return RunMemory(run.run_dir)
-    except FileNotFoundError:
-        return None
 
 
 def _differing(outputs, wanted):

@@ -1,9 +1,11 @@
 """A few producers killed in mid-copy, and what is made of it; more, and on a GPU, by one command: README.md."""
 
 import unittest
+import unittest.mock
 
 from tests.crash import producer_deaths
 from tests.crash.producer_deaths import SMALL, STEPS, Deaths
+from tests.support import run_memory
 from tests.support.run_memory import SHM, RunMemory
 
 
@@ -30,9 +32,8 @@ class ProducerDeaths(unittest.TestCase):
         self.assertEqual(set(STEPS), set(deaths.told[0]["seconds"]), "a death in mid-run has every step")
 
     def test_a_byte_that_changes_is_found(self):
-        real, producer_deaths.RunMemory = producer_deaths.RunMemory, Tampered
-        self.addCleanup(setattr, producer_deaths, "RunMemory", real)
-        deaths = Deaths(SMALL, deaths=1, consumers=2, spread=0.05, seed=1).run()
+        with unittest.mock.patch.object(run_memory, "RunMemory", Tampered):
+            deaths = Deaths(SMALL, deaths=1, consumers=2, spread=0.05, seed=1).run()
         self.assertIn("bytes of slabs changed", "\n".join(deaths.wrong))
 
 

@@ -156,8 +156,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=100_000)
     options = parser.parse_args()
-    hostile = Hostile(options.run_dir, options.seed)
     try:
+        hostile = Hostile(options.run_dir, options.seed)
         if options.name == "flood":
             hostile.flood(options.rate)
         getattr(hostile, options.name)(options.rounds)

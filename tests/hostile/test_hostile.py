@@ -34,7 +34,7 @@ class Hostile(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def start_hostile(self, run, name, *flags):
-        run.until(lambda: (run.run_dir / "endpoint").exists(), "the run's endpoint")
+        run.until(lambda: (run.run_dir / "endpoint").exists() or run.producer.poll() is not None, "the run's endpoint, or its end")
         child = subprocess.Popen([sys.executable, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), name, *flags],
                                  stdout=subprocess.PIPE, text=True, env=run.environment)
         self.addCleanup(child.stdout.close)

@@ -23,7 +23,7 @@ def save(slab):
         yield sample, {"sum": float(values.sum())}
 """
 LOOP = """
-import os, signal, sys, threading, time
+import os, pathlib, signal, sys, threading, time
 import numpy, offramp
 
 told, batches, dies, folder = sys.argv[1:]
@@ -42,6 +42,11 @@ def die_when(samples):
     until(samples)
     die()
 
+def until_the_checkpoint_has_some():
+    given = eval(f"dict({told})")
+    while b'\\n{"done"' not in pathlib.Path(given.get("output", given["run_dir"]), ".offramp-egress").read_bytes():
+        time.sleep(0.001)
+
 def note(words):
     with open(f"{folder}/noted", "a") as file:
         print(words, file=file)
@@ -58,6 +63,10 @@ with offramp.Egress(slabs=4, samples_per_slab=4, **eval(f"dict({told})")) as egr
             die()
         if dies == f"accepted {submitted}":
             until(4 * submitted)
+            die()
+        if dies == f"noted {submitted}":
+            until(4 * submitted)
+            until_the_checkpoint_has_some()
             die()
     note(f"submitted {submitted}")
     if dies.startswith("draining"):

@@ -81,7 +81,7 @@ class Killed(Loops):
             keys = [sample.key for slab in offramp.Consumer(sys.argv[1]) for sample in slab.samples]
             print(len(keys))
         """
-        loop = self.work.loop_told(told, dies="accepted 5")
+        loop = self.work.loop_told(told, dies="noted 5")
         wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
         consumer = self.python(reader, self.run_dir)
         loop.wait(120)

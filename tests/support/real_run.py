@@ -116,7 +116,10 @@ class RealRun:
     def codes_of_those_let_in(self):
         """The same, without those that came when all was done: they find no run, or are ended by the signal before they look."""
         codes = self.wait_for_consumers()
-        return [code for number, code in enumerate(codes, 1) if " has consumer index " in (self.folder / f"consumer-{number}.log").read_text()]
+        return [code for consumer, code in zip(self.consumers, codes) if self.was_let_in(consumer)]
+
+    def was_let_in(self, consumer):
+        return " has consumer index " in (self.folder / f"consumer-{self.consumers.index(consumer) + 1}.log").read_text()
 
     def until(self, holds, what):
         """Returns the first true value of `holds`; fails when the watchdog's time is up."""

@@ -88,6 +88,14 @@ class RunMemory:
             return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
 
 
+def whole_memory(run_dir):
+    """None while its pages are still being locked."""
+    try:
+        return RunMemory(run_dir)
+    except FileNotFoundError:
+        return None
+
+
 def changed_pages(before, after):
     """How many of two samples() differ."""
     return sum(a[i:i + 8] != b[i:i + 8] for a, b in zip(before, after) if a != b for i in range(0, len(a), 8))

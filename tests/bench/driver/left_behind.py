@@ -6,20 +6,25 @@ import time
 
 OURS = ("offramp-bench-", "offramp-message-bench-", "offramp-pool-bench-")
 PEERS = ("sem.mp-", "torch_")
-ENDING_SECONDS = 0.2
+PATIENCE_SECONDS = 60
 
 
 def objects_of_dead_runs():
-    """Objects of our programs whose run nobody lives in: another benchmark may be running on this machine. A run that is about to sweep
-    itself is nobody's for a moment, so what is dead is so at two looks."""
-    first = unheld_objects()
-    if first:
-        time.sleep(ENDING_SECONDS)
-    return first & unheld_objects()
-
-
-def unheld_objects():
+    """Objects of our programs whose run nobody lives in: another benchmark may be running on this machine."""
     return {name for name in os.listdir("/dev/shm") if name.startswith(OURS) and not is_held(name)}
+
+
+def objects_of_all():
+    return objects_of_dead_runs() | objects_of_peers()
+
+
+def left_since(before, objects=objects_of_dead_runs):
+    """What has come since and stays: what another benchmark killed a moment ago it sweeps itself, and what its peers have goes with them."""
+    left, end = objects() - before, time.monotonic() + PATIENCE_SECONDS
+    while left and time.monotonic() < end:
+        time.sleep(0.2)
+        left &= objects()
+    return left
 
 
 def is_held(name):

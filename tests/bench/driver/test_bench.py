@@ -11,7 +11,7 @@ import unittest
 
 import report
 import workloads
-from left_behind import objects_of_dead_runs, objects_of_peers
+from left_behind import left_since, objects_of_all
 from tests.support.turn import TURN, share, told
 
 # The curve and the latencies are looked at closely; of the other rows each day the next share, all of them by SmallBenchmarkWhole (slow).
@@ -53,12 +53,12 @@ class WholeBenchmark:
         cls.folder = tempfile.TemporaryDirectory(prefix="offramp-test-bench-")
         cls.addClassCleanup(cls.folder.cleanup)
         cls.mark = f"OFFRAMP_BENCH_TEST={os.getpid()}"
-        cls.before = objects_of_dead_runs() | objects_of_peers()
+        before = objects_of_all()
         logs = pathlib.Path(cls.folder.name, "logs")
         cls.json_file = pathlib.Path(cls.folder.name, "bench.json")
         cls.done = run_bench(*cls.TO_MEASURE, "--small", "--json", cls.json_file, "--keep-logs", logs,
                              env={**os.environ, "OFFRAMP_BENCH_TEST": str(os.getpid()), "TMPDIR": cls.folder.name})
-        cls.after = objects_of_dead_runs() | objects_of_peers()
+        cls.left = left_since(before, objects_of_all)
         cls.told = cls.done.stdout + cls.done.stderr
         cls.whole = json.loads(cls.json_file.read_text()) if cls.json_file.exists() else {"rows": []}
         cls.by_row = {row["row"]: row for row in cls.whole["rows"]}
@@ -138,7 +138,7 @@ class WholeBenchmark:
             self.assertIn(f"## {row.id}\n", self.done.stdout)
 
     def test_nothing_is_left(self):
-        self.assertEqual(set(), self.after - self.before)
+        self.assertEqual(set(), self.left)
         self.assertEqual([], left_processes(self.mark))
         self.assertEqual(set(), {path.name for path in pathlib.Path(self.folder.name).iterdir()} - {"logs", "bench.json"})
 

@@ -24,7 +24,7 @@ import targets
 import workloads
 from contestants import ContestantError, Look, Places, flag_list
 from given import Given, given_by
-from left_behind import objects_of_dead_runs
+from left_behind import left_since
 from materials import Materials, server_module
 from one_shots import MessageBench, run_for_json
 from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
@@ -375,6 +375,11 @@ class FailuresTest(unittest.TestCase):
         left = members_of([int(pids.read_text().split()[1])])
         self.assertEqual([], left)
 
+    def test_a_message_benchmark_that_saw_nothing_released_fails_its_row(self):
+        self.program("offramp-message-bench", """echo '{"slabs_per_second": 0, "producer_cpu_us_per_slab": 0, "consumer_cpu_us_per_slab": 0}'""")
+        with self.assertRaisesRegex(ContestantError, "ours: no slab was released in 0.1 s"):
+            MessageBench("ours", Places(self.folder), 1, 8).window(1, contest.Pace(seconds=0.1))
+
     def test_a_message_benchmark_that_is_killed_leaves_no_memory_and_no_folder(self):
         before = set(os.listdir("/dev/shm"))
         bench = MessageBench("ours", Places(PROGRAMS), 1, 8)
@@ -383,7 +388,7 @@ class FailuresTest(unittest.TestCase):
             with self.assertRaisesRegex(ContestantError, "timed out"):
                 bench.window(1, contest.Pace(seconds=1000))
             self.assertEqual([], os.listdir(temporary))
-        self.assertEqual(set(), objects_of_dead_runs() - before)
+        self.assertEqual(set(), left_since(before))
 
 
 def result_with(**changes):

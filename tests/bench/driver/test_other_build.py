@@ -15,7 +15,7 @@ import report
 import workloads
 from contest import Pace
 from contestants import ContestantError
-from left_behind import objects_of_dead_runs
+from left_behind import left_since, objects_of_dead_runs
 from one_shots import MessageBench
 from specs import Ours
 from targets import Reaches
@@ -54,7 +54,7 @@ class OlderBuild(unittest.TestCase):
         before, file = objects_of_dead_runs(), self.folder / "bench.json"
         done = self.bench("--json", file, *arguments)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        self.assertEqual(set(), objects_of_dead_runs() - before)
+        self.assertEqual(set(), left_since(before))
         self.whole, self.said = json.loads(file.read_text()), done.stdout
         return {row["row"]: row for row in self.whole["rows"]}
 

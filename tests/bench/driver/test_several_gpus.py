@@ -12,7 +12,7 @@ from unittest import mock
 
 import gpu_shares
 from contestants import ContestantError
-from left_behind import objects_of_dead_runs, objects_of_peers
+from left_behind import left_since, objects_of_all
 from test_bench import left_processes
 
 SEVERAL = pathlib.Path(__file__).resolve().parents[1] / "several_gpus.py"
@@ -30,11 +30,11 @@ class SeveralProducers(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="offramp-sg-")
         cls.addClassCleanup(cls.folder.cleanup)
-        cls.before = objects_of_dead_runs() | objects_of_peers()
+        before = objects_of_all()
         file = pathlib.Path(cls.folder.name, "gpus.json")
         cls.done = run_several("--json", file, "--death-seconds", 4, "--kill-every", 1, "--keep-logs", pathlib.Path(cls.folder.name, "logs"),
                                OFFRAMP_BENCH_TEST=str(os.getpid()), TMPDIR=cls.folder.name)
-        cls.after = objects_of_dead_runs() | objects_of_peers()
+        cls.left = left_since(before, objects_of_all)
         cls.told = cls.done.stdout + cls.done.stderr
         cls.whole = json.loads(file.read_text()) if file.exists() else {"parts": {}}
         cls.parts = cls.whole["parts"]
@@ -74,7 +74,7 @@ class SeveralProducers(unittest.TestCase):
         self.assertEqual({"undisturbed": True, "killed": True}, part["conserved"])
 
     def test_nothing_is_left(self):
-        self.assertEqual(set(), self.after - self.before)
+        self.assertEqual(set(), self.left)
         self.assertEqual([], left_processes(f"OFFRAMP_BENCH_TEST={os.getpid()}"))
         self.assertEqual({"gpus.json", "logs"}, {path.name for path in pathlib.Path(self.folder.name).iterdir()})
 

@@ -39,6 +39,8 @@ namespace {
 
 using std::chrono::duration;
 
+constexpr std::chrono::seconds kPatience{30};  // for one slab to be released
+
 struct Settings {
     std::uint32_t consumers = 1;
     std::uint32_t slabs = 64;
@@ -157,6 +159,19 @@ Moment look(const BenchRun& run, const Consumers& consumers) {
             counts.steps};
 }
 
+// Once a slab was released behind that moment: what the broker tells of itself is a copy, and some time old. Nothing
+// where none was, for so long.
+std::optional<Moment> look_behind(const Moment& before, const BenchRun& run, const Consumers& consumers) {
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    Moment now = look(run, consumers);
+    while (now.report.last_release_ns <= before.report.last_release_ns) {
+        if (std::chrono::steady_clock::now() > until) return std::nullopt;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        now = look(run, consumers);
+    }
+    return now;
+}
+
 double microseconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
@@ -224,12 +239,18 @@ nlohmann::json measure(const Settings& settings) {
     Hops hops;
     std::thread feeder([&] { feed_until(run, settings, stopping, hops); });
     std::this_thread::sleep_for(duration<double>(settings.warm_up_seconds));
-    const Moment begin = look(run, consumers);
-    std::this_thread::sleep_for(duration<double>(settings.seconds));
-    const Moment end = look(run, consumers);
+    const std::optional<Moment> first = look_behind({}, run, consumers);
+    if (first) std::this_thread::sleep_for(duration<double>(settings.seconds));
+    const std::optional<Moment> last = first ? look_behind(*first, run, consumers) : std::nullopt;
     stopping = true;
+    if (!last) run.stop();  // the feeder may be waiting for a slab
     feeder.join();
+    if (!last)
+        throw Error(ErrorKind::Internal,
+                    "measuring: no slab was released for " + std::to_string(kPatience.count()) + " s",
+                    "Whatever its consumers do has to be done with a slab in that time");
     run.join();
+    const Moment &begin = *first, &end = *last;
 
     std::optional<ConsumerFigures> figures = consumers.finish();
     const BrokerReport books = run.report();

@@ -15,7 +15,8 @@ PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]) / "offramp-message-bench"
 
 
 def bench(*arguments):
-    done = subprocess.run([PROGRAM, "--seconds", "0.3", "--warm-up", "0.1", *arguments], capture_output=True, text=True, timeout=60)
+    usual = [] if "--seconds" in arguments else ["--seconds", "0.3", "--warm-up", "0.1"]
+    done = subprocess.run([PROGRAM, *usual, *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
@@ -35,6 +36,11 @@ class MessageBench(unittest.TestCase):
             self.assertGreater(result[key], 0, key)
         self.assertEqual((result["consumers"], result["slabs"], result["credits"]), (2, 16, 8))
         self.assertTrue(result["conserved"])
+
+    def test_a_window_however_short_has_a_rate(self):
+        for way in (("--consumers", "2", "--slabs", "16"), ("--latency",)):
+            with self.subTest(way):
+                self.assertGreater(bench(*way, "--warm-up", "0", "--seconds", "0.001")["slabs_per_second"], 0)
 
     def test_latencies_come_with_their_histogram(self):
         for more in ((), ("--bare",)):

@@ -9,7 +9,7 @@ import time
 import unittest
 
 from contestants import sweep_dead_runs
-from left_behind import objects_of_dead_runs
+from left_behind import left_since, objects_of_dead_runs
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]) / "offramp-pool-bench"
 
@@ -26,7 +26,7 @@ class PoolBench(unittest.TestCase):
             self.assertGreater(result[way]["first_seconds"], 0)
             self.assertGreaterEqual(result[way]["all_seconds"], result[way]["first_seconds"])
         self.assertGreater(result["pool_all_over_one_object"], 0)
-        self.assertEqual(objects_of_dead_runs() - before, set())
+        self.assertEqual(left_since(before), set())
 
     def test_a_sweep_leaves_a_living_ones_memory_and_removes_a_killed_ones(self):
         bench = subprocess.Popen([PROGRAM, "--slabs", "3", "--slab-bytes", "2000000", "--rounds", "1000", "--device", "cpu"],

@@ -1,6 +1,5 @@
 // What the library leaves alone in the process that it lives in, and what it keeps from that process's children.
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "tests/contract/abi/abi_world.hpp"
+#include "tests/contract/abi/pipe.hpp"
 
 namespace offramp::test {
 namespace {
@@ -41,25 +41,6 @@ class InAProcess : public AbiWorld {
     }
 
     const Batch made_ = batch(0);
-};
-
-// Two processes say to one another how far they are.
-class Pipe {
-  public:
-    Pipe() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
-    ~Pipe() {
-        for (const int end : ends_) ::close(end);
-    }
-    Pipe(const Pipe&) = delete;
-    Pipe& operator=(const Pipe&) = delete;
-    void tell() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
-    void hear() const {
-        char heard = 0;
-        EXPECT_EQ(::read(ends_[0], &heard, 1), 1);
-    }
-
-  private:
-    std::array<int, 2> ends_{};
 };
 
 TEST_F(InAProcess, AChildThatLivesOnHoldsNothingOfARun) {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/contract/abi/abi_world.hpp"
+#include "tests/contract/abi/pipe.hpp"
 
 namespace offramp::test {
 namespace {
@@ -188,11 +189,11 @@ TEST_F(RoundTrip, KeysMayComeInOneText) {
 }
 
 TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
-    Egress egress(small_run(run_dir_));
-    const Batch made = batch(0);
-    egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    // Before the run has threads: what a child of threads allocates may wait for a lock that one of them had.
+    const Pipe begun;
     const pid_t child = ::fork();
     if (child == 0) {
+        begun.hear();
         offramp_consumer_options options{};
         options.size = sizeof options;
         options.run_dir = run_dir_.c_str();
@@ -202,6 +203,10 @@ TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
             consumer, [](void*, const offramp_slab*) -> std::int32_t { ::_exit(7); }, nullptr, nullptr);
         ::_exit(2);
     }
+    Egress egress(small_run(run_dir_));
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    begun.tell();
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFEXITED(status));

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/transport/endpoint.hpp"
 #include "producer/device/device.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/shm/own_objects.hpp"
@@ -65,19 +67,25 @@ struct ProducersWorld {
 
 class EgressRunTest : public ::testing::Test {
   protected:
-    // A producer that publishes a batch and is gone at once, without a clean-up.
+    // A producer that publishes a batch and is gone at once, without a clean-up. Its run is kept from others' sweeps,
+    // as a launcher does, until the next producer has it.
     void die_with_a_batch_in_flight() {
-        ChildProcess producer([&](int) -> int {
+        ChildProcess producer([&](int words) -> int {
             ProducersWorld world(folder_.path(), RunStart::Begun, {});
             world.egress->open_to_consumers();
             world.submit(0);
             world.wait_until_published(kRows);
-            ::_exit(0);
+            ChildProcess::say(words);
+            support::wait_to_be_killed();
         });
-        ASSERT_EQ(producer.wait(), 0);
+        ASSERT_TRUE(producer.heard());
+        kept_.emplace(RunLock::hold(Endpoint::read(folder_.path())->names, false));
+        producer.kill();
+        ASSERT_TRUE(WIFSIGNALED(producer.wait()));
     }
 
     support::TemporaryFolder folder_;
+    std::optional<RunLock> kept_;
 };
 
 TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
@@ -106,6 +114,7 @@ TEST_F(EgressRunTest, TheNextProducerGoesOnWithWhatADeadOneLeft) {
          .check_input = [&](const RunProgress& progress) { asked += "input " + std::to_string(progress.producers); },
          .check_kept = [&](const RunProgress&,
                            const Predecessor& left) { asked += " kept " + std::to_string(left.in_flight.size()); }});
+    kept_.reset();
     world.place.make_ours();
     EXPECT_EQ(asked, "input 1 kept 1");
     EXPECT_EQ(world.place.endpoint().epoch, 2U);
@@ -131,6 +140,7 @@ TEST_F(EgressRunTest, ARefusedRecoveryLeavesTheRunToTheNext) {
     });
     ASSERT_EQ(refuses.wait(), 0);
     ProducersWorld world(folder_.path(), RunStart::Recovered, {});
+    kept_.reset();
     world.place.make_ours();
     EXPECT_EQ(world.place.endpoint().epoch, 3U) << "the one that refused has used one up";
     EXPECT_EQ(world.egress->progress()->producers, 2U);

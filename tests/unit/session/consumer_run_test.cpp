@@ -45,9 +45,11 @@ void join_in_vain(const RunNames& names) {
 // The producer saw this consumer's lock when it left, and left the sweep to it.
 TEST(ConsumerRun, SweepsWhenItIsTheLastAndWasNeverLetIn) {
     const auto names = own_run("vain");
-    { const auto lock = RunLock::hold(names, true); }
-    SharedRegion::create(names.span(0), 4096).keep_name();
-    ASSERT_THAT(objects_of(names), SizeIs(2));
+    {
+        const auto lock = RunLock::hold(names, true);  // no sweep of another's takes it until it is whole
+        SharedRegion::create(names.span(0), 4096).keep_name();
+        ASSERT_THAT(objects_of(names), SizeIs(2));
+    }
     join_in_vain(names);
     EXPECT_THAT(objects_of(names), IsEmpty());
 }

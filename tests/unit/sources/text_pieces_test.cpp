@@ -231,12 +231,12 @@ TEST_F(TokenBlocksTest, WhatIsAskedForGoesBeforeWhatIsBehindIt) {
     constexpr std::uint64_t kFar = 2 * TokenBlocks::kAhead;
     const auto of = blocks(kRows * (kFar + 1));
     expect_row(*of, 0);
+    EXPECT_TRUE(soon([&] { return made == 2; })) << "one behind the first, which does not come to its end";
     std::thread beside([&] {
         expect_row(*of, kFar * kRows);
-        EXPECT_LE(made, 4) << "the block that was in the making, and one that was begun behind the first";
+        EXPECT_EQ(made, 3) << "the next after the one that was in the making";
     });
-    EXPECT_TRUE(soon([&] { return made >= 2; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for the thread beside to ask
+    EXPECT_TRUE(soon([&] { return of->asked_for() == 1; }));
     {
         const std::lock_guard lock(mutex);
         go = true;

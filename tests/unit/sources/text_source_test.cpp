@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -113,20 +114,28 @@ TEST_F(TokenizedText, IsTheSameOfManyTokenizers) {
             text += words[word(line, place)] + (place < 99 ? " " : "\n");
     config.input = write("many.txt", text);
     const auto source = make();
-    std::atomic<std::uint64_t> next = 0;
     std::atomic<std::uint64_t> wrong = 0;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 4; ++i)
-        threads.emplace_back([&] {
-            for (std::uint64_t line = next++; line < kLines; line = next++) {
-                const auto id = [&](std::uint64_t place) { return static_cast<std::int32_t>(2 + word(line, place)); };
-                if (row(*source, line) != std::vector<std::int32_t>{id(0), id(1), id(2), 1, 1, 1}) ++wrong;
-            }
-        });
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(wrong, 0U);
+    const auto read_all = [&] {
+        std::atomic<std::uint64_t> next = 0;
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 4; ++i)
+            threads.emplace_back([&] {
+                for (std::uint64_t line = next++; line < kLines; line = next++) {
+                    const auto id = [&](std::uint64_t place) {
+                        return static_cast<std::int32_t>(2 + word(line, place));
+                    };
+                    if (row(*source, line) != std::vector<std::int32_t>{id(0), id(1), id(2), 1, 1, 1}) ++wrong;
+                }
+            });
+        for (std::thread& thread : threads) thread.join();
+    };
     const std::size_t least = std::thread::hardware_concurrency() > 1 ? 2 : 1;
-    EXPECT_GE(children(), least) << "readers do nothing but wait for them";
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    read_all();
+    // Another one joins where readers do nothing but wait for the first: on a machine at work elsewhere, not each time.
+    while (children() < least && std::chrono::steady_clock::now() < until) read_all();
+    EXPECT_EQ(wrong, 0U);
+    EXPECT_GE(children(), least);
 }
 
 TEST_F(TokenizedText, ALineThatIsNoTextIsSkippedAndNamed) {

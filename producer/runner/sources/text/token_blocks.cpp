@@ -63,6 +63,11 @@ std::size_t TokenBlocks::makers() const {
     return there_;
 }
 
+std::size_t TokenBlocks::asked_for() const {
+    const std::lock_guard lock(mutex_);
+    return asked_for_.size();
+}
+
 // What the thread of every maker but the first one does.
 void TokenBlocks::join_in(std::size_t number) noexcept {
     name_this_thread(("tokens-" + std::to_string(number)).c_str());

@@ -62,7 +62,8 @@ class TokenBlocks {
     ~TokenBlocks();
 
     void copy_row(std::uint64_t row, std::span<std::byte> to);
-    std::size_t makers() const;  // at work, or waiting for it
+    std::size_t makers() const;     // at work, or waiting for it
+    std::size_t asked_for() const;  // blocks, and not begun
 
     static constexpr std::uint64_t kRows = 64;   // of a block: what a maker is asked for at once
     static constexpr std::uint64_t kAhead = 48;  // blocks behind the last one that was asked for
