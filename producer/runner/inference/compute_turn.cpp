@@ -10,7 +10,6 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 
 namespace offramp {
@@ -37,7 +36,6 @@ std::optional<ComputeTurn::Held> ComputeTurn::take(const std::function<bool()>& 
     spdlog::info("everything is loaded; another program computes, and this one waits for its turn");
     const std::uint64_t began = now_ns();
     waiting_since_ns_ = began;
-    failpoint("turn.waits");
     bool is_ours = false;
     while (is_wanted() && !(is_ours = lock(LOCK_EX | LOCK_NB))) std::this_thread::sleep_for(kLookEvery);
     waited_ns_ = now_ns() - began;
