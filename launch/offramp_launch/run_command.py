@@ -32,7 +32,7 @@ ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Said anew for every run, so not part of the settings that another run may begin with.
-OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish", "--samples-folder", "--input-list")
+OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish", "--samples-folder", "--input-list", "--turn")
 # What items are called, by their source.
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines", "jsonl-text": "texts", "parquet-text": "texts"}
 

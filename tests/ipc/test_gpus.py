@@ -1,6 +1,7 @@
 """Several producers that one command starts leave what one leaves: also when they, or the launcher, are killed, stopped, or fail for good."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from tests.support.launched_gpus import GpusWorld
+from tests.support.launched_gpus import GpusWorld, read
 from tests.support.launched_resume import WATCHDOG_SECONDS, World
 from tests.support.launched_run import ROOT, programs_with_faulty_consumer
 from tests.support.real_run import left_behind
@@ -22,9 +23,11 @@ MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "597")
 PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
 FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
+# Of batches so large that few are computed ahead of their slabs.
+LARGE = (*COPY, "--batch", "2", "--batches", "200", "--limit", "397", "--processor", "checksum", "--copy-outputs", "64x64x64")
 
 
-class Gpus(unittest.TestCase):
+class OfGpus(unittest.TestCase):
     maxDiff = 2000
     made = {}       # by one producer, by flags
 
@@ -55,6 +58,8 @@ class Gpus(unittest.TestCase):
                               timeout=WATCHDOG_SECONDS, check=False)
         return done.returncode, done.stdout + done.stderr
 
+
+class Gpus(OfGpus):
     def test_files_and_rows_of_three_producers_are_those_of_one(self):
         world, one = self.world(*FILES, shards=5), self.results_of_one(*FILES)
         self.assertEqual(world.start().wait(), 0, world.said())
@@ -215,7 +220,8 @@ class Gpus(unittest.TestCase):
         world = self.world(*FEW, "--processor", "checksum")
         cpu = {"--gpus=0": "'0' is not one of the ways", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",
                "--shards=0": "--shards is 0", "--shards=102": "the input has 101 items", "--shards=x": "is not a whole number", "--shard=1/2": "all shards are its own",
-               "--start-over": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "in the clear"}
+               "--start-over": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "in the clear",
+               "--turn=x": "a program's own flags"}
         for flag, reason in cpu.items():
             with self.subTest(flag):
                 code, said = self.command(world, "run", "--gpus", "2", *world.flags, "--output", str(world.output), flag)
@@ -223,8 +229,104 @@ class Gpus(unittest.TestCase):
                 self.assertFalse(world.output.exists())
         code, said = self.command(world, "run", *world.flags, "--shards", "2")
         self.assertEqual((code, "without --gpus" in said), (64, True), said)
+        code, said = self.command(world, "run", *world.flags, "--start-ahead")
+        self.assertEqual((code, "--start-ahead without --gpus" in said), (64, True), said)
         code, said = self.command(world, "run", "--gpus", "2", "--device", "cpu")
         self.assertEqual((code, "wants an input" in said), (64, True), said)
+
+
+class Ahead(OfGpus):
+    """--start-ahead. The gate holds up the first one's slabs, so that it computes no further than it has some, and keeps its turn."""
+
+    SLABS = 12
+
+    def told(self, world, shard):
+        return read(world.run_dir / f"s{shard}/status.json") or {}
+
+    def published(self, world, shard):
+        return self.told(world, shard).get("totals", {}).get("published", {}).get("slabs", 0)
+
+    def is_taken(self, world):
+        with open(world.run_dir / "turn-1", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def until_it_waits(self, world, shard, not_process=None):
+        """Loaded, with nothing computed. Returns its producer's process."""
+        world.until(lambda: self.told(world, shard).get("limiting_stage") == "turn" and self.told(world, shard)["pid"] != not_process, f"shard {shard} waits")
+        self.assertTrue(self.is_taken(world))
+        return self.told(world, shard)["pid"]
+
+    def begun(self):
+        """The second one waits, and the first one has no slab left to compute into."""
+        world = self.world(*LARGE, workers=1, shards=4)
+        gate = world.gate()
+        self.addCleanup(gate.__exit__, None, None, None)
+        opened = gate.__enter__()
+        world.start("--start-ahead")
+        world.until(lambda: self.published(world, 0) == self.SLABS, "the first one's slabs all published")
+        waits = self.until_it_waits(world, 1)
+        self.assertEqual((self.published(world, 0), self.published(world, 1)), (self.SLABS, 0))
+        return world, opened, waits
+
+    def test_the_next_shard_is_computed_when_the_first_is_and_before_that_has_ended(self):
+        world, gate, _ = self.begun()
+        one = self.results_of_one(*LARGE)
+        world.until(lambda: [worker["waits_for_turn"] for worker in world.status()["workers"]] == [False, True], "what each does")
+        self.assertEqual([(worker["name"], worker["consumers"]) for worker in world.status()["workers"]], [("producer 1, worker 1", 3), ("producer 1, worker 2", 3)])
+        self.assertNotEqual(world.status()["limiting_stage"], "turn")
+        code, said = self.command(world, "status")
+        self.assertEqual((code, "shard 1, waits for its turn" in said, "3 alive, 3 wanted" in said), (0, True, True), said)
+        code, said = self.command(world, "scale", "2")
+        self.assertEqual((code, "3 -> 2 consumers" in said), (0, True), said)
+        world.until(lambda: [worker["consumers"] for worker in world.status()["workers"]] == [2, 2], "two for each")
+        gate.let(30)        # of the first one's 50 batches: slabs and those that wait for one are fewer than the other 20
+        world.until(lambda: self.published(world, 1) > 0, "the second one computes")
+        self.assertLessEqual(self.told(world, 0)["released_batches"], 30)
+        self.assertEqual(world.status()["workers"][0]["shards_done"], 0)
+        gate.open()
+        self.assertEqual(world.wait(), 0, world.said())
+        self.ends_as(world, one, 397)
+        self.assertEqual({worker["shards_done"] for worker in world.summary()["workers"]}, {2})
+        self.assertGreater(read(world.run_dir / "s1/summary.json")["turn_wait_seconds"], 0)
+
+    def test_whoever_dies_nothing_is_lost_and_the_turn_goes_on(self):
+        world, gate, waits = self.begun()
+        one = self.results_of_one(*LARGE)
+        os.kill(waits, signal.SIGKILL)
+        self.until_it_waits(world, 1, not_process=waits)
+        holds = self.told(world, 0)["pid"]
+        os.kill(holds, signal.SIGKILL)
+        world.until(lambda: self.published(world, 1) == self.SLABS, "the second one computes")
+        self.until_it_waits(world, 0, not_process=holds)      # the next producer of the first shard, which goes on with what is published
+        gate.open()
+        self.assertEqual(world.wait(), 0, world.said())
+        self.ends_as(world, one, 397)
+        self.assertEqual(world.summary()["producer_restarts"], 2)
+
+    def test_a_worker_that_is_killed_leaves_its_turn(self):
+        world, gate, _ = self.begun()
+        one = self.results_of_one(*LARGE)
+        os.kill(world.told_of("producer 1, worker 1")["pid"], signal.SIGKILL)
+        world.until(lambda: self.published(world, 1) == self.SLABS, "the second one computes")
+        gate.open()
+        self.assertEqual(world.wait(), 0, world.said())
+        self.ends_as(world, one, 397)
+
+    def test_one_that_waits_is_stopped_at_once_and_has_done_nothing(self):
+        world, gate, _ = self.begun()
+        one = self.results_of_one(*LARGE)
+        world.launcher.send_signal(signal.SIGTERM)
+        world.until(lambda: read(world.run_dir / "s1/summary.json"), "its end, while the first one's slabs are held up")
+        summary = read(world.run_dir / "s1/summary.json")
+        self.assertEqual((summary["exit"], summary["samples"]["sourced"], summary["samples"]["released"]), (130, 0, 0))
+        gate.open()
+        self.assertEqual(world.wait(), 130, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.ends_as(world, one, 397)
 
 
 class OnGpus(unittest.TestCase):

@@ -32,6 +32,8 @@ void describe_run(SettingGroup& group) {
     group.seconds(
         "producer-wait-seconds", &RunSettings::producer_wait_seconds, kConduct, 0, 86400,
         "A consumer without a launcher waits so long for another producer when its own has died; 0: it ends with it");
+    group.path("turn", &RunSettings::turn, kProgram, "FILE", "a path",
+               "Compute only while no other program that names this file does; all else goes on meanwhile");
     group.action(
         "adopt", &RunSettings::adopt,
         "Take over the run in --run-dir whose producer died; the other flags must be those it was started with");

@@ -19,7 +19,7 @@ from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
-from offramp_launch.gpus.devices import devices_of
+from offramp_launch.gpus.devices import VISIBLE, devices_of
 from offramp_launch.supervision.follower import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted
@@ -31,6 +31,7 @@ from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.watching import address
 
 FLAG = "--gpus"
+AHEAD = "--start-ahead"
 OF_THE_WHOLE = ("--run-dir", "--run-id", "--output")
 # A name of a worker's run directory as long as they get.
 LONGEST_NAME = "s99999-99"
@@ -43,18 +44,22 @@ NOT_HERE = {
     "--adopt": "workers start their producers themselves",
     "--finish": "it is one of a program's own flags", "--retry": "it is one of a program's own flags",
     "--samples-folder": "it is one of a program's own flags", "--input-list": "it is one of a program's own flags",
+    "--turn": "it is one of a program's own flags",
     "--trace-dir": "each of its programs would write the same files", "--log-file": "all its programs would write to one file",
 }
 
 
 def is_meant(argv):
-    return any(argument.partition("=")[0] in (FLAG, "--shards") for argument in argv)
+    return any(argument.partition("=")[0] in (FLAG, "--shards", AHEAD) for argument in argv)
 
 
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
     http, argv = address.take(argv)
     given, flags = take_values(argv, (FLAG, "--shards"))
+    starts_ahead, flags = take_switch(flags, AHEAD)
+    if FLAG not in given and starts_ahead:
+        raise LaunchError(f"{AHEAD} without --gpus", f"Give --gpus, whose workers do shards one after another, or leave {AHEAD} out", ExitCode.USAGE)
     if FLAG not in given:
         raise LaunchError(f"--shards {given['--shards']} without --gpus", "Give --gpus, or see ./launch/offramp job --help for shards on many hosts", ExitCode.USAGE)
     if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
@@ -67,6 +72,8 @@ def start(places, argv, typed):
     resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
     device = setting_given("device", flags)     # as the programs find it, which would open a GPU to answer
     devices = devices_of(given[FLAG], device or "auto")
+    if starts_ahead:
+        require_different(given[FLAG], devices)
     if device != "cpu":     # never on the CPU, where one is lost
         flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
     config = of_the_first_that_answers(devices, lambda: run_command.resolve_run(places, flags)[1])
@@ -85,7 +92,15 @@ def start(places, argv, typed):
     if resume and is_of_one_producer(output, run_id):
         run_command.announce(config, f"what is left in {output} is one producer's: {devices[0].name} does it")
         return run_command.start(places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed)
-    return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http)
+    return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead)
+
+
+def require_different(wanted, devices):
+    """Errors: LaunchError (USAGE) for a GPU that is named twice. Producers on the CPU are nobody's neighbours."""
+    uuids = [uuid for device in devices if (uuid := device.environment.get(VISIBLE))]
+    if len(set(uuids)) < len(uuids):
+        raise LaunchError(f"{AHEAD} with --gpus {wanted}, which names a GPU twice: its two workers would compute at once, and with {AHEAD} each GPU has two that do by turns",
+                          f"Name each GPU once, or leave {AHEAD} out", ExitCode.USAGE)
 
 
 def of_the_first_that_answers(devices, ask):
@@ -141,7 +156,7 @@ def held(output, run_id, note=print):
         lock.close()
 
 
-def work(places, flags, typed, config, run_path, devices, shards, resume, http):
+def work(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
     output, given = place_of(config, run_path), flags
     job_command.refuse_what_a_job_has_not(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
@@ -167,7 +182,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http):
         # What is done with its dead letters later finds the results by the job's name.
         run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
         code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
-                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given))
+                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
         ended.well = code == 0
     run_command.announce(settled, told, "")
     return code
@@ -183,15 +198,17 @@ def require_nothing_in(output):
                           "--resume goes on with what a run left; else give a folder that is empty, or not there yet", ExitCode.USAGE)
 
 
-def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None):
+def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None, starts_ahead=False):
     """(the exit code, what is told at the end)."""
     producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
     run_command.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
     display.note(f"run {run_id}: {counted(len(workers), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
+    if starts_ahead and job.shards < 2 * len(workers):
+        display.note(f"{AHEAD} begins few shards ahead, as {len(workers)} workers have {counted(job.shards, 'shard')}: --shards says how many a new run has")
     supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http,
-                                config.get("status-seconds", STATUS_SECONDS), bounds)
+                                config.get("status-seconds", STATUS_SECONDS), bounds, starts_ahead)
     began = time.monotonic()
     with Finishing(note) as finishing:
         try:

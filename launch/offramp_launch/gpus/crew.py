@@ -47,13 +47,16 @@ class Worker:
     failures: int = 0           # since it last did a shard
     shards_done: int = 0
     lost: str = ""              # why its GPU was given up
+    turn: pathlib.Path = None   # the file of the turns in which it computes with another on its device; None: it has that for itself
+    number: int = 0             # of those
     _log: LogFollower = None
     _shown: int = 0
 
     consumers = property(lambda self: max(least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0),
                          doc="How many it has; where their number follows the work, and its run has begun, those that are there.")
     follows = property(lambda self: isinstance(self.shares["consumers"], str))
-    name = property(lambda self: self.device.name)
+    name = property(lambda self: f"{self.device.name}, worker {self.number}" if self.turn else self.device.name)
+    is_loading = property(lambda self: bool(self.child) and not self.status, doc="Its run has not begun.")
     is_free = property(lambda self: not (self.child or self.is_waiting or self.lost))
 
     def begin(self, index, run_dir, log, command, lifeline, kept_open):
@@ -111,12 +114,20 @@ class Worker:
                 self.is_to_be_scaled = False
 
 
+def crew_of(workers, run_dir, starts_ahead):
+    """`workers`: [(device, shares)]. With `starts_ahead` there are two of each, which have one share between them, as they compute by turns."""
+    if not starts_ahead:
+        return [Worker(device, shares) for device, shares in workers]
+    return [Worker(device, dict(shares), turn=run_dir.file(f"turn-{place}"), number=number) for place, (device, shares) in enumerate(workers, 1) for number in (1, 2)]
+
+
 def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags):
     """`flags`: of the run."""
     cores = ["--cores", ",".join(map(str, worker.device.cores))] if worker.device.cores else []
     shares = [part for name, value in worker.shares.items() for part in (f"--{name}", str(value))]
+    turn = ["--turn", str(worker.turn)] if worker.turn else []
     return [*places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, "--job", str(job.folder), "--index", str(index), "--lifeline-fd", str(lifeline), *cores,
-            *shares, "--max-errors", str(error_limit), "--run-dir", str(run_dir), "--", *flags]
+            *shares, *turn, "--max-errors", str(error_limit), "--run-dir", str(run_dir), "--", *flags]
 
 
 def worth_telling(line):

@@ -9,7 +9,8 @@ from offramp_launch.watching.moments import age_of
 
 SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
 SHARES = ("gpu_share", "consumer_share")
-TABLES = ("slabs", "releases", "refused")
+TABLES = ("releases", "refused")
+TURN = "turn"       # what holds up one that is loaded, while another computes on its device
 # Of a shard: as its record calls them, and its run's status, and its run's summary.
 COUNTS = {"done": ("done_samples", ("done_before", "released")), "skipped": ("skipped", ("skipped",)), "set_aside": ("quarantined_samples", ("quarantined",)),
           "dropped": ("dropped_samples", ("dropped_when_full",))}
@@ -41,12 +42,14 @@ def told_by(run_dir):
 def whole_status(state, items, total, at_work, workers):
     """Its `time` is when this was put together. `total`: over all shards; `at_work`: (worker's name, status of its run) of those that are; `workers`: what is told of each."""
     statuses = [status for _, status in at_work if status]
+    computing = [status for status in statuses if not waits_for_turn(status)] or statuses      # the others hold nothing up, and their slabs are all free
     whole = {"state": state, "time": wall_clock(), "total_samples": items, **{field: total[name] for name, (field, _) in COUNTS.items()},
              "released_samples": total["done"], **{name: sum(status.get(name) or 0 for status in statuses) for name in SUMMED},
-             **{name: mean([status[name] for status in statuses if status.get(name) is not None]) for name in SHARES},
+             **{name: mean([status[name] for status in computing if status.get(name) is not None]) for name in SHARES},
+             "slabs": summed(status.get("slabs") for status in computing),
              **{name: summed(status.get(name) for status in statuses) for name in TABLES},
              "tokens": summed_tokens(status.get("tokens") for status in statuses),
-             "limiting_stage": most_common(status.get("limiting_stage") for status in statuses),
+             "limiting_stage": most_common(status.get("limiting_stage") for status in computing),
              "message": "; ".join(f"{name}: {status['message']}" for name, status in at_work if status.get("message")),
              "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []], "workers": workers}
     return whole
@@ -55,9 +58,19 @@ def whole_status(state, items, total, at_work, workers):
 def describe(worker):
     """As status.json and summary.json have it."""
     return {"name": worker.name, "state": "lost" if worker.lost else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
-            "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
+            "waits_for_turn": waits_for_turn(worker.status), "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
             "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
             "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.consumers, "shards_done": worker.shards_done}
+
+
+def waits_for_turn(status):
+    return status.get("limiting_stage") == TURN
+
+
+def consumers_of(status, workers):
+    """Those that have work to come by: not of who waits for its turn."""
+    waiting = sum(len(worker.status.get("consumers") or []) for worker in workers if waits_for_turn(worker.status))
+    return max(0, len(status.get("consumers") or []) - waiting)
 
 
 def counted(number, what):
@@ -92,5 +105,6 @@ def lines_of_workers(status):
     for worker in status.get("workers") or []:
         age = age_of(worker, status)
         told = f"told {age:.1f} s ago, " if age is not None else ""
-        at = f"shard {worker['shard']}, {worker['samples_per_second']:.1f}/s, {told}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
+        rate = "waits for its turn" if worker.get("waits_for_turn") else f"{worker['samples_per_second']:.1f}/s"
+        at = f"shard {worker['shard']}, {rate}, {told}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
         yield f"  {worker['name']}: {at}"

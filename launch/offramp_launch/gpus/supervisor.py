@@ -12,9 +12,9 @@ from offramp_launch.arguments import count
 from offramp_launch.gpus import letters as gpus_letters, summary as gpus_summary
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
-from offramp_launch.gpus.crew import Worker, command_of
+from offramp_launch.gpus.crew import command_of, crew_of
 from offramp_launch.gpus.shares import following, share
-from offramp_launch.gpus.status import COUNTS, counts_of_record, counts_of_status, describe, total_of, whole_status
+from offramp_launch.gpus.status import COUNTS, consumers_of, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.jobs.files import told
 from offramp_launch.output_folder import items_done_in
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
@@ -25,6 +25,7 @@ from offramp_launch.supervision.following import Bounds
 from offramp_launch.supervision.watch import STATUS_SECONDS
 
 FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
+SCARCE = (ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY)       # where two have a pool and a model on one device
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
 TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, or the machine, and not a GPU
 ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
@@ -36,11 +37,12 @@ class GpusSupervisor(Overseer):
     """
 
     def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None, status_seconds=STATUS_SECONDS,
-                 bounds=None):
-        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as of RunPlan; `bounds`: of all consumers together, where their number follows."""
+                 bounds=None, starts_ahead=False):
+        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as of RunPlan; `bounds`: of all consumers together, where their number follows;
+        `starts_ahead`: the next shard of each is begun while it still computes one."""
         super().__init__(run_dir, display, http)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
-        self._workers = [Worker(device, shares) for device, shares in workers]
+        self._workers = crew_of(workers, run_dir, starts_ahead)
         self._error_limit, self._kept_open, self._status_seconds, self._bounds = error_limit, kept_open, status_seconds, bounds
         self._records_before = records = job.records()
         self._todo = collections.deque(index for index in range(job.shards) if index not in records)
@@ -85,6 +87,9 @@ class GpusSupervisor(Overseer):
     def _begin_next(self, worker):
         if self._is_ending() or not worker.is_free or not self._todo:
             return
+        other = self._other(worker)
+        if other and other.is_loading:      # what is too much for two is the second one's to find, and neither is slowed down
+            return
         index = self._todo.popleft()
         run_dir = self._new_run_dir(index)
         command = command_of(self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags)
@@ -96,6 +101,10 @@ class GpusSupervisor(Overseer):
             self.fail(problem)
             return
         self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(worker))
+
+    def _other(self, worker):
+        """That computes by turns with it; None where there is none, or it was given up."""
+        return next((each for each in self._workers if each is not worker and each.turn and each.turn == worker.turn and not each.lost), None)
 
     def _new_run_dir(self, index):
         """An earlier attempt's stays as it is."""
@@ -140,9 +149,14 @@ class GpusSupervisor(Overseer):
             self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}", log, code))
             return
         last = self._code_of_last_try(worker, code)
+        other = self._other(worker)
+        if last in SCARCE and other and other.child:
+            worker.lost = why
+            self._display.note(f"{worker.name} is given up: there is not enough memory for two on {worker.device.name}, which goes on without starting ahead: {why}")
+            return
         if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
             self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a pool of its own: give --slabs N, a number for "
-                                  "all of them together, or --gpus fewer; --resume goes on", last))
+                                  "all of them together, or --gpus fewer{', or leave --start-ahead out' if worker.turn else ''}; --resume goes on", last))
             return
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
@@ -193,6 +207,8 @@ class GpusSupervisor(Overseer):
         for worker in self._at_work():
             if worker.is_to_be_scaled:
                 worker.scale()
+        for worker in self._workers:
+            self._begin_next(worker)
 
     def _look(self):
         for worker in self._at_work():
@@ -273,7 +289,7 @@ class GpusSupervisor(Overseer):
 
     def _scale(self, text):
         """Of all workers together, whose consumers follow the work of each within its share of bounds; one's own are scaled through its run directory."""
-        working = [worker for worker in self._workers if not worker.lost]
+        working = self._shares()
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
         if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
@@ -282,13 +298,14 @@ class GpusSupervisor(Overseer):
         if self._is_ending():
             raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
         before, followed = self._consumers_wanted(), self._follows()
-        for number, worker in enumerate(working):
-            if bounds:
-                worker.shares = following(worker.shares, bounds, len(working), number, worker.consumers)
-            else:
-                worker.shares["consumers"] = share(wanted, len(working), number)
-            worker.is_to_be_scaled = bool(worker.child)
-            worker.scale()
+        for number, workers in enumerate(working):
+            for worker in workers:
+                if bounds:
+                    worker.shares = following(worker.shares, bounds, len(working), number, worker.consumers)
+                else:
+                    worker.shares["consumers"] = share(wanted, len(working), number)
+                worker.is_to_be_scaled = bool(worker.child)
+                worker.scale()
         if bounds:
             self._bounds = bounds
             more = f", which follow the work of each worker from now on, within {bounds} in all"
@@ -296,6 +313,14 @@ class GpusSupervisor(Overseer):
             more = f", which do not follow the work any more; scale {self._bounds} has them do so" if followed else ""
         self._display.note(f"scale: {before} -> {wanted} consumers{more}")
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
+
+    def _shares(self):
+        """Workers that are not given up, by the share that they have of what is given for all."""
+        shares = {}
+        for worker in self._workers:
+            if not worker.lost:
+                shares.setdefault(worker.turn or worker.name, []).append(worker)
+        return list(shares.values())
 
     def _follows(self):
         return any(worker.follows for worker in self._workers if not worker.lost)
@@ -307,11 +332,11 @@ class GpusSupervisor(Overseer):
         return {"bounds": str(self._bounds), "follows": self._follows(), "changes": None, "mean_consumers": None}
 
     def _consumers_wanted(self):
-        return sum(worker.consumers for worker in self._workers if not worker.lost)
+        return sum(max(worker.consumers for worker in workers) for workers in self._shares())
 
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
-                "consumers_alive": len(self.status.get("consumers") or []), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "following": self._following(),
+                "consumers_alive": consumers_of(self.status, self._workers), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "following": self._following(),
                 **self._logbook.told(), **self._told_by_workers(), "status": self.status}
 
     def _told_by_workers(self):

@@ -24,7 +24,7 @@ from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, remove
 from offramp_launch.run_dir import new_run_id
 
 # Each shard's run is told these by the job.
-OF_A_SHARD = ("--shard", "--resume", "--start-over", "--adopt", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--finish")
+OF_A_SHARD = ("--shard", "--resume", "--start-over", "--adopt", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn", "--finish")
 # Which an environment or a file of settings may say, too.
 TOLD_BY_THE_JOB = ("shard", "resume", "start-over", "adopt", "samples-folder", "input-list")
 NOT_IN_A_JOB = {

@@ -146,6 +146,8 @@ def sentence(document, silent=0):
         is_past = 2 * free >= total > 0      # what limits is told of the last ten seconds
         return holds("consumers", f"{who} waited for consumers a moment ago: {number(free)} of {counted(total, 'slab')} {are(free)} free" if is_past
                      else f"{who} {waits} for consumers: {where_slabs_are(status)}", said or busy_shares(status))
+    if limit == "turn":
+        return holds("turn", "Everything is loaded: another program computes on this device, and its turn comes next")
     if limit == "input":
         return holds("input", f"{who} {waits} for input", said or busy_shares(status))
     if limit == "copy to host":

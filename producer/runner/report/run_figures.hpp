@@ -68,6 +68,8 @@ struct RunFigures {
     double input_wait_seconds = 0;              // the model waited for input
     double slab_wait_seconds = 0;               // the egress waited for a free slab
     double output_wait_seconds = 0;             // the model waited for the egress to take its output
+    double turn_wait_seconds = 0;               // nothing was computed, as another program did on the same device
+    bool waits_for_turn = false;                // still
     double seconds_to_first_slab = 0;
     double seconds_to_all_slabs = 0;
     MeasuredFigures measured_from;  // at_ns 0: the warm-up was not drained

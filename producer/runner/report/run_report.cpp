@@ -36,6 +36,11 @@ double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
     return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;
 }
 
+// Since the run began, without the time in which another program had the device.
+double seconds_of_its_own(const RunFacts& facts, const RunFigures& figures, std::uint64_t to_ns) {
+    return std::max(0.0, seconds_between(facts.began_ns, to_ns) - figures.turn_wait_seconds);
+}
+
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
 json of_measured(const RunFigures& figures) {
@@ -80,7 +85,7 @@ Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
     const std::uint64_t since = figures.measured_from.at_ns != 0 ? figures.measured_from.at_ns : broker.steady_since_ns;
     Rate rate{.is_steady = is_steady,
               .seconds = is_steady ? seconds_between(since, broker.last_release_ns)
-                                   : seconds_between(facts.began_ns, figures.at_ns)};
+                                   : seconds_of_its_own(facts, figures, figures.at_ns)};
     rate.batches = per_second(static_cast<double>(broker.completed.batches - from.batches), rate.seconds);
     rate.samples = per_second(static_cast<double>(broker.completed.samples - from.samples), rate.seconds);
     rate.bytes = per_second(static_cast<double>(broker.completed.bytes - from.bytes), rate.seconds);
@@ -123,6 +128,7 @@ void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode>
 std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
     if (seconds <= 0) return "starting";
+    if (now.waits_for_turn) return "turn";
     // Whatever else was waited for until now: only these are at work any more.
     if (everything_is_published(facts, now) && now.broker.in_flight.samples + now.broker.spilled.samples > 0)
         return "consumers";
@@ -264,8 +270,9 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"input_wait_seconds", figures.input_wait_seconds},
         {"slab_wait_seconds", figures.slab_wait_seconds},
         {"output_wait_seconds", figures.output_wait_seconds},
+        {"turn_wait_seconds", figures.turn_wait_seconds},
         {"producer_cpu_seconds", figures.so_far.producer_cpu_seconds},
-        {"first_batch_seconds", seconds_between(facts.began_ns, broker.first_release_ns)},
+        {"first_batch_seconds", seconds_of_its_own(facts, figures, broker.first_release_ns)},
         {"first_slab_seconds", figures.seconds_to_first_slab},
         {"all_slabs_seconds", figures.seconds_to_all_slabs},
         {"pinned", figures.pinning.registered},

@@ -47,6 +47,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
               .start = config_.adopt ? RunStart::Recovered : RunStart::Begun,
               .readable_by_group = !config_.consumer_user.empty(),
               .check_recovered = [this](const std::string& run_dir) { require_kept_settings(run_dir, config_); }}),
+      turn_(config_.turn),
       device_(open_device_of(config_)),
       compute_(device_->make_stream("compute")),
       clock_stream_(device_->make_stream("timeline")),
@@ -75,7 +76,8 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                                                                  .model = model_,
                                                                  .source = *source_,
                                                                  .record = *record_,
-                                                                 .egress = *egress_},
+                                                                 .egress = *egress_,
+                                                                 .turn = turn_},
                                               plan.pace);
     still_wanted();
     place_.begin_account();

@@ -15,6 +15,7 @@
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/run_lifecycle.hpp"
 #include "producer/egress/run_place.hpp"
+#include "producer/runner/inference/compute_turn.hpp"
 #include "producer/runner/report/run_report.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/end_watch.hpp"
@@ -66,6 +67,7 @@ class ProducerRun final : private StoppableRun {
     EndWatch end_watch_;
 
     RunPlace place_;
+    ComputeTurn turn_;  // a file that cannot be locked is told before a model is loaded
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;
     std::unique_ptr<Stream> clock_stream_;  // of the timeline

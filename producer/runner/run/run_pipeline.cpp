@@ -73,19 +73,27 @@ void RunPipeline::flow() {
 
 void RunPipeline::run() {
     const RunConfig& config = parts_.config;
+    // Figures of a run that was interrupted mean nothing.
+    const bool measures_limits = config.measure_limits > 0 && !config.adopt;
     parts_.egress.wait_until_first_usable();
-    if (config.adopt) {  // figures of a run that was interrupted mean nothing
-        inference_.run(input_, parts_.egress.path());
-        finish_egress();
-        return;
+    auto turn = parts_.turn.take([this] { return !parts_.lifecycle.stopped(); });
+    if (turn) {
+        if (measures_limits) measuring_.measure_limits_before();
+        compute();
+        if (!measures_limits) turn.reset();  // what is left for the egress to do needs no computing
     }
-    if (config.measure_limits > 0) measuring_.measure_limits_before();
-    if (config.drain_warmup || config.profile_batches > 0)
+    finish_egress();
+    if (turn && !parts_.lifecycle.is_stopped(StopMode::Abandon)) measuring_.measure_limits_after();
+}
+
+// Where others wait for the device, nothing of it is under way there on return.
+void RunPipeline::compute() {
+    const RunConfig& config = parts_.config;
+    if (!config.adopt && (config.drain_warmup || config.profile_batches > 0))
         measuring_.flow();
     else
         inference_.run(input_, parts_.egress.path());
-    finish_egress();
-    if (config.measure_limits > 0 && !parts_.lifecycle.is_stopped(StopMode::Abandon)) measuring_.measure_limits_after();
+    if (parts_.turn.is_shared()) parts_.compute.synchronize();
 }
 
 // The last outputs, too, may have been such that too many items were skipped.
@@ -113,6 +121,8 @@ RunFigures RunPipeline::figures() const {
                        .input_wait_seconds = input.next_blocked_seconds,
                        .slab_wait_seconds = egress.slab_wait_seconds(),
                        .output_wait_seconds = inference_.output_wait_seconds(),
+                       .turn_wait_seconds = parts_.turn.waited_seconds(),
+                       .waits_for_turn = parts_.turn.is_waiting(),
                        .seconds_to_first_slab = egress.seconds_to_first_slab(),
                        .seconds_to_all_slabs = egress.seconds_to_all_slabs(),
                        .measured_from = measuring_.from(),

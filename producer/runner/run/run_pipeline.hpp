@@ -7,6 +7,7 @@
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/run_lifecycle.hpp"
+#include "producer/runner/inference/compute_turn.hpp"
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/report/run_figures.hpp"
@@ -35,6 +36,7 @@ class RunPipeline {
         BatchSource& source;
         WorkRecord& record;
         EgressRun& egress;
+        ComputeTurn& turn;
     };
     RunPipeline(const Parts& parts, Inference::Pace pace);
     RunPipeline(const RunPipeline&) = delete;
@@ -51,6 +53,7 @@ class RunPipeline {
   private:
     std::unique_ptr<ScoreReview> make_review();
     void run();
+    void compute();
     void finish_egress();
 
     const Parts parts_;

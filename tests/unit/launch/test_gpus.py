@@ -17,7 +17,8 @@ from offramp_launch import interrupts
 from offramp_launch.gpus import job as gpus_job, letters as gpus_letters, status as gpus_status, summary as gpus_summary, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.gpus.command import ask, most_errors, of_the_first_that_answers, place_of, supervise
+from offramp_launch.gpus.command import ask, most_errors, of_the_first_that_answers, place_of, require_different, supervise
+from offramp_launch.gpus.crew import Worker, command_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
@@ -198,16 +199,16 @@ class OfAJob(InFolder):
     def run_dir(self):
         return RunDir(types.SimpleNamespace(runs=self.folder / "runs"), self.folder / "run")
 
-    def supervised(self, job, workers=1, script="exit 75"):
-        """(the exit code, the supervisor). The script is told the shard as $1."""
+    def supervised(self, job, workers=1, script="exit 75", **more):
+        """(the exit code, the supervisor). The script is told the shard as $1, and the directory of its run as $2."""
         self.display = mock.Mock()
         devices = [(Device(f"producer {number + 1}", {}), {"consumers": 1}) for number in range(workers)]
 
-        def command(_, __, ___, index, *____):
-            return ["/bin/sh", "-c", script, "sh", str(index)]
+        def command(_, __, ___, index, run_dir, *____):
+            return ["/bin/sh", "-c", script, "sh", str(index), str(run_dir)]
 
         with mock.patch("offramp_launch.gpus.supervisor.command_of", command):
-            supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, self.display, ())
+            supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, self.display, (), **more)
             self.addCleanup(supervisor.close)
             return supervisor.run(), supervisor
 
@@ -290,6 +291,106 @@ class Ends(OfAJob):
         code, _ = self.supervised(self.begun(self.folder / "output"), 2, f"at={self.folder}; case $1 in 0) {first};; *) {other};; esac")
         notes = " ".join(str(call.args[0]) for call in self.display.note.mock_calls)
         self.assertEqual((code, "abandoning what is in flight" in notes, "draining" in notes), (64, True, False), notes)
+
+
+class Ahead(OfAJob):
+    """Two workers of one device, which compute by turns."""
+
+    NAMES = ["producer 1, worker 1", "producer 1, worker 2"]
+
+    def begun_with_records(self):
+        """A job, and what makes a shell record that its shard is done."""
+        job = self.begun(self.folder / "output")
+        for index in range(3):
+            self.record(job, index)
+        os.rename(job.folder / "done", self.folder / "done")
+        job_files.make_folder(job.folder / "done")
+        return job, f"cp {self.folder}/done/$1.json {job.folder}/done"
+
+    def notes(self):
+        return " ".join(str(call.args[0]) for call in self.display.note.mock_calls)
+
+    def test_each_gpu_has_two_with_its_whole_share_and_one_file(self):
+        devices = [(Device(f"GPU {number}", {}), {"consumers": 3}) for number in (0, 2)]
+        supervisor = GpusSupervisor(None, "run-1", self.run_dir(), self.begun(self.folder / "output"), devices, [], 0, mock.Mock(), (), starts_ahead=True)
+        self.addCleanup(supervisor.close)
+        self.assertEqual([(worker.name, worker.turn.name, worker.shares) for worker in supervisor.workers],
+                         [(f"GPU {number}, worker {each}", f"turn-{place}", {"consumers": 3}) for place, number in ((1, 0), (2, 2)) for each in (1, 2)])
+        answer = supervisor._scale("5")
+        self.assertEqual((answer["before"], answer["consumers_wanted"], [worker.shares["consumers"] for worker in supervisor.workers]), (6, 5, [3, 3, 2, 2]))
+        supervisor.workers[0].lost = supervisor.workers[3].lost = "there is no room for two"
+        self.assertEqual(supervisor._scale("4")["consumers_wanted"], 4)
+        self.refused(64, "From 2, one for each worker", supervisor._scale, "1")
+        supervisor._scale("2..8")
+        self.assertEqual([worker.shares["consumers"] for worker in supervisor.workers if not worker.lost], ["1..4", "1..4"])
+
+    def test_a_program_is_told_of_the_file_where_there_is_one(self):
+        job, places = types.SimpleNamespace(folder="/job"), types.SimpleNamespace(python_command=lambda *words: list(words))
+        for turn, words in ((pathlib.Path("/run/turn-1"), ["--turn", "/run/turn-1"]), (None, [])):
+            command = command_of(places, job, Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn), 0, "/run/s0", 7, 0, ["--batch", "2"])
+            self.assertEqual(command[command.index("--consumers") + 2:command.index("--max-errors")], words)
+
+    def test_a_gpu_that_is_named_twice_has_two_already(self):
+        twice = [Device(name, {"CUDA_VISIBLE_DEVICES": UUIDS[0]}) for name in ("GPU 0, worker 1", "GPU 0, worker 2")]
+        self.refused(64, "--start-ahead with --gpus 0,0, which names a GPU twice", require_different, "0,0", twice)
+        require_different("2", [Device("producer 1", {}), Device("producer 2", {})])
+        require_different("2", [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": uuid}) for number, uuid in enumerate(UUIDS)])
+
+    def test_the_second_one_begins_when_the_first_is_loaded(self):
+        job, done = self.begun_with_records()
+        looks = []
+
+        def told_by(run_dir):
+            """The first one's run has not begun at the first looks."""
+            looks.append(run_dir.name)
+            if looks.count("s0") < 3:
+                return {}
+            (self.folder / "loaded").touch()
+            return {"state": "running"}
+
+        with mock.patch("offramp_launch.gpus.crew.told_by", told_by):
+            code, supervisor = self.supervised(job, script=f"at={self.folder}; case $1 in 0) until test -e $at/next; do sleep 0.02; done;; *) "
+                                               f"test -e $at/loaded || touch $at/early; touch $at/next;; esac; {done}", starts_ahead=True)
+        self.assertEqual((code, (self.folder / "early").exists()), (0, False), self.notes())
+        self.assertEqual(([worker.name for worker in supervisor.workers], sum(worker.shards_done for worker in supervisor.workers)), (self.NAMES, 3))
+        self.assertGreater(supervisor.workers[1].shards_done, 0, "the first one's shard waited for it")
+
+    def test_where_memory_is_scarce_for_two_one_goes_on(self):
+        for exits in (80, 81):
+            with self.subTest(exits), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                job, done = self.begun_with_records()
+                loaded = "mkdir -p $2; echo '{\"state\": \"running\"}' > $2/status.json"
+                code, supervisor = self.supervised(job, script=f"at={folder}; {loaded}; case $1 in 0) until test -e $at/failed; do sleep 0.02; done;; "
+                                                   f"1) test -e $at/failed || {{ touch $at/failed; {self.ended(job, exits)}; }};; esac; {done}", starts_ahead=True)
+                self.assertEqual((code, [worker.shards_done for worker in supervisor.workers], [bool(worker.lost) for worker in supervisor.workers]), (0, [3, 0], [False, True]))
+                self.assertRegex(self.notes(), "producer 1, worker 2 is given up: there is not enough memory for two on producer 1, which goes on without starting ahead")
+
+    def test_what_is_too_little_for_one_ends_the_run(self):
+        job = self.begun(self.folder / "output")
+        code, supervisor = self.supervised(job, script=self.ended(job, 80), starts_ahead=True)
+        self.assertEqual((code, "or leave --start-ahead out" in str(supervisor.failure), [worker.lost for worker in supervisor.workers]), (80, True, ["", ""]))
+
+    def test_a_gpu_that_is_lost_ends_the_run(self):
+        job = self.begun(self.folder / "output")
+        code, supervisor = self.supervised(job, script=self.ended(job, 82), starts_ahead=True)
+        self.assertEqual(code, 82, supervisor.failure)
+
+    def test_who_waits_holds_nothing_up(self):
+        computing = {"limiting_stage": "consumers", "gpu_share": 0.5, "consumer_share": 1.0, "slabs": {"leased": 4}, "consumers": [{}, {}]}
+        waiting = {"limiting_stage": "turn", "gpu_share": 0.0, "consumer_share": 0.0, "slabs": {"free": 4}, "consumers": [{}, {}]}
+
+        def whole(*statuses):
+            return gpus_status.whole_status("running", 9, dict.fromkeys(gpus_status.COUNTS, 0), [(str(number), status) for number, status in enumerate(statuses)], [])
+
+        told = whole(waiting, computing)
+        self.assertEqual({name: told[name] for name in ("limiting_stage", "gpu_share", "consumer_share", "slabs")},
+                         {name: computing[name] for name in ("limiting_stage", "gpu_share", "consumer_share", "slabs")})
+        self.assertEqual(whole(waiting)["limiting_stage"], "turn")
+        workers = [types.SimpleNamespace(status=status) for status in (waiting, computing)]
+        self.assertEqual(gpus_status.consumers_of(told, workers), 2)
+        worker = {"name": "GPU 0, worker 2", "state": "at work", "shard": 3, "samples_per_second": 0.0, "run_dir": "/r/s3", "time": None, "waits_for_turn": True}
+        self.assertEqual(["  GPU 0, worker 2: shard 3, waits for its turn, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [worker]})))
 
 
 class Signals(OfAJob):

@@ -49,6 +49,7 @@ DOCUMENTS.update({
     "drained": changed("stopped", status={"state": "ended"}),
     "follows": changed("starved", following={"bounds": "2..12", "follows": True}),
     "followed": changed("starved", following={"bounds": "2..12", "follows": False}, restarts=3),
+    "turn": changed("computing", status={"limiting_stage": "turn"}),
     "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
 })
 # What each says at a glance.
@@ -84,6 +85,7 @@ SENTENCES = {
     "starved": "The model waits for consumers: no slab is free",
     "stopped": "Stopped: 3,448 of 4,800 samples in 20 s",
     "trouble": "Finishing: 2 slabs are not done yet",
+    "turn": "Everything is loaded: another program computes on this device, and its turn comes next",
 }
 # What stands below that, where it is more than who is busy.
 BELOW = {

@@ -130,6 +130,25 @@ TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
     EXPECT_EQ("consumers", told()["limiting_stage"]);
 }
 
+TEST_F(RunReportTest, WhoWaitsForItsTurnIsHeldUpByNothingOfItsOwn) {
+    const std::uint64_t began = now_ns();
+    RunFigures now = figures(5, 0, {});
+    now.at_ns = began + 60 * kSecond;
+    now.input_wait_seconds = 50;
+    now.turn_wait_seconds = 50;
+    now.waits_for_turn = true;
+    EXPECT_EQ("turn", parse_json(RunReport::status_json({}, figures(1, 0, {}), now))["limiting_stage"]);
+    EXPECT_EQ(0, parse_json(RunReport::summary_json(RunFacts{.began_ns = began}, now, {}))["first_batch_seconds"]);
+    now.waits_for_turn = false;
+    EXPECT_EQ("input", parse_json(RunReport::status_json({}, figures(1, 0, {}), now))["limiting_stage"]);
+    now.broker.first_release_ns = began + 53 * kSecond;
+    now.broker.completed.samples = 40;
+    const auto summary = parse_json(RunReport::summary_json(RunFacts{.began_ns = began}, now, {}));
+    EXPECT_NEAR(3, summary["first_batch_seconds"].get<double>(), 0.01);
+    EXPECT_NEAR(4, summary["samples_per_second"].get<double>(), 0.01) << "in ten seconds of its own";
+    EXPECT_NEAR(50, summary["turn_wait_seconds"].get<double>(), 0.01);
+}
+
 // A rate that was not measured after the warm-up is that of the whole run, whose time it says.
 TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
     const std::uint64_t began = now_ns();

@@ -45,6 +45,7 @@ RunConfig any_config() {
     config.log_level = any_word({"trace", "debug", "info", "warning", "error", "off"});
     config.log_format = *rc::gen::element(LogFormat::Text, LogFormat::Json);
     config.log_file = any_path();
+    config.turn = any_path();
     config.lifeline_fd = any_of(-1, std::numeric_limits<int>::max());
     config.producer_restarts = any_of(0U, 1000U);
     config.producer_wait_seconds = *rc::gen::element(0.0, 0.25, 60.0, 86400.0);

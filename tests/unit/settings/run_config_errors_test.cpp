@@ -33,6 +33,7 @@ const BadValue kBadValues[] = {
     {"log-format", "xml", "text, json"},
     {"log-file", "a\xc3", "a path"},
     {"lifeline-fd", "-2", "-1 to 2147483647"},
+    {"turn", "\xfe", "a path"},
     {"producer-restarts", "1001", "0 to 1000"},
     {"producer-wait-seconds", "-1", "0 to 86400"},
     {"source", "Images!", "lower-case letters, digits and '-'"},
