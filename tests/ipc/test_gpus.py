@@ -269,6 +269,7 @@ class Ahead(OfGpus):
         world.start("--start-ahead")
         world.until(lambda: self.published(world, 0) == self.SLABS, "the first one's slabs all published")
         waits = self.until_it_waits(world, 1)
+        world.until(lambda: len(self.told(world, 1).get("consumers") or []) == 3, "its consumers")
         self.assertEqual((self.published(world, 0), self.published(world, 1)), (self.SLABS, 0))
         return world, opened, waits
 
@@ -310,9 +311,10 @@ class Ahead(OfGpus):
     def test_a_worker_that_is_killed_leaves_its_turn(self):
         world, gate, _ = self.begun()
         one = self.results_of_one(*LARGE)
-        os.kill(world.told_of("producer 1, worker 1")["pid"], signal.SIGKILL)
-        world.until(lambda: self.published(world, 1) == self.SLABS, "the second one computes")
-        gate.open()
+        pid = world.told_of("producer 1, worker 1")["pid"]
+        os.kill(pid, signal.SIGKILL)
+        world.until(lambda: world.told_of("producer 1, worker 1").get("pid") != pid, "its death")
+        gate.open()     # its producer drains, and then gives its turn to the other one
         self.assertEqual(world.wait(), 0, world.said())
         self.ends_as(world, one, 397)
 
