@@ -305,7 +305,7 @@ def bench_sources(now):
         Source("- DeepLabV3 makes", (Figure("1.41", now.median("W1-host-write", "bytes_per_batch") / 1e9),)),
         Source("What was missed", (
             Figure("84", latency["ours"]), Figure("79", latency["libzmq alone"]), Figure("86", latency["multiprocessing.Queue"]),
-            Figure("2.8", now.target("W6", "producer's CPU")), Figure("3.4", now.cpu("W6")), *given("8"))))
+            Figure("3.0", now.target("W6", "producer's CPU")), Figure("2.6", now.cpu("W6")), *given("8"))))
 
 
 IN_PLACE = ("W1-host-read", "W1-device-read", "W1-host-read, windows of 7 s", "W1-device-read, windows of 7 s", "W2-device", "W2-host", "W6")
