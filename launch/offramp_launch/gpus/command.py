@@ -50,7 +50,7 @@ NOT_HERE = {
 
 
 def is_meant(argv):
-    return any(argument.partition("=")[0] in (FLAG, "--shards", AHEAD) for argument in argv)
+    return any(argument == AHEAD or argument.partition("=")[0] in (FLAG, "--shards") for argument in argv)
 
 
 def start(places, argv, typed):
@@ -203,10 +203,11 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
     producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
     run_command.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
-    display.note(f"run {run_id}: {counted(len(workers), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
+    display.note(f"run {run_id}: {counted(len(workers) * (2 if starts_ahead else 1), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
-    if starts_ahead and job.shards < 2 * len(workers):
-        display.note(f"{AHEAD} begins few shards ahead, as {len(workers)} workers have {counted(job.shards, 'shard')}: --shards says how many a new run has")
+    left = job.shards - len(job.records())
+    if starts_ahead and left < 2 * len(workers):
+        display.note(f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards says how many a new run has")
     supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http,
                                 config.get("status-seconds", STATUS_SECONDS), bounds, starts_ahead)
     began = time.monotonic()

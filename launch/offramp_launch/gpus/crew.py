@@ -47,6 +47,7 @@ class Worker:
     failures: int = 0           # since it last did a shard
     shards_done: int = 0
     lost: str = ""              # why its GPU was given up
+    left_out: str = ""          # why there is none ahead on its device, where there was to be one
     turn: pathlib.Path = None   # the file of the turns in which it computes with another on its device; None: it has that for itself
     number: int = 0             # of those
     _log: LogFollower = None
@@ -56,8 +57,9 @@ class Worker:
                          doc="How many it has; where their number follows the work, and its run has begun, those that are there.")
     follows = property(lambda self: isinstance(self.shares["consumers"], str))
     name = property(lambda self: f"{self.device.name}, worker {self.number}" if self.turn else self.device.name)
+    is_out = property(lambda self: bool(self.lost or self.left_out), doc="It begins nothing any more.")
     is_loading = property(lambda self: bool(self.child) and not self.status, doc="Its run has not begun.")
-    is_free = property(lambda self: not (self.child or self.is_waiting or self.lost))
+    is_free = property(lambda self: not (self.child or self.is_waiting or self.is_out))
 
     def begin(self, index, run_dir, log, command, lifeline, kept_open):
         """`command`: what makes a worker of Python; `log`: the path. Errors: LaunchError."""

@@ -57,7 +57,7 @@ def whole_status(state, items, total, at_work, workers):
 
 def describe(worker):
     """As status.json and summary.json have it."""
-    return {"name": worker.name, "state": "lost" if worker.lost else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
+    return {"name": worker.name, "state": "lost" if worker.lost else "left out" if worker.left_out else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
             "waits_for_turn": waits_for_turn(worker.status), "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
             "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
             "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.consumers, "shards_done": worker.shards_done}

@@ -49,7 +49,7 @@ def join(about, job, supervisor, told, seconds):
             "samples": {**summed(each.get("samples") for each in ours), "done_before": supervisor.done_before, "released": released, "skipped": total["skipped"],
                         "quarantined": total["set_aside"], "dropped_when_full": total["dropped"]},
             "batches": summed(each.get("batches") for each in ours), "samples_per_second": released / seconds if seconds > 0 else None, "steady": False,
-            "first_batch_seconds": min((each["first_batch_seconds"] for each in ours if each.get("first_batch_seconds") is not None), default=None),
+            "first_batch_seconds": min((seconds for each in ours if (seconds := each.get("first_batch_seconds"))), default=None),     # 0: there was none
             **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
             "tokens": summed_tokens(each.get("tokens") for each in ours),
             "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],

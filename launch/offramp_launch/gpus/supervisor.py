@@ -87,9 +87,8 @@ class GpusSupervisor(Overseer):
     def _begin_next(self, worker):
         if self._is_ending() or not worker.is_free or not self._todo:
             return
-        other = self._other(worker)
-        if other and other.is_loading:      # what is too much for two is the second one's to find, and neither is slowed down
-            return
+        if worker.number == 2 and any(each.is_loading for each in self._workers if each.number == 1):
+            return      # what is too much for two is a second one's to find, and no first one's
         index = self._todo.popleft()
         run_dir = self._new_run_dir(index)
         command = command_of(self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags)
@@ -103,8 +102,8 @@ class GpusSupervisor(Overseer):
         self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(worker))
 
     def _other(self, worker):
-        """That computes by turns with it; None where there is none, or it was given up."""
-        return next((each for each in self._workers if each is not worker and each.turn and each.turn == worker.turn and not each.lost), None)
+        """That computes by turns with it; None where there is none, or it is out."""
+        return next((each for each in self._workers if each is not worker and each.turn and each.turn == worker.turn and not each.is_out), None)
 
     def _new_run_dir(self, index):
         """An earlier attempt's stays as it is."""
@@ -124,6 +123,8 @@ class GpusSupervisor(Overseer):
         if done is not None:        # however it ended behind that
             self.counts[worker.index] = counts_of_record(done)
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
+            if other := self._other(worker):
+                other.failures = 0      # nor was it the GPU's
             self._keep_what_it_told(worker.index, done)
         else:
             self._todo.append(worker.index)
@@ -150,21 +151,24 @@ class GpusSupervisor(Overseer):
             return
         last = self._code_of_last_try(worker, code)
         other = self._other(worker)
-        if last in SCARCE and other and other.child:
-            worker.lost = why
-            self._display.note(f"{worker.name} is given up: there is not enough memory for two on {worker.device.name}, which goes on without starting ahead: {why}")
+        if last in SCARCE and other and (other.child or other.shards_done):
+            worker.left_out = why
+            self._display.note(f"{worker.name} is left out: there is not enough memory for two on {worker.device.name}, which goes on without starting ahead: {why}")
             return
         if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a pool of its own: give --slabs N, a number for "
-                                  "all of them together, or --gpus fewer{', or leave --start-ahead out' if worker.turn else ''}; --resume goes on", last))
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a pool of its own: "
+                                  + ("leave --start-ahead out, or " if worker.turn else "") + "give --slabs N, a number for all "
+                                  + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ") + "or --gpus fewer; --resume goes on", last))
             return
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
             self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, told_by_a_run(last)))
-        elif worker.failures >= FAILURES_OF_A_WORKER:
+        elif worker.failures + (other.failures if other else 0) >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
-            if all(each.lost for each in self._workers):
+            if other and not other.child:
+                other.lost = why        # the GPU is theirs both
+            if all(each.is_out for each in self._workers):
                 self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, told_by_a_run(last)))
         else:
             self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
@@ -177,7 +181,7 @@ class GpusSupervisor(Overseer):
 
     def _give_up(self, worker, why):
         worker.lost = why
-        left = sum(not each.lost for each in self._workers)
+        left = sum(not each.is_out and each.device is not worker.device for each in self._workers)
         self._display.note(f"{worker.name} is given up, as it failed {FAILURES_OF_A_WORKER} times in a row, the last time at shard {worker.index}: {why}"
                            + (f"; its share goes to the {left} that are left" if left else ""))
 
@@ -315,15 +319,15 @@ class GpusSupervisor(Overseer):
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _shares(self):
-        """Workers that are not given up, by the share that they have of what is given for all."""
+        """Workers that are not out, by the share that they have of what is given for all."""
         shares = {}
         for worker in self._workers:
-            if not worker.lost:
+            if not worker.is_out:
                 shares.setdefault(worker.turn or worker.name, []).append(worker)
         return list(shares.values())
 
     def _follows(self):
-        return any(worker.follows for worker in self._workers if not worker.lost)
+        return any(worker.follows for worker in self._workers if not worker.is_out)
 
     def _following(self):
         """Of all workers together, as supervision/follower.py tells it of one; how often their numbers changed, each one tells."""

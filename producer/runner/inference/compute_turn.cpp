@@ -23,8 +23,8 @@ constexpr mode_t kMode = 0600;
 
 ComputeTurn::ComputeTurn(const std::string& path) : path_(path) {
     if (path_.empty()) return;
-    // Not blocking, in case the name is a FIFO's.
-    UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode));
+    // Not blocking, in case the name is a FIFO's; for writing, without which NFS has no exclusive locks.
+    UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode));
     if (!file) throw SystemError("opening the file of --turn, " + path_, errno, "Name a file that this user may make");
     file_ = ProcessOwnFd(std::move(file));
     // Whether it can be locked is told now, and not when all is loaded. Others who look meanwhile look again.

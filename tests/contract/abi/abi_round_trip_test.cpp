@@ -190,9 +190,10 @@ TEST_F(RoundTrip, KeysMayComeInOneText) {
 
 TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
     // Before the run has threads: what a child of threads allocates may wait for a lock that one of them had.
-    const Pipe begun;
+    Pipe begun;
     const pid_t child = ::fork();
     if (child == 0) {
+        begun.only_hear();
         begun.hear();
         offramp_consumer_options options{};
         options.size = sizeof options;

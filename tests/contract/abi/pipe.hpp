@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <utility>
 
 namespace offramp::test {
 
@@ -13,10 +14,13 @@ class Pipe {
   public:
     Pipe() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
     ~Pipe() {
-        for (const int end : ends_) ::close(end);
+        for (const int end : ends_)
+            if (end >= 0) ::close(end);
     }
     Pipe(const Pipe&) = delete;
     Pipe& operator=(const Pipe&) = delete;
+    // In the process that only hears: it hears an end, too, where the other one is gone.
+    void only_hear() { ::close(std::exchange(ends_[1], -1)); }
     void tell() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
     void hear() const {
         char heard = 0;

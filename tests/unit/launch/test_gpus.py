@@ -200,12 +200,12 @@ class OfAJob(InFolder):
         return RunDir(types.SimpleNamespace(runs=self.folder / "runs"), self.folder / "run")
 
     def supervised(self, job, workers=1, script="exit 75", **more):
-        """(the exit code, the supervisor). The script is told the shard as $1, and the directory of its run as $2."""
+        """(the exit code, the supervisor). The script is told the shard as $1, the directory of its run as $2, and the worker as $3."""
         self.display = mock.Mock()
         devices = [(Device(f"producer {number + 1}", {}), {"consumers": 1}) for number in range(workers)]
 
-        def command(_, __, ___, index, run_dir, *____):
-            return ["/bin/sh", "-c", script, "sh", str(index), str(run_dir)]
+        def command(_, __, worker, index, run_dir, *___):
+            return ["/bin/sh", "-c", script, "sh", str(index), str(run_dir), worker.name]
 
         with mock.patch("offramp_launch.gpus.supervisor.command_of", command):
             supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, self.display, (), **more)
@@ -318,11 +318,11 @@ class Ahead(OfAJob):
                          [(f"GPU {number}, worker {each}", f"turn-{place}", {"consumers": 3}) for place, number in ((1, 0), (2, 2)) for each in (1, 2)])
         answer = supervisor._scale("5")
         self.assertEqual((answer["before"], answer["consumers_wanted"], [worker.shares["consumers"] for worker in supervisor.workers]), (6, 5, [3, 3, 2, 2]))
-        supervisor.workers[0].lost = supervisor.workers[3].lost = "there is no room for two"
+        supervisor.workers[0].lost = supervisor.workers[3].left_out = "there is no room for two"
         self.assertEqual(supervisor._scale("4")["consumers_wanted"], 4)
         self.refused(64, "From 2, one for each worker", supervisor._scale, "1")
         supervisor._scale("2..8")
-        self.assertEqual([worker.shares["consumers"] for worker in supervisor.workers if not worker.lost], ["1..4", "1..4"])
+        self.assertEqual([worker.shares["consumers"] for worker in supervisor.workers if not worker.is_out], ["1..4", "1..4"])
 
     def test_a_program_is_told_of_the_file_where_there_is_one(self):
         job, places = types.SimpleNamespace(folder="/job"), types.SimpleNamespace(python_command=lambda *words: list(words))
@@ -363,18 +363,38 @@ class Ahead(OfAJob):
                 loaded = "mkdir -p $2; echo '{\"state\": \"running\"}' > $2/status.json"
                 code, supervisor = self.supervised(job, script=f"at={folder}; {loaded}; case $1 in 0) until test -e $at/failed; do sleep 0.02; done;; "
                                                    f"1) test -e $at/failed || {{ touch $at/failed; {self.ended(job, exits)}; }};; esac; {done}", starts_ahead=True)
-                self.assertEqual((code, [worker.shards_done for worker in supervisor.workers], [bool(worker.lost) for worker in supervisor.workers]), (0, [3, 0], [False, True]))
-                self.assertRegex(self.notes(), "producer 1, worker 2 is given up: there is not enough memory for two on producer 1, which goes on without starting ahead")
+                self.assertEqual((code, [worker.shards_done for worker in supervisor.workers]), (0, [3, 0]))
+                self.assertEqual([(gpus_status.describe(worker)["state"], worker.lost) for worker in supervisor.workers], [("waiting", ""), ("left out", "")])
+                self.assertRegex(self.notes(), "producer 1, worker 2 is left out: there is not enough memory for two on producer 1, which goes on without starting ahead")
 
     def test_what_is_too_little_for_one_ends_the_run(self):
         job = self.begun(self.folder / "output")
         code, supervisor = self.supervised(job, script=self.ended(job, 80), starts_ahead=True)
-        self.assertEqual((code, "or leave --start-ahead out" in str(supervisor.failure), [worker.lost for worker in supervisor.workers]), (80, True, ["", ""]))
+        self.assertEqual((code, [worker.lost for worker in supervisor.workers]), (80, ["", ""]))
+        self.assertIn("leave --start-ahead out, or give --slabs N, a number for all GPUs together, of which each has its share twice, or --gpus fewer; --resume goes on",
+                      str(supervisor.failure))
 
     def test_a_gpu_that_is_lost_ends_the_run(self):
         job = self.begun(self.folder / "output")
         code, supervisor = self.supervised(job, script=self.ended(job, 82), starts_ahead=True)
         self.assertEqual(code, 82, supervisor.failure)
+
+    def test_a_gpu_that_is_lost_leaves_its_share_to_another(self):
+        job, done = self.begun_with_records()
+        loaded = "mkdir -p $2; echo '{\"state\": \"running\"}' > $2/status.json"
+        fails = f"echo >> $at/tries; {self.ended(job, 82)}"
+        give_up = GpusSupervisor._give_up
+
+        def given_up(*about):
+            give_up(*about)
+            (self.folder / "given-up").touch()
+
+        with mock.patch.object(GpusSupervisor, "_give_up", given_up):
+            code, supervisor = self.supervised(job, workers=2, script=f"at={self.folder}; case $3 in *2,*) {fails};; *) {loaded}; "
+                                               f"until test -e $at/given-up; do sleep 0.02; done;; esac; {done}", starts_ahead=True)
+        self.assertEqual((code, [worker.shards_done for worker in supervisor.workers][2:], [bool(worker.lost) for worker in supervisor.workers]),
+                         (0, [0, 0], [False, False, True, True]), self.notes())
+        self.assertLessEqual(len((self.folder / "tries").read_text()), 3, "neither was tried more often than one would have been")
 
     def test_who_waits_holds_nothing_up(self):
         computing = {"limiting_stage": "consumers", "gpu_share": 0.5, "consumer_share": 1.0, "slabs": {"leased": 4}, "consumers": [{}, {}]}
