@@ -291,7 +291,8 @@ class Ahead(OfGpus):
         gate.open()
         self.assertEqual(world.wait(), 0, world.said())
         self.ends_as(world, one, 397)
-        self.assertEqual({worker["shards_done"] for worker in world.summary()["workers"]}, {2})
+        done = [worker["shards_done"] for worker in world.summary()["workers"]]
+        self.assertEqual((sum(done), min(done) > 0), (4, True), done)
         self.assertGreater(read(world.run_dir / "s1/summary.json")["turn_wait_seconds"], 0)
 
     def test_whoever_dies_nothing_is_lost_and_the_turn_goes_on(self):
