@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 
@@ -24,6 +23,7 @@ from contestants import Places
 from given import given_by
 from machine import describe_build, describe_machine, describe_other_build
 from other_build import programs_in, with_other_build
+from processes import end_on_sigterm
 from rows import least_seconds, run_row
 from workloads import choose, make_rows, without
 
@@ -77,11 +77,6 @@ def list_of(rows, pace):
     return "\n".join([*lines, f"These take {sum(times) / 60:.0f} minutes of windows, and what programs need to start."])
 
 
-def end_on_signal(number, frame):
-    """An ordinary exception, so that every contestant is ended on the way out."""
-    raise SystemExit(128 + number)
-
-
 def main(argv=None):
     options = parse(argv)
     try:
@@ -92,7 +87,7 @@ def main(argv=None):
     if options.list:
         print(list_of(rows, pace_of(options)))
         return 0
-    signal.signal(signal.SIGTERM, end_on_signal)
+    end_on_sigterm()
     if options.keep_logs:
         options.keep_logs.mkdir(parents=True, exist_ok=True)
     binaries = options.bin.absolute()

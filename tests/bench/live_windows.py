@@ -20,7 +20,7 @@ from intervals import median_with_interval   # noqa: E402
 from machine import describe_machine, programs_of   # noqa: E402
 from offramp_launch.places import Places   # noqa: E402
 from offramp_launch.supervision.control import ControlClient   # noqa: E402
-from processes import usage_of_all   # noqa: E402
+from processes import end_on_sigterm, usage_of_all   # noqa: E402
 
 OFFRAMP = str(ROOT / "launch" / "offramp")
 ENDLESS = ("--batches", "10000000")
@@ -57,6 +57,7 @@ def live_run(flags=(), more=()):
     A Run that goes on until it is left; its programs have worked for two seconds. `flags`: of `offramp run`; none: messages alone. `more`: of the command that
     watches it.
     """
+    end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="offramp-cost-") as place, contextlib.ExitStack() as ends:
         folder = pathlib.Path(place, "run")
         log = ends.enter_context(open(pathlib.Path(place, "log"), "wb"))

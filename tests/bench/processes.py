@@ -16,6 +16,13 @@ GONE_SECONDS = 10   # for killed processes to be gone
 LIBC = ctypes.CDLL(None)
 
 
+def end_on_sigterm():
+    """By an ordinary exception, so that every program that was started is ended on the way out. Thread: the main one."""
+    def end(number, frame):
+        raise SystemExit(128 + number)
+    signal.signal(signal.SIGTERM, end)
+
+
 @dataclasses.dataclass(frozen=True)
 class Usage:
     """Sums over processes, since each one's start; private_kib is what they hold now (resident, not shared)."""

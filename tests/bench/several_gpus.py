@@ -37,6 +37,7 @@ from given import Given  # noqa: E402
 from intervals import ratio, spread  # noqa: E402
 from machine import ask, describe_build, describe_machine  # noqa: E402
 from materials import Materials, Wanting  # noqa: E402
+from processes import end_on_sigterm  # noqa: E402
 from offramp_launch.exit_code import LaunchError  # noqa: E402
 from offramp_launch.gpus.devices import devices_of  # noqa: E402
 from workloads import make_rows  # noqa: E402
@@ -600,13 +601,9 @@ def run_part(bench, part):
     return {"part": part, "stands_for": TOLD[part], **found, "seconds": time.monotonic() - began}
 
 
-def end_on_signal(number, frame):
-    raise SystemExit(128 + number)
-
-
 def main(argv=None):
     options = parse(argv)
-    signal.signal(signal.SIGTERM, end_on_signal)
+    end_on_sigterm()
     binaries = options.bin.absolute()
     os.environ["OFFRAMP_BIN_DIR"] = str(binaries)
     try:
