@@ -2,7 +2,7 @@
 
 from specs import (CUTOUT_RESULTS, DEEPLAB_RESULTS, DEEPLAB_WEIGHTS, ENCODER, FIRST_PIXEL, FIRST_TOKEN, IMAGES, LINES, MAX_TOKENS, OUTPUT, PHOTOGRAPHS,
                    POSTGRES, SENTENCES, SHIPPED_WEIGHTS, Ours, PeerProgram, Row, alone)
-from targets import CoresAllow, SmallestOf
+from targets import CoresAllow, Faults, SmallestOf
 
 DECODE, ENCODE, PLAIN = "decode limit", "encode limit", "plain PyTorch"
 VECTOR = 384    # numbers of one, of the model that is measured with
@@ -22,7 +22,7 @@ def mask_row(sizes):
     return Row("W7", "A whole road: JPEG files in, PNG masks out",
                (Ours("ours", {**flags, **read, **written}, sizes.readers(8)), alone(flags, model, synthetic_on="device"),
                 decode_limit(flags, read), Ours(ENCODE, {**unfed(network, DEEPLAB_RESULTS), **written}, sizes.readers(8)), plain),
-               (SmallestOf((model, DECODE, ENCODE), 0.95), CoresAllow((model, DECODE, ENCODE), 0.9)), sizes.batch, raw_bytes=sizes.logits)
+               (SmallestOf((model, DECODE, ENCODE), 0.95), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()), sizes.batch, raw_bytes=sizes.logits)
 
 
 def cut_out_row(sizes):
@@ -41,7 +41,7 @@ def cut_out_row(sizes):
                 # The cut-outs' originals are found in the manifest by their number, which is all that synthetic items have for a name.
                 Ours(ENCODE, {**unfed(flags, CUTOUT_RESULTS), **written, "source": "synthetic", "input": PHOTOGRAPHS}, consumers),
                 plain),
-               (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9)), batch, raw_bytes=batch * 2 * side * side * 4)
+               (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()), batch, raw_bytes=batch * 2 * side * side * 4)
 
 
 def decode_limit(flags, read):

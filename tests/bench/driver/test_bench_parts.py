@@ -427,6 +427,18 @@ class TargetsTest(unittest.TestCase):
         self.assertTrue(targets.Bytes(0.01).judge(result_with()).reached)
         self.assertFalse(targets.Bytes(0.009).judge(result_with()).reached)
 
+    def test_page_faults_are_the_producers_and_the_consumers_each(self):
+        self.assertTrue(targets.Faults().judge(result_with()).reached)
+        result = result_with()
+        result["contestants"]["ours"]["readers_faults_per_batch"] = {"median": 1.01}
+        self.assertEqual(("1, 1.01", False), (targets.Faults().judge(result).found, targets.Faults().judge(result).reached))
+
+    def test_a_curve_is_judged_at_one_number_of_consumers(self):
+        curve = [{"consumers": consumers, "ratio": {"median": median, "low": 0.5, "high": 1.0}} for consumers, median in ((2, 0.5), (4, 0.97))]
+        self.assertTrue(targets.OnCurve(4, 0.97).judge(result_with(curve=curve)).reached)
+        self.assertFalse(targets.OnCurve(4, 0.98).judge(result_with(curve=curve)).reached)
+        self.assertEqual(("not measured", False), (targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).found, targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).reached))
+
     def test_of_several_limits_the_smallest_counts(self):
         result = result_with()
         result["contestants"]["other"] = {"rate": {"median": 8.0}}

@@ -95,7 +95,7 @@ class OneRevision(unittest.TestCase):
         self.assertEqual([self.SHORT], revision_figures.short_table(saved)[2:])
 
     def test_a_page_with_another_figure_is_wrong(self):
-        saved = {"rows": [self.ROW]}
+        saved = {"build": {"revision": "abc"}, "rows": [self.ROW]}
         pages = ["\n".join([revision_figures.BEGIN, *table(saved), revision_figures.END]) for table in (revision_figures.table, revision_figures.short_table)]
         self.assertEqual([], revision_figures.check({"revision": saved}, *pages))
         self.assertEqual(1, len(revision_figures.check({"revision": saved}, pages[0], pages[1].replace("54.1", "54.2"))))
@@ -105,6 +105,14 @@ class OneRevision(unittest.TestCase):
             saved = {"rows": [self.ROW, {**self.ROW, what: "another"}]}
             with self.subTest(what):
                 self.assertIn(f"rows of several {what}s: ", "".join(revision_figures.check({"revision": saved}, "", "")))
+
+    def test_rows_of_a_revision_that_nobody_can_build_again_are_refused(self):
+        for revision, build, told in ((None, None, "nobody can build again"), ("abc-dirty", "abc-dirty", "nobody can build again"),
+                                      ("abc", "another", "tells of a build of another")):
+            with self.subTest(revision=revision, build=build):
+                saved = {"build": {"revision": build}, "rows": [{**self.ROW, "revision": revision}]}
+                self.assertIn(told, "".join(revision_figures.check({"revision": saved}, "", "")))
+        self.assertIn("has no rows", "".join(revision_figures.check({"revision": {"rows": []}}, "", "")))
 
 
 class TheRepository(unittest.TestCase):
