@@ -198,9 +198,15 @@ class DeepLabV3 final : public Model {
         projection_of_pyramid_ = {.weight = project.weight.narrow(1, 0, kPyramidWidth), .bias = project.bias};
         projection_of_pooled_ = {.weight = project.weight.narrow(1, kPyramidWidth, kPooledWidth), .bias = {}};
         convolutions_.erase("classifier.0.project.0");
-        for (auto& [name, c] : convolutions_) place(c, execution_);
-        place(projection_of_pyramid_, execution_);
-        place(projection_of_pooled_, execution_);
+        for (auto& [name, c] : convolutions_) put_in_place(c);
+        put_in_place(projection_of_pyramid_);
+        put_in_place(projection_of_pooled_);
+    }
+
+    // In fp32 cuDNN's heuristics name kernels that are as fast as those which timing finds, and timing takes 12 s.
+    void put_in_place(Convolution& c) const {
+        c.kernels_timed = c.kernels_timed && execution_.options().precision != "fp32";
+        place(c, execution_);
     }
 
     bool stays_small() const { return execution_.options().leave_out_enlargement; }
