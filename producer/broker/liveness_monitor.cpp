@@ -17,6 +17,8 @@ constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
 // timeout: in more than that this process did not run (SIGSTOP, a frozen container, a machine that slept), and most
 // likely nor did those that it looks at.
 constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
+// The log tells of somebody who stays stalled after twice as long each time, at least so often.
+constexpr std::chrono::nanoseconds kLongestSilence = std::chrono::minutes(10);
 
 }  // namespace
 
@@ -94,8 +96,10 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
             peer->alive_at = now;
             peer->stalled = false;
         }
+        if (peer->stalled) tell_of_stalled(*peer, now - peer->alive_at);
         if (peer->stalled || now - peer->alive_at < state_.options.visibility_timeout) continue;
         peer->stalled = true;
+        peer->stall_told = state_.options.visibility_timeout;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
                      peer->ref.session, peer->credentials.pid,
                      std::chrono::duration<double>(state_.options.visibility_timeout).count());
@@ -129,6 +133,15 @@ void LivenessMonitor::on_stalled(Peer& peer) {
         spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session,
                       peer.credentials.pid, std::strerror(refused));
     }
+}
+
+// A batch that hangs every consumer is waited for as long as they live: that is never silent.
+void LivenessMonitor::tell_of_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
+    if (silent_for < peer.stall_told + std::min(peer.stall_told, kLongestSilence)) return;
+    peer.stall_told = silent_for;
+    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {} slabs{}", peer.ref.session,
+                 peer.credentials.pid, std::chrono::duration<double>(silent_for).count(), peer.held,
+                 state_.options.kill_overdue ? "" : ": nobody kills it, as kill-overdue would");
 }
 
 }  // namespace offramp

@@ -38,6 +38,7 @@ class LivenessMonitor {
     void reap(Peer& peer);
     void leave_out_pause(TimePoint now);
     void on_stalled(Peer& peer);
+    void tell_of_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const;
 
     BrokerState& state_;
     RunEnd& run_end_;

@@ -45,7 +45,8 @@ struct Peer {
     std::uint64_t seen_work = 0;
     std::uint64_t seen_progress = 0;
     TimePoint alive_at{};
-    bool stalled = false;  // its visibility timeouts ran out; it gets nothing until it moves again
+    bool stalled = false;                   // its visibility timeouts ran out; it gets nothing until it moves again
+    std::chrono::nanoseconds stall_told{};  // the log has told of so long a time without progress
 
     SlabTotals completed;
 };

@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "common/dead_letters/payload_file.hpp"
 #include "producer/broker/dead_letter_writer.hpp"
@@ -416,6 +419,33 @@ TEST_F(BrokerDeadLetters, WithoutKillOverdueNobodyIsKilled) {
     EXPECT_EQ(f.report().leases_expired, 1U);
     EXPECT_EQ(f.report().consumers.at(0).end, "");
     EXPECT_TRUE(f.report().consumers.at(0).stalled);
+}
+
+// Only who is waited for as long as it lives is told of, and again and again: the run may hang on it for ever.
+TEST_F(BrokerDeadLetters, OneThatStaysOverdueIsToldOfNowAndThen) {
+    std::ostringstream said;
+    const auto usual = spdlog::default_logger();
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(said)));
+    BrokerFixture f(1);
+    ScriptedConsumer hung(f, 11, 1);
+    hung.join();
+    f.publish(0);
+    hung.receive();
+    hung.work_on(hung.tickets[0]);
+    f.let_pass(seconds(31 + 4 * 60 + 10));
+    f.broker->step();
+    const auto told = [&] {
+        std::size_t times = 0;
+        for (std::size_t at = 0; (at = said.str().find("nobody kills it", at)) != std::string::npos; ++at) ++times;
+        return times;
+    };
+    EXPECT_EQ(told(), 3U) << "after 60, 120 and 240 s\n" << said.str();
+    hung.release(hung.tickets[0]);
+    f.let_pass(seconds(600));
+    EXPECT_EQ(told(), 3U) << "it moves";
+    spdlog::set_default_logger(usual);
+    EXPECT_THAT(said.str(), HasSubstr("consumer 1 (pid 11) has made no progress for 60.0 s and keeps 1 slabs"));
 }
 
 TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
