@@ -19,7 +19,7 @@ from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 PRODUCER = "--producer"
-KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts")
+KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts", "--kill-overdue")
 
 
 def is_meant(argv):
@@ -87,7 +87,7 @@ def environment_of(places, run_dir, run_id, output, config, work):
     """By what the program's Egress finds the run."""
     return {**places.environment_of_loops(), "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output,
             "OFFRAMP_PROCESSOR": config.get("processor", ""), "OFFRAMP_PROCESSOR_OPTION": config.get("processor-option", ""), "OFFRAMP_WORK": work,
-            "OFFRAMP_RESUME": "true" if config.get("resume") else "false"}
+            "OFFRAMP_RESUME": "true" if config.get("resume") else "false", "OFFRAMP_KILL_OVERDUE": "true" if config.get("kill-overdue") else "false"}
 
 
 def supervise(plan, places, output, environment, about, go_on, note):

@@ -161,7 +161,8 @@ EgressRunOptions EgressDoor::Parts::run_options() const {
             .max_consumers = options.max_consumers,
             .allowed_uids = {::geteuid()},
             .visibility_timeout = options.visibility_timeout,
-            .max_charges = options.max_charges};
+            .max_charges = options.max_charges,
+            .kill_overdue = options.kill_overdue};
 }
 
 EgressRunHooks EgressDoor::Parts::run_hooks() {
@@ -313,6 +314,10 @@ bool EgressDoor::drain(std::optional<std::chrono::nanoseconds> timeout) { return
 EgressDoorFigures EgressDoor::figures() const {
     const OutputFigures output = parts_->stream->figures();
     const BrokerReport broker = parts_->run->delivery().report();
+    const auto number_of = [&](auto&& is) {
+        return static_cast<std::uint32_t>(std::ranges::count_if(
+            broker.consumers, [&](const ConsumerReport& one) { return one.end.empty() && is(one); }));
+    };
     return {.batches_submitted = output.batches_submitted,
             .samples_submitted = output.samples_submitted,
             .samples_published = broker.published.samples,
@@ -322,8 +327,8 @@ EgressDoorFigures EgressDoor::figures() const {
             .bytes_copied = output.bytes_copied,
             .copy_seconds = output.copy_seconds,
             .slab_wait_seconds = parts_->run->slab_wait_seconds(),
-            .consumers = static_cast<std::uint32_t>(
-                std::ranges::count_if(broker.consumers, [](const ConsumerReport& one) { return one.end.empty(); }))};
+            .consumers = number_of([](const ConsumerReport&) { return true; }),
+            .overdue = number_of([](const ConsumerReport& one) { return one.stalled; })};
 }
 
 }  // namespace offramp

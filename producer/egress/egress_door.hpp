@@ -32,6 +32,7 @@ struct EgressDoorOptions {
     // without progress, before another consumer gets the slab too
     std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
     std::uint32_t max_charges = 3;  // deaths that a slab may cause before it is a dead letter
+    bool kill_overdue = false;      // a consumer whose visibility timeout ran out is killed
     // Of a slab that consumers are done with: its items. On the broker's thread; may be empty.
     std::function<void(std::span<const ItemRange>)> on_completed{};
 };
@@ -43,6 +44,7 @@ struct EgressDoorFigures {
     double copy_seconds = 0;       // of the device
     double slab_wait_seconds = 0;  // the copies waited for a free slab
     std::uint32_t consumers = 0;   // living
+    std::uint32_t overdue = 0;     // of them: their visibility timeout ran out
 };
 
 // The door to a whole run but for the model (EgressRun), for a program that has a loop of its own: it takes that

@@ -13,7 +13,7 @@ import warnings
 import weakref
 
 import offramp
-from offramp._run import Releases
+from offramp._run import Figures, OverdueWarner, Releases
 from world import World, needs_numpy, wait_for
 
 # Prints what it sees as JSON, a line a sample.
@@ -33,6 +33,20 @@ class Egresses(World):
 
     def seen_by(self, reader):
         return {key: (item, types, values) for key, item, types, values in map(json.loads, self.end(reader).splitlines())}
+
+
+class Overdue(unittest.TestCase):
+    def test_that_consumers_stay_overdue_is_told_ever_more_seldom(self):
+        warner, overdue, told = OverdueWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}), 1, []
+        for now in range(1, 400):
+            with unittest.mock.patch("offramp._run.time") as clock, warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("default")
+                clock.monotonic.return_value = float(now)
+                overdue = 0 if now == 300 else 1        # they went on, and hang again
+                warner.look(lambda: Figures(consumers=2, overdue=overdue))
+            told += [(now, str(each.message)) for each in seen]
+        self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in told])
+        self.assertRegex(told[1][1], "^1 of 2 consumers made no progress for more than 60.0 s, and nobody ends them: .*run/status.json")
 
 
 @needs_numpy

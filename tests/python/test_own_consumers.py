@@ -69,6 +69,38 @@ class OwnConsumers(Loops):
         said = self.work.run(batches=3, code=1)
         self.assertIn("ConsumersFailed: 12 samples were given up", said.splitlines()[-1])
 
+    HANGS = """
+import os
+def save(slab):
+    while slab.samples[0].key == "b002-0" and not os.path.exists(os.environ["GATES"] + "/over"):
+        pass
+    for sample, values in slab:
+        yield sample, ".bin", values.tobytes()
+"""
+
+    def test_a_function_that_never_returns_is_given_up_where_its_consumers_are_killed(self):
+        self.post.write_text(self.HANGS)
+        said = self.work.run(batches=5, code=1, kill_overdue=True, visibility_timeout=4.0, max_charges=2)
+        self.assertIn("ConsumersFailed: 4 samples were given up", said.splitlines()[-1])
+        self.assertNotIn("RuntimeWarning", said)
+        self.assertEqual({f"b{number:03}-{row}.bin" for number in (0, 1, 3, 4) for row in range(ROWS)}, set(self.work.results()))
+        consumers = json.loads((self.work.run_dir / "summary.json").read_text())["consumers"]
+        # A third one may have got it before the second one was dead.
+        self.assertIn(sum(each["end"] == "died" for each in consumers), (2, 3))
+        self.assertEqual([], left_of(self.folder))
+
+    def test_without_that_it_is_told_while_somebody_waits(self):
+        self.post.write_text(self.HANGS)
+        loop = self.work.loop(batches=5, visibility_timeout=1.0)
+        warning = b""
+        while b"RuntimeWarning" not in warning:
+            warning += loop.stderr.readline()
+        self.assertRegex(warning.decode(), r"of 2 consumers made no progress for more than 1\.\d s, and nobody ends them: .*kill_overdue=True")
+        self.assertIsNone(loop.poll())
+        self.work.close_gate("over")
+        self.end(loop)
+        self.assertEqual(5 * ROWS, len(self.work.results()))
+
     def test_a_processor_that_is_not_there_is_told_before_anything_is_done(self):
         for processor, text in (("nonsense", "--processor 'nonsense' is unknown"), (f"{self.folder}/nothing.py:save", "nothing.py")):
             with self.subTest(processor):

@@ -143,6 +143,11 @@ class ProgramRuns(Loops):
         self.ended(self.launch("--resume"), 0)
         self.assertEqual(0, self.work.submitted(), "all of it is done")
 
+    def test_a_function_that_never_returns_is_given_up_where_the_command_says_so(self):
+        self.post.write_text("def save(slab):\n    while slab.samples[0].key == 'b002-0':\n        pass\n")
+        self.ended(self.launch("--kill-overdue", program=self.program(batches=5, told="visibility_timeout=4.0, max_charges=1")), 84)
+        self.assertEqual((ROWS, 4 * ROWS), tuple(self.told("summary.json")["samples"][name] for name in ("quarantined", "released")))
+
     def test_other_options_of_the_processor_are_another_work(self):
         self.post.write_text("def save(slab, q):\n    for sample, _ in slab:\n        yield sample, '.txt', q.encode()\n")
         self.ended(self.launch("--processor-option", "q=1", program=self.program(batches=1)), 0)

@@ -111,7 +111,8 @@ typedef struct offramp_egress_options {
     double max_delay_seconds;          /* 0.002: of a small batch that waits for others to share its slab */
     double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
     uint32_t tell_completed;           /* 1: offramp_egress_take_completed() tells which items are done */
-    uint32_t reserved;
+    uint32_t kill_overdue;             /* 1: a consumer without progress for that long is killed (SIGKILL), which is
+                                          charged to the slab that it worked on; 0: it stays, and keeps its slabs */
 } offramp_egress_options;
 
 /* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. While it makes its
@@ -145,7 +146,8 @@ typedef struct offramp_batch {
 OFFRAMP_API int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error);
 
 /* Takes no more, and returns when consumers are done with everything. OFFRAMP_TIMEOUT after `timeout_seconds`
- * (negative: never): call again. */
+ * (negative: never): call again. A consumer that never comes back from its slab keeps it waiting, unless kill_overdue
+ * is set. */
 OFFRAMP_API int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds, offramp_error* error);
 
 typedef struct offramp_egress_figures {
@@ -156,7 +158,7 @@ typedef struct offramp_egress_figures {
     double copy_seconds;      /* of the device */
     double slab_wait_seconds; /* the copies waited for a free slab */
     uint32_t consumers;       /* living */
-    uint32_t reserved;
+    uint32_t overdue;         /* of them: without progress for the visibility timeout, and holding slabs */
 } offramp_egress_figures;
 
 /* `figures->size` is set by the caller. */

@@ -26,7 +26,7 @@ class EgressOptions(ctypes.Structure):
                 ("device", ctypes.c_char_p), ("run_id", ctypes.c_char_p), ("name", ctypes.c_char_p), ("slabs", ctypes.c_uint32),
                 ("samples_per_slab", ctypes.c_uint32), ("max_key_bytes", ctypes.c_uint32), ("max_consumers", ctypes.c_uint32),
                 ("drop_when_full", ctypes.c_uint32), ("max_charges", ctypes.c_uint32), ("max_delay_seconds", ctypes.c_double),
-                ("visibility_timeout_seconds", ctypes.c_double), ("tell_completed", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+                ("visibility_timeout_seconds", ctypes.c_double), ("tell_completed", ctypes.c_uint32), ("kill_overdue", ctypes.c_uint32)]
 
 
 class Batch(ctypes.Structure):
@@ -40,7 +40,7 @@ class EgressFigures(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("batches_submitted", ctypes.c_uint64), ("samples_submitted", ctypes.c_uint64),
                 ("samples_published", ctypes.c_uint64), ("samples_completed", ctypes.c_uint64), ("samples_dropped", ctypes.c_uint64),
                 ("samples_set_aside", ctypes.c_uint64), ("bytes_copied", ctypes.c_uint64), ("copy_seconds", ctypes.c_double),
-                ("slab_wait_seconds", ctypes.c_double), ("consumers", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+                ("slab_wait_seconds", ctypes.c_double), ("consumers", ctypes.c_uint32), ("overdue", ctypes.c_uint32)]
 
 
 class Items(ctypes.Structure):

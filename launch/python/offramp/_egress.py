@@ -59,7 +59,9 @@ class Egress:
     `name`: of what fills the slabs, for consumers. `slabs`, `samples_per_slab`: buffers in shared memory and their size. `when_full`: "wait",
     or "drop" for batches that find no free slab. `max_charges`: deaths of consumers that a slab may cause before it is set aside.
     `max_delay`: seconds that a small batch waits for others to share its slab. `visibility_timeout`: seconds without progress, before another
-    consumer gets the slab, too. Whatever is 0 or empty is chosen (offramp.h).
+    consumer gets the slab, too. `kill_overdue`: such a consumer is killed, and its slab is charged with the death; without it a function that
+    never returns keeps drain() waiting, which a RuntimeWarning tells. A function that is only slow calls slab.progress(). Whatever is 0 or empty
+    is chosen (offramp.h).
 
     Leaving the context drains; leaving it by an exception abandons what consumers have not done.
 
@@ -72,7 +74,8 @@ class Egress:
                  device: str | None = None, *, output: str | os.PathLike[str] | None = None, processor: str | None = None, consumers: int = 0,
                  settings: Mapping[str, object] | None = None, resume: bool = False, identity: str | Mapping[str, object] | None = None,
                  name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
-                 max_consumers: int = 0, when_full: str = "wait", max_charges: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0):
+                 max_consumers: int = 0, when_full: str = "wait", max_charges: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0,
+                 kill_overdue: bool = False):
         self._pid = os.getpid()
         self._turn = threading.RLock()      # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
         self._is_submitting = False
@@ -107,7 +110,8 @@ class Egress:
             work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
         self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
-                         "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout}
+                         "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout,
+                         "kill_overdue": int(bool(kill_overdue or place and place.kill_overdue))}
         if processor is not None and place is None and results is not None and self._checkpoint is not None:
             self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
         self._names_results = place is not None or processor is not None       # a key does

@@ -33,6 +33,7 @@ class Place(NamedTuple):
     processor_option: str
     work: str
     resume: bool
+    kill_overdue: bool = False
 
 
 class Launched:
@@ -92,7 +93,7 @@ def launched(knows_its_run: bool = False) -> Launched | None:
     global _launched
     if _launched is None and (told_of := os.environ.get(LIFELINE)):
         del os.environ[LIFELINE]        # what this program starts is not the run's producer
-        told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields if name != "resume"}
+        told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields if name not in ("resume", "kill_overdue")}
         if not told["run_dir"]:
             raise BadArgument(f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Leave both to `offramp run --producer`")
         lifeline = _inherited(told_of)
@@ -101,7 +102,7 @@ def launched(knows_its_run: bool = False) -> Launched | None:
         if lifeline is None:
             lifeline = _connected(told["run_dir"], told["run_id"])
         resume = os.environ.get("OFFRAMP_RESUME") == "true" or _is_a_second_life(told["run_dir"], told["run_id"], told["output"], told["work"])
-        _launched = Launched(Place(**told, resume=resume), lifeline)
+        _launched = Launched(Place(**told, resume=resume, kill_overdue=os.environ.get("OFFRAMP_KILL_OVERDUE") == "true"), lifeline)
     return _launched
 
 

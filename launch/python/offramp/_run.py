@@ -6,9 +6,11 @@ import array
 import collections
 import contextlib
 import ctypes
+import os
 import queue
 import threading
 import time
+import warnings
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from offramp import _abi
@@ -21,6 +23,9 @@ from offramp._torch import Memory
 WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
 LOOK_SECONDS = 0.005    # between two looks of a loop that submits at all tensors that must not change
 QUIET_SECONDS = 0.02    # without a submit, before the thread looks, at them and at what is copied, and between two looks of it
+LOOK_AT_CONSUMERS_SECONDS = 0.5     # who are waited for: do they make progress
+FIRST_WARNING_SECONDS = 30  # from the first warning that they do not to the second
+VISIBILITY_TIMEOUT_SECONDS = 30     # where nobody chose another (offramp.h)
 BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
 _NEVER = (1 << 64) - 1
 
@@ -38,6 +43,7 @@ class Figures(NamedTuple):
     copy_seconds: float = 0.0           # of the device
     slab_wait_seconds: float = 0.0      # the copies waited for a free slab
     consumers: int = 0                  # living
+    overdue: int = 0                    # of them: without progress for the visibility timeout, and holding slabs
 
 
 class Run:
@@ -47,6 +53,7 @@ class Run:
                  require_consumers: Callable[[], None] = lambda: None):
         self.device = device
         self._require_consumers = require_consumers
+        self._warner = None if options.get("kill_overdue") else OverdueWarner(options)
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._calling: list[int] = []       # threads that are in the library
@@ -97,7 +104,7 @@ class Run:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
             if code == _abi.TIMEOUT:
                 try:
-                    self._require_consumers()
+                    self._look_after_consumers()
                 except Exception:
                     self._not_taken(number)
                     raise
@@ -131,11 +138,17 @@ class Run:
             left = WAIT_SECONDS if end is None else max(0.0, min(WAIT_SECONDS, end - time.monotonic()))
             if checked(self._call, self._library.offramp_egress_drain, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
                 break
-            self._require_consumers()
+            self._look_after_consumers()
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call it again, or start more of them")
         if (completions := self._completions) is not None:
             self._call(lambda _: completions.note_the_rest())
+
+    def _look_after_consumers(self) -> None:
+        """While somebody waits for them, after every WAIT_SECONDS."""
+        self._require_consumers()
+        if self._warner is not None:
+            self._warner.look(self.figures)
 
     def require_noted(self) -> None:
         """Errors: CannotWrite, where the checkpoint cannot be written, which is tried once more."""
@@ -177,6 +190,31 @@ class Run:
         finally:
             if me in self._calling:
                 self._calling.remove(me)
+
+
+class OverdueWarner:
+    """Warns of consumers without progress that nobody kills, while they are waited for: at first at once, then after twice as long each time."""
+
+    def __init__(self, options: Mapping[str, Any]):
+        self._run_dir = os.fsdecode(options["run_dir"])
+        self._timeout = options["visibility_timeout_seconds"] or VISIBILITY_TIMEOUT_SECONDS
+        self._look_at = self._warn_at = self._since = 0.0
+
+    def look(self, figures: Callable[[], Figures]) -> None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_AT_CONSUMERS_SECONDS
+        told = figures()
+        if not told.overdue:
+            self._since = 0.0
+            return
+        self._since = self._since or now
+        if self._since == now or now >= self._warn_at:
+            self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
+            warnings.warn(f"{told.overdue} of {told.consumers} consumers made no progress for more than {self._timeout + now - self._since:.1f} s, and nobody ends "
+                          f"them: they are waited for ({self._run_dir}/status.json has their pids). Kill them, or open the Egress with kill_overdue=True; "
+                          "a function that is only slow calls slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=5)
 
 
 class Watch:

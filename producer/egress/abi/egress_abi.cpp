@@ -95,7 +95,8 @@ EgressDoorOptions options_of(const offramp_egress_options* given) {
                              .device = text_or(options.device, "auto"),
                              .slabs = options.slabs,
                              .samples_per_slab = options.samples_per_slab,
-                             .drop_when_full = options.drop_when_full != 0};
+                             .drop_when_full = options.drop_when_full != 0,
+                             .kill_overdue = options.kill_overdue != 0};
     const auto* tensor = reinterpret_cast<const std::byte*>(options.tensors);
     for (std::uint32_t i = 0; i < options.tensor_count; ++i) {
         const auto* const one = reinterpret_cast<const offramp_tensor*>(tensor);
@@ -258,7 +259,7 @@ std::int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_f
                                          .copy_seconds = now.copy_seconds,
                                          .slab_wait_seconds = now.slab_wait_seconds,
                                          .consumers = now.consumers,
-                                         .reserved = 0};
+                                         .overdue = now.overdue};
         std::memcpy(figures, &all, std::min(given.size, sizeof all));
         return std::int32_t{OFFRAMP_OK};
     });

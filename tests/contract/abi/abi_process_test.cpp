@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -152,6 +153,42 @@ TEST_F(InAProcess, WhatAFailedFunctionHeldGoesToAnotherWhileItsProcessLives) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(InAProcess, AConsumerThatNeverComesBackIsKilledWhereThatIsWanted) {
+    for (const bool kill_overdue : {false, true}) {
+        SCOPED_TRACE(kill_overdue);
+        const Pipe begun, hangs;
+        const pid_t child = ::fork();  // before the run has threads, as above
+        if (child == 0) {
+            begun.hear();
+            Consumer(run_dir_).for_each([&](const Slab&) {
+                hangs.tell();
+                for (;;) ::pause();
+            });
+        }
+        EgressOptions options = small_run();
+        options.visibility_timeout_seconds = 0.2;
+        options.max_charges = 1;
+        options.kill_overdue = kill_overdue;
+        Egress egress(options);
+        submit(egress, "hangs");
+        begun.tell();
+        hangs.hear();
+        if (!kill_overdue) {
+            while (egress.figures().overdue == 0) ::usleep(1000);
+            EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0)));
+            EXPECT_EQ(egress.figures().consumers, 1U);
+            EXPECT_EQ(status()["quarantined_samples"], 0);
+            ::kill(child, SIGKILL);
+        }
+        EXPECT_TRUE(egress.drain(std::chrono::seconds(60)));
+        EXPECT_EQ(egress.figures().samples_set_aside, kRows);
+        EXPECT_EQ(egress.figures().overdue, 0U);
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
 }
 
 TEST_F(InAProcess, ARunTellsOfItselfInItsDirectory) {

@@ -32,6 +32,7 @@ struct EgressOptions {
     double max_delay_seconds = 0;
     double visibility_timeout_seconds = 0;
     bool tell_completed = false;
+    bool kill_overdue = false;
 };
 
 // Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; submit()
@@ -61,6 +62,7 @@ class Egress {
         given.max_delay_seconds = options.max_delay_seconds;
         given.visibility_timeout_seconds = options.visibility_timeout_seconds;
         given.tell_completed = options.tell_completed ? 1 : 0;
+        given.kill_overdue = options.kill_overdue ? 1 : 0;
         offramp_egress* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
         egress_.reset(opened);
