@@ -164,6 +164,37 @@ class OtherArrays(Egresses):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", given, False)
 
+    def test_what_computes_on_streams_of_its_own_is_waited_for(self):
+        import numpy
+
+        class Computing:
+            """As JAX has it: version 2 of the interface, which names no stream."""
+
+            def __init__(self, problem=None):
+                self.problem, self.waits = problem, 0
+
+            def block_until_ready(self):
+                self.waits += 1
+                if self.problem is not None:
+                    raise self.problem
+
+        class OnAGpu(Computing, Interfaced):
+            def __init__(self, problem=None):
+                Computing.__init__(self, problem)
+                Interfaced.__init__(self, version=2)
+
+        class OnTheCpu(Computing, Exported):
+            def __init__(self, problem=None):
+                Computing.__init__(self, problem)
+                Exported.__init__(self, numpy.zeros((2, 3), "float32"))
+
+        for kind in (OnAGpu, OnTheCpu):
+            with self.subTest(kind.__name__):
+                _arrays.outputs_of("x", given := kind(), False)
+                self.assertEqual(1, given.waits)
+                with self.assertRaisesRegex(offramp.BadArgument, "'x' is not .*: it failed. Submit"):
+                    _arrays.outputs_of("x", kind(RuntimeError("it failed")), False)
+
     def test_cudas_array_interface_is_understood(self):
         outputs = _arrays.outputs_of("x", given := Interfaced(stream=0x99), False)
         self.assertEqual((given, 0x7000, "float32", (2, 3), "cuda:1", ()), (*outputs[:2], outputs.dtype.name, *outputs[3:6]))

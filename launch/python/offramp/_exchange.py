@@ -85,8 +85,7 @@ def _export(name: str, given: Any) -> tuple[str, object]:
         kind, index = (int(number) for number in given.__dlpack_device__())
         if kind not in _ON_THE_CPU + _ON_CUDA:
             raise BadArgument(f"'{name}' is on a device of DLPack's type {kind}. Submit one of the CPU's, or of a CUDA device's")
-        if callable(ready := getattr(given, "block_until_ready", None)):
-            ready()         # JAX computes on streams that nobody else knows
+        _wait_until_computed(given)
         device, options = ("cpu", {}) if kind in _ON_THE_CPU else (f"cuda:{index}", {"stream": -1})
         try:
             return device, given.__dlpack__(max_version=_NEWEST, **options)
@@ -96,6 +95,12 @@ def _export(name: str, given: Any) -> tuple[str, object]:
         raise
     except Exception as problem:
         raise BadArgument(f"'{name}' is not given through DLPack: {str(problem).rstrip('.')}. Submit a copy of it") from problem
+
+
+def _wait_until_computed(given: Any) -> None:
+    """JAX computes on streams that nobody else knows, and neither its DLPack nor its CUDA interface waits for them, or names them."""
+    if callable(ready := getattr(given, "block_until_ready", None)):
+        ready()
 
 
 def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
@@ -128,7 +133,12 @@ def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
     if strides is not None:
         size = dtype.bits // 8
         strides = () if any(stride % size for stride in strides) else tuple(stride // size for stride in strides)
-    return Exchanged(given, address, dtype, shape, strides, f"cuda:{_index_of(name, given, address)}", _handle_of(name, stream))
+    array = Exchanged(given, address, dtype, shape, strides, f"cuda:{_index_of(name, given, address)}", _handle_of(name, stream))
+    try:
+        _wait_until_computed(given)
+    except Exception as problem:
+        raise BadArgument(f"'{name}' is not there: {str(problem).rstrip('.')}. Submit what is computed") from problem
+    return array
 
 
 def _handle_of(name: str, stream: object) -> int:
