@@ -50,7 +50,7 @@ SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "tune", "bench
 # Those with --http, which may stand in the environment.
 WATCHED = ("run", CONTINUED, "shard", SHARD_CONTINUED, "consume", CONSUME_CONTINUED)
 HELP = ("help", "-h", "--help")
-WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
+WITH_HELP_OF_THEIR_OWN = ("run", "consume", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
 END_BY_WHAT_THEY_DID = ("run", CONTINUED, "shard", SHARD_CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
                         "package", "export", "stop", "scale", "reload", "trace", TRACE_CONTINUED, "new-processor", "clean")
@@ -203,6 +203,8 @@ def require_runner(places):
 
 
 def consume(places, argv):
+    if {"-h", "--help"}.intersection(argv):
+        return consume_help(places)
     return continue_set_up(places, CONSUME_CONTINUED, consume_set_up, set_up_for(places, argv))
 
 
@@ -250,6 +252,14 @@ def run_help(places):
         return int(ExitCode.OK)
     print("\nFlags of a run:\n", flush=True)
     return subprocess.run([places.producer(), "--help"], check=False).returncode
+
+
+def consume_help(places):
+    """With what the program says of its flags: settings of processors are told of by the processors, and stand nowhere else."""
+    help_of(places, "consume")
+    said = subprocess.run([places.consumer(), "--help"], stdout=subprocess.PIPE, text=True, check=False).stdout if places.consumer().exists() else ""
+    print("\n" + (consume_command.flags_among(said) if said else "All flags of consumers are listed here once `./launch/offramp setup` has built the programs."))
+    return int(ExitCode.OK)
 
 
 def setup(places, argv):

@@ -123,6 +123,23 @@ def refuse_what_is_not_consumers(argv, command, besides):
                 raise LaunchError(f"{command} has no {name}: {why}", remedy, ExitCode.USAGE)
 
 
+def flags_among(said, section="Consumers:"):
+    """Of what a program says of all settings, in sections, those of consumers that are not refused here; all of it where there is no such section."""
+    lines = said.splitlines()
+    if section not in lines:
+        return said.rstrip()
+    refused = {name for names, _, _ in REFUSED for name in names}
+    kept, keeps = [section], True
+    for line in lines[lines.index(section) + 1:]:
+        if line and not line.startswith(" "):
+            break
+        if line.startswith("  -"):
+            keeps = line.split()[0] not in refused
+        if line and keeps:
+            kept.append(line)
+    return "\n".join(kept)
+
+
 def refuse_what_is_missing(config):
     for processor in config.get("processor", "").split(","):
         if processor in NEED_PICTURES and not config.get("input"):

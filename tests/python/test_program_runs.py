@@ -133,6 +133,13 @@ class ProgramRuns(Loops):
     def told(self, name):
         return json.loads((self.work.run_dir / name).read_text())
 
+    def test_the_flags_of_processors_are_among_the_help_of_consume(self):
+        said = subprocess.run([*LAUNCHER, "consume", "--help"], env=self.work.environment, capture_output=True, text=True, check=True).stdout
+        for flag in ("--processor-option KEY=VALUE", "--consumer-python FILE", "--png-level N"):
+            self.assertRegex(said, rf"(?m)^  {flag}")
+        for flag in ("--lease-seconds", "--kill-overdue", "--model", "--retry", "--sweep"):
+            self.assertNotRegex(said, rf"(?m)^  {flag}\b")
+
     def test_a_whole_run(self):
         said = self.ended(self.launch("--run-id", f"egress-{os.getpid()}-a"), 0)
         self.assertIn("48 samples", said)

@@ -11,6 +11,7 @@ import unittest
 
 from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
 
+from offramp_launch.consume_command import flags_among
 from offramp_launch.places import Places
 
 COMMANDS = ("run", "job", "shard", "demo", "ladder", "tune", "bench", "test", "setup", "package", "scale", "reload", "status", "trace", "stop", "quarantine", "new-processor", "clean", "doctor",
@@ -34,9 +35,19 @@ class HelpTest(unittest.TestCase):
 
     def test_processors_of_ones_own_are_named_by_kind(self):
         for command in ("run", "consume"):
-            said = self.stage.call(command, "--help")[1]
-            for kind in ("post.py:save (Python)", "so:./mine.so", "exec:./tool"):
-                self.assertIn(kind, said)
+            # As they are written by hand: what programs say of their flags comes behind it.
+            said = (pathlib.Path(OFFRAMP).parent / "help" / f"{command}.txt").read_text()
+            self.assertTrue(self.stage.call(command, "--help")[1].startswith(said))
+            entry = re.search(r"(?m)^  --processor A,B .*\n(?: {10,}.*\n)*", said)[0]
+            for kind in ("post.py:save (Python)", "so:./mine.so (C, C++, Rust)", "exec:./tool (any language)"):
+                self.assertIn(kind, entry)
+
+    def test_consume_lists_what_its_program_says_of_consumers_flags(self):
+        said = ("Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --credits N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
+                "              Handed to one's own\n  --finish                    Merge\n                              on, off\n  --png-level N  Compression\n\n\n"
+                "Instead of a run:\n  --sweep   Remove\n")
+        self.assertEqual("Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression", flags_among(said))
+        self.assertEqual("Something else", flags_among("Something else\n"), "all of it where it is not understood")
 
     def test_those_that_run_in_a_python_with_pytorch_have_it_where_there_is_none(self):
         for command, own, others in (("export", "--input-shape", "--database"), ("query", "--database", "--input-shape")):
