@@ -477,6 +477,17 @@ class Refused(Hosted):
         self.assertIn("cannot be started", self.refusal("--processor", f"{post}:Needs", "--consumer-python", "/nowhere/python"))
 
     @in_python
+    def test_an_interpreter_without_numpy(self):
+        run = self.run_of()
+        post = self.written(run, "post.py", IN_PYTHON)
+        bare = self.written(run, "bare-python", f"""\
+            #!/bin/sh
+            exec {sys.executable} -S "$@"
+        """)
+        said = self.refusal("--processor", f"{post}:save", "--consumer-python", str(bare))
+        self.assertRegex(said, rf"{post}:save would run in \S+, which has no NumPy, .*Install it there, or give another interpreter with --consumer-python")
+
+    @in_python
     def test_an_interpreter_that_is_too_old(self):
         run = self.run_of()
         post = self.written(run, "post.py", IN_PYTHON)
