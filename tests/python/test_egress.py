@@ -50,6 +50,39 @@ class Overdue(unittest.TestCase):
 
 
 @needs_numpy
+class Signals(Egresses):
+    def test_those_that_a_program_waits_for_come_to_no_thread_of_ours(self):
+        program = """
+            import os, pathlib, signal, sys
+            import numpy, offramp
+            from offramp import _launched
+            def blocked():
+                found = {}
+                for task in pathlib.Path("/proc/self/task").iterdir():
+                    line = next(line for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk"))
+                    found[task.name] = int(line.split()[1], 16)
+                return found
+            own, mask = set(blocked()), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            lifeline, kept = os.pipe()
+            launched = _launched.Launched(_launched.Place("", "", "", "", "", "", False), lifeline)
+            with offramp.Egress(sys.argv[1], resume=True) as egress:
+                egress.submit(numpy.zeros((2, 1), "float32"))
+                slabs = iter(offramp.Consumer(sys.argv[1]))
+                next(slabs)
+                wanted = (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGRTMIN)
+                open_to = {thread: [number for number in wanted if not mask >> number - 1 & 1] for thread, mask in blocked().items() if thread not in own}
+                print(len(open_to) >= 7, sum(map(len, open_to.values())), mask == signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+                os.kill(os.getpid(), signal.SIGUSR1)
+                print(signal.sigwait({signal.SIGUSR1}).name)
+                slabs.close()
+                egress.close()
+        """
+        alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self.assertEqual("True 0 True\nSIGUSR1\n", self.end(self.python(program, self.run_dir, env=alone)))
+
+
+@needs_numpy
 class Batches(Egresses):
     def test_every_type_arrives_as_it_was(self):
         import numpy

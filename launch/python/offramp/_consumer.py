@@ -18,6 +18,7 @@ from offramp._errors import BadArgument, Error, Failed, KeptViewWarning, Reject,
 from offramp._library import checked, library, path_of
 from offramp._memory import Mappings
 from offramp._slab import Slab
+from offramp._threads import start_without_signals
 
 
 class Consumer:
@@ -144,7 +145,7 @@ class _Loop:
     def __enter__(self) -> _Loop:
         _loops.add(self)
         try:
-            self._thread.start()
+            start_without_signals(self._thread)
         except BaseException:
             self._consumer._running.release()
             raise

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from offramp._checkpoint import NAME
 from offramp._errors import BadArgument
+from offramp._threads import start_without_signals
 
 LIFELINE = "OFFRAMP_LIFELINE_FD"      # NUMBER:INODE of a pipe
 CONTROL_SOCKET = "control.sock"
@@ -53,7 +54,7 @@ class Launched:
         os.set_inheritable(lifeline, False)
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._on_signal)
-        threading.Thread(target=self._watch, name="offramp-lifeline", daemon=True).start()
+        start_without_signals(threading.Thread(target=self._watch, name="offramp-lifeline", daemon=True))
 
     @property
     def asked_to_end(self) -> bool:

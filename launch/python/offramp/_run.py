@@ -18,6 +18,7 @@ from offramp._checkpoint import Checkpoint
 from offramp._errors import BadArgument, TensorChanged, Timeout, error_of
 from offramp._library import checked, library
 from offramp._order import ROW_MAJOR, Layout, strides_of
+from offramp._threads import start_without_signals
 from offramp._torch import Memory
 
 WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
@@ -265,7 +266,7 @@ class Releases:
         self._thread = _Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
 
     def start(self) -> None:
-        self._thread.start()
+        start_without_signals(self._thread)
 
     def hold(self, number: int, owners: list[object]) -> None:
         """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
@@ -352,7 +353,7 @@ class Completions:
         self._thread = _Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
 
     def start(self) -> None:
-        self._thread.start()
+        start_without_signals(self._thread)
 
     def note_the_rest(self) -> None:
         """Of what is completed by now. Errors: CannotWrite."""

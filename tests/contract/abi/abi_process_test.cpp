@@ -7,7 +7,9 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <offramp/consumer.hpp>
@@ -22,6 +24,20 @@ namespace {
 
 using testing::EndsWith;
 using testing::HasSubstr;
+
+// Of each thread of this process its id and the signals that its status names there, bit 0 being signal 1. Those from
+// 32 on are left out: the C library takes some for itself when the first thread begins.
+std::map<std::string, std::uint32_t> of_threads(const std::string& field) {
+    std::map<std::string, std::uint32_t> found;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream status(task.path() / "status");
+        for (std::string line; std::getline(status, line);)
+            if (line.starts_with(field + ":"))
+                found[task.path().filename()] =
+                    static_cast<std::uint32_t>(std::stoull(line.substr(field.size() + 1), nullptr, 16) & 0x7fff'ffff);
+    }
+    return found;
+}
 
 class InAProcess : public AbiWorld {
   protected:
@@ -68,6 +84,32 @@ struct CallsBack {
     std::atomic<int> code{-1};
     offramp_error error{};
 };
+
+// Signals are the program's: they come to threads of its own, and are handled as it says.
+TEST_F(InAProcess, ThreadsOfTheLibraryTakeNoSignalsAndNobodysHandlersChange) {
+    const auto own = of_threads("SigBlk");
+    const auto caught = of_threads("SigCgt").begin()->second, ignored = of_threads("SigIgn").begin()->second;
+    Egress egress(small_run());
+    submit(egress, "a");
+    std::size_t others = 0;
+    for (const auto& [thread, blocked] : of_threads("SigBlk")) {
+        if (own.contains(thread)) {
+            EXPECT_EQ(blocked, own.at(thread)) << "a thread of the program";
+            continue;
+        }
+        ++others;
+        for (int number = 1; number < 32; ++number) {
+            if (number == SIGKILL || number == SIGSTOP) continue;
+            EXPECT_EQ(blocked >> (number - 1) & 1, 1U) << "signal " << number << " comes to thread " << thread;
+        }
+    }
+    EXPECT_GE(others, 3U) << "those of the copies, their ends and the broker";
+    std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_EQ(of_threads("SigCgt").begin()->second, caught);
+    EXPECT_EQ(of_threads("SigIgn").begin()->second, ignored);
+}
 
 TEST_F(InAProcess, AReleaseThatCallsTheLibraryIsRefusedAndDoesNotWaitForItself) {
     offramp_egress* egress = nullptr;
