@@ -223,6 +223,37 @@ class Failures(Hosted):
                 self.assertNotIn("_host.py", json.dumps(incident["deliveries"]))
 
     @in_python
+    def test_a_function_that_fills_its_processs_memory_counts_against_its_slab_alone(self):
+        """With arrays that are written to, as far as a limit of the process lets it; the process goes on."""
+        run = self.run_of()
+        post = self.written(run, "post.py", """
+            import os, resource
+            import numpy
+
+            ROOM, PART = 256 << 20, 16 << 20
+
+            def fill(slab):
+                if slab.samples[0].item != 20:
+                    return
+                with open("/proc/self/statm") as file:
+                    has = int(file.read().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (has + ROOM, resource.getrlimit(resource.RLIMIT_AS)[1]))
+                held = []
+                try:
+                    while True:
+                        held.append(numpy.ones(PART, "uint8"))
+                finally:
+                    with open(f"{os.path.dirname(__file__)}/filled", "a") as file:
+                        print(len(held) * PART, file=file)
+        """)
+        run.start("--processor", f"{post}:fill")
+        incident = self.given_up(run, "it failed 3 times: MemoryError: this process has no memory left")
+        self.assertEqual([sample["item"] for sample in incident["samples"]], [20, 21, 22, 23])
+        filled = [int(line) for line in (run.folder / "filled").read_text().split()]
+        self.assertEqual(len(filled), 3)
+        self.assertGreaterEqual(min(filled), 128 << 20)
+
+    @in_python
     def test_a_dead_letter_is_processed_again_by_the_mended_function(self):
         run = self.run_of()
         post = self.written(run, "post.py", """
