@@ -17,9 +17,11 @@ import unittest
 import zipfile
 
 from environments import EVERY, MINORS, OWN, Environments, Wanting, minors_asked_for, python_of, run, site_of, unpack
-from installed import BUILD, ROOT, VERSION, Installed, contract_of_processors, tests_of_the_package
+from installed import BUILD, ROOT, VERSION, Installed, contract_of_processors, tests_of_the_package, without_a_way_back
 
 AT_ONCE = 2
+MOST_BYTES = 15_000_000
+TORCH = importlib.util.find_spec("torch") is not None
 TOOLS = ("scikit_build_core", "auditwheel")
 MISSING = [tool for tool in TOOLS if importlib.util.find_spec(tool) is None]
 # What auditwheel lets the system have, of all that a wheel's libraries may ask for.
@@ -39,6 +41,8 @@ class Wheel(unittest.TestCase):
         workers = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
         cls.addClassCleanup(workers.shutdown, cancel_futures=True)
         cls.suites = {minor: workers.submit(cls.run_suites, minor) for minor in minors_asked_for()}
+        if TORCH:
+            cls.with_torch = workers.submit(cls.run_with_torch)
 
     @classmethod
     def run_suites(cls, minor):
@@ -46,6 +50,13 @@ class Wheel(unittest.TestCase):
         python = cls.environments.of(minor) / "bin" / "python"
         consumer = site_of(python.parents[1]) / "offramp" / "programs" / "bin" / "offramp-consumer"
         return contract_of_processors(consumer, python), tests_of_the_package(python, "test_egress", "test_arrays", *["test_consumer"] * EVERY)
+
+    @classmethod
+    def run_with_torch(cls):
+        """In this Python, which has PyTorch, and looks first where the wheel was installed."""
+        site = site_of(cls.environments.of(OWN))
+        found = run(sys.executable, "-c", "import offramp; print(offramp.__file__)", env={**without_a_way_back(), "PYTHONPATH": str(site)}, cwd=cls.world)
+        return pathlib.Path(found.strip()).parents[1], tests_of_the_package(sys.executable, "test_torch", "test_holding", before=[site])
 
     def installed(self, minor, with_numpy=True):
         try:
@@ -58,6 +69,7 @@ class Wheel(unittest.TestCase):
 
     def test_it_is_whole_and_says_what_it_is(self):
         self.assertEqual(f"offramp-{VERSION}-py3-none-manylinux_2_34_x86_64.whl", self.wheel.name)
+        self.assertLessEqual(self.wheel.stat().st_size, MOST_BYTES)
         with zipfile.ZipFile(self.wheel) as archive:
             names = archive.namelist()
             told = email.message_from_bytes(archive.read(f"offramp-{VERSION}.dist-info/METADATA"))
@@ -146,6 +158,12 @@ class Wheel(unittest.TestCase):
     def test_a_processor_to_start_from_passes_its_own_test(self):
         self.installed(OWN).require_a_processor_to_start_from()
 
+    @unittest.skipUnless(TORCH, f"skipped: {sys.executable} has no PyTorch")
+    def test_tensors_of_pytorch_go_through_it(self):
+        installed = self.installed(OWN)
+        where, tests = self.with_torch.result()
+        self.assertEqual(site_of(installed.folder.parent), where)
+        installed.require_well(tests, least=25)
 
     def test_the_demo_and_one_that_is_refused(self):
         installed = self.installed(OWN)
