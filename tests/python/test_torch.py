@@ -1,9 +1,14 @@
 """Tensors of PyTorch, on the CPU and, where there is one, on a GPU: what arrives, what is refused, and that nothing is freed before it is copied."""
 
+import ast
+import functools
 import importlib.util
 import json
 import os
+import pathlib
+import shutil
 import signal
+import sysconfig
 import threading
 import time
 import unittest
@@ -29,6 +34,11 @@ CHECKER = """
                 wrong.append(sample.key)
     print(right, wrong)
 """
+# What torch.compile builds its kernels with.
+COMPILES = (importlib.util.find_spec("triton") is not None and shutil.which(os.environ.get("CC", "gcc")) is not None
+            and pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
+# Batches of replays: before there is a consumer, and beside one.
+HELD_BACK, BESIDE = 40, 400
 
 
 def keys_of(batch, rows):
@@ -373,6 +383,55 @@ class Interfaced:
         self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "version": 3, "stream": stream}
 
 
+class Waiting(Exported):
+    """One that is waited for, as arrays of JAX are."""
+
+    def block_until_ready(self):
+        import torch
+
+        torch.cuda.current_stream().synchronize()
+
+
+def graph_of_numbers():
+    """Gives the number that it is called with as a batch: a CUDA graph's, whose outputs lie where the last ones lay."""
+    import torch
+
+    numbers = torch.zeros(8, 256, device="cuda")
+    numbers * 2 - numbers       # before the capture: kernels are loaded by their first start
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = numbers * 2 - numbers
+
+    def replay(number):
+        numbers.fill_(number)
+        graph.replay()
+        return outputs
+
+    return replay
+
+
+@functools.lru_cache
+def compiled_network():
+    """The same of a network: it is compiled, and its graphs are recorded."""
+    import torch
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1      # no processes of its own
+    network = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()).cuda().eval()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.eye(256))
+        network[0].bias.zero_()
+    fast = torch.compile(network, mode="reduce-overhead")
+
+    def call(number):
+        with torch.inference_mode():
+            return fast(torch.full((8, 256), float(number), device="cuda"))
+
+    for _ in range(5):      # runs, is recorded, is replayed
+        call(0)
+    return call
+
+
 @unittest.skipUnless(TORCH and ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
 @needs_numpy
 class OnAGpu(Egresses):
@@ -461,6 +520,113 @@ class OnAGpu(Egresses):
             egress.submit(outputs)
             egress.drain()
             self.assertEqual({"output": [1.0] * 6}, self.seen_by(reader)["3"][2])
+
+    def of_replays(self, replay, **options):
+        """
+        How many samples of batches that it made arrived as they were, and the keys of the others. Without a consumer there are slabs for two batches: the
+        others wait until the last one is made, too.
+        """
+        import torch
+
+        with offramp.Egress(self.run_dir, {"output": ("float32", (8, 256))}, "cuda", slabs=2, samples_per_slab=8) as egress:
+            for batch in range(HELD_BACK):
+                egress.submit(replay(batch), keys_of(batch, 8), **options)
+            torch.cuda.synchronize()
+            checker = self.python(CHECKER, self.run_dir)
+            for batch in range(HELD_BACK, HELD_BACK + BESIDE):
+                egress.submit(replay(batch), keys_of(batch, 8), **options)
+        right, wrong = self.end(checker).split(maxsplit=1)
+        return int(right), ast.literal_eval(wrong)
+
+    def require_all_overwritten(self, wrong):
+        """All that waited: by the last one, which waited with them, or later."""
+        self.assertEqual([], [key for batch in range(2, HELD_BACK - 1) for key in keys_of(batch, 8) if key not in wrong])
+
+    def test_copies_of_a_graphs_outputs_are_right(self):
+        self.assertEqual((8 * (HELD_BACK + BESIDE), []), self.of_replays(graph_of_numbers(), copy=True))
+
+    def test_without_copies_replays_overwrite_a_graphs_outputs(self):
+        """The twin. Nobody is told: a replay is no write that PyTorch counts."""
+        self.require_all_overwritten(self.of_replays(graph_of_numbers())[1])
+
+    @unittest.skipUnless(COMPILES, "skipped: torch.compile needs triton, a C compiler, and Python's headers")
+    def test_copies_of_a_compiled_networks_outputs_are_right(self):
+        self.assertEqual((8 * (HELD_BACK + BESIDE), []), self.of_replays(compiled_network(), copy=True))
+
+    @unittest.skipUnless(COMPILES, "skipped: torch.compile needs triton, a C compiler, and Python's headers")
+    def test_without_copies_calls_overwrite_a_compiled_networks_outputs(self):
+        """The twin."""
+        self.require_all_overwritten(self.of_replays(compiled_network())[1])
+
+    def test_a_graph_is_captured_beside_an_egress_at_work(self):
+        """
+        All that lasts until consumers are done with the batches falls into the capture. Guards the line with exchange_capture_mode() in
+        CudaDevice::use_on_this_thread() (producer/device/cuda_device.cpp), and those of ContextGuard: without them what our threads ask of CUDA meanwhile
+        spoils the capture. The twin without them is `CallersProcess.AThreadThatTakesNoCareSpoilsACapture`, in C++.
+        """
+        import torch
+
+        numbers = torch.zeros(8, 1 << 15, device="cuda")
+        (numbers * 2).add_(1)       # kernels are loaded by their first start
+        batches = [torch.full((8, 1 << 15), float(batch), device="cuda") for batch in range(20)]
+        for turn, slabs in enumerate((8, 512) * 3):     # batches wait for slabs; most slabs are still to be made
+            run_dir = self.folder / f"run-{turn}"
+            with offramp.Egress(run_dir, slabs=slabs, samples_per_slab=8) as egress:
+                for batch, outputs in enumerate(batches):
+                    egress.submit(outputs, keys_of(batch, 8))
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    made = numbers * 2
+                    checker = self.python(CHECKER, run_dir)
+                    wait_for(lambda: egress.figures().samples_completed == 8 * len(batches), "that all is copied, and read")
+                    made.add_(1)
+                for number in range(10 * turn, 10 * turn + 10):
+                    numbers.fill_(number)
+                    graph.replay()
+                    self.assertEqual([2 * number + 1], made.unique().tolist())
+            self.assertEqual(f"{8 * len(batches)} []\n", self.end(checker))
+
+    def is_at_work_behind(self, call):
+        """Whether the stream still is, and PyTorch was asked for nothing that waits for it."""
+        import torch
+
+        torch.cuda._sleep(2_000_000_000)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            call()
+            return not torch.cuda.current_stream().query()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    def test_submit_does_not_wait_for_the_device(self):
+        import torch
+
+        with offramp.Egress(self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8) as egress:
+            batches = [torch.full((8, 1024), float(batch), device="cuda") for batch in range(20)]
+            copies = [batch.clone() for batch in batches]       # there is memory for them, and a kernel's first start waits
+            del copies
+            torch.cuda._sleep(1000)
+
+            def submit_all():
+                for batch, outputs in enumerate(batches):
+                    egress.submit(outputs, keys_of(batch, 8), copy=batch % 2 == 1)
+
+            self.assertTrue(self.is_at_work_behind(submit_all))
+            checker = self.python(CHECKER, self.run_dir)
+        self.assertEqual("160 []\n", self.end(checker))
+
+    def test_one_that_waits_for_the_device_would_be_found(self):
+        """The twin."""
+        import torch
+
+        with offramp.Egress(self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8) as egress:
+            outputs = torch.zeros(8, 1024, device="cuda")
+            torch.cuda._sleep(1000)
+            self.assertFalse(self.is_at_work_behind(lambda: egress.submit(Waiting(outputs), keys_of(0, 8))))
+            with self.assertRaisesRegex(RuntimeError, "synchronizing"):
+                self.is_at_work_behind(outputs.cpu)
+            checker = self.python(CHECKER, self.run_dir)
+        self.assertEqual("8 []\n", self.end(checker))
 
 
 if __name__ == "__main__":
