@@ -6,15 +6,17 @@
 # BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, kernels_contract_cuda, egress_order_cuda, graph_replay_cuda and libofframp_nvtx_recorder.so;
 # libofframp_models.so lies in BIN/../lib: build/release/bin, or what was carried from another machine (there also in BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
-# Parts, all by default: contract profiler golden one-channel memcheck racecheck synccheck kernels. `kernels` looks at what each of the three before it
-# launched, of those that are named with it.
+# SITE: of the part `python`, a folder into which the wheel was installed; empty where python3 has it anyway, as in a venv. Where SITE is not set, that part has
+# the package of the sources, with BIN/../lib/libofframp.so.1.
+# Parts, all by default: contract profiler golden one-channel python memcheck racecheck synccheck kernels. `kernels` looks at what each of the three before
+# it launched, of those that are named with it.
 # Exit code 1 if any failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 bin=$(cd "${1:-build/release/bin}" && pwd) || exit 1
 shift || true
 parts=("$@")
-((${#parts[@]})) || parts=(contract profiler golden one-channel memcheck racecheck synccheck kernels)
+((${#parts[@]})) || parts=(contract profiler golden one-channel python memcheck racecheck synccheck kernels)
 out=${OUT:-build/gpu-checks}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -36,6 +38,13 @@ contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/kernels_contract_c
 
 one_channel() { (cd tests/e2e && python3 -m unittest -v test_one_channel); }
 
+# The Python package: tensors on the GPU, held and let go, in as many small parts as egress_order_cuda has; and all of the CPU that concerns outputs.
+python_package() {
+    local package=(PYTHONPATH="$PWD/launch/python:$PWD" OFFRAMP_LIBRARY="$bin/../lib/libofframp.so.1")
+    [[ -z ${SITE+set} ]] || package=(PYTHONPATH="${SITE:+$(cd "$SITE" && pwd):}$PWD")
+    (cd tests/python && env "${package[@]}" OFFRAMP_TEST_PARTS=100000 python3 -m unittest -v test_torch test_holding test_egress test_arrays test_consumer test_cupy)
+}
+
 # What dies on purpose, asks for more memory than there is or is refused by CUDA is left out: that is what the tools look for.
 under() {
     local tool=$1 contract
@@ -54,12 +63,13 @@ recorded_under() {
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for name in "${parts[@]}"; do
-    told='^\[  (PASSED|FAILED)  |^(Ran|OK|FAILED)|items: ours|ERROR SUMMARY|RACECHECK SUMMARY|nothing found|kernels were launched|never launched' lines=3
+    told='^\[  (PASSED|FAILED)  |^(Ran|OK|FAILED)|items: ours|ERROR SUMMARY|RACECHECK SUMMARY|nothing found|kernels were launched|never launched|outputs allocated' lines=3
     case $name in
         contract) part contract contract ;;
         profiler) part profiler python3 -m unittest -v tests.ipc.test_nvtx ;;
         golden) lines=10 part golden python3 -m unittest -v tests.gpu.test_golden ;;
         one-channel) part one-channel one_channel ;;
+        python) part python python_package ;;
         memcheck | racecheck | synccheck) lines=8 part "$name" recorded_under "$name" ;;
         kernels) lines=8 part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/kernels_contract_cuda" ;;
         *) echo "no part is called '$name'" >&2; exit 64 ;;
