@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import textwrap
 import threading
 import time
 import unittest
@@ -14,7 +15,7 @@ import weakref
 
 import offramp
 from offramp._run import Figures, OverdueWarner, Releases
-from world import World, needs_numpy, wait_for
+from world import WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
 # Prints what it sees as JSON, a line a sample.
 READER = """
@@ -443,15 +444,36 @@ class Batches(Egresses):
             egress.submit(numpy.zeros((1, 10), "float32"))
             del egress
             gc.collect()
-        self.assertEqual([ResourceWarning], [each.category for each in told])
+        self.assertEqual([offramp.ForgottenWarning], [each.category for each in told])
         self.nothing_is_left_in_memory([os.getpid()])
-        loop = self.python("""
+
+    def test_a_forgotten_one_is_told_once_by_a_program_without_flags(self):
+        """At the end of the program, or by the last reference that goes; where warnings are errors it is closed, too."""
+        made = """
             import sys, numpy, offramp
             egress = offramp.Egress(sys.argv[1])
             egress.submit(numpy.zeros((1, 10), "float32"))
+        """
+        for end, environment in (("", {}), ("del egress", {}), ("sys.exit()", {}), ("", {"PYTHONWARNINGS": "error"}), ("del egress", {"PYTHONWARNINGS": "error"})):
+            without = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+            loop = self.python(textwrap.dedent(made) + end, self.run_dir, env={**without, **environment})
+            said, problems = (text.decode() for text in loop.communicate(timeout=WATCHDOG_SECONDS))
+            with self.subTest(end, **environment):
+                self.assertEqual(("", 0), (said, loop.returncode), problems)
+                self.assertEqual(1, problems.count("ForgottenWarning: an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it "
+                                                   "as a context, or call drain() and close()"), problems)
+                self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
+                self.nothing_is_left_in_memory([loop.pid])
+
+    def test_one_that_was_closed_or_opened_nothing_is_no_forgotten_one(self):
+        loop = self.python("""
+            import sys, numpy, offramp
+            closed, unopened = offramp.Egress(sys.argv[1]), offramp.Egress(sys.argv[1])
+            closed.submit(numpy.zeros((1, 10), "float32"))
+            closed.close()
         """, self.run_dir)
-        self.end(loop)
-        self.nothing_is_left_in_memory([loop.pid])
+        said, problems = loop.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((b"", b"", 0), (said, problems, loop.returncode))
 
     def test_a_forked_child_has_no_part_in_it(self):
         import numpy

@@ -9,13 +9,13 @@ from offramp._consumer import Consumer
 from offramp._dtypes import DType
 from offramp._egress import Egress, Figures
 from offramp._errors import (BadArgument, CallbackFailed, CannotWrite, ConsumersFailed, DeviceBroken, DeviceOutOfMemory, DeviceUnsupported, Error, Failed,
-                             Internal, KeptViewWarning, LibraryNotFound, NoSuchRun, NotPermitted, ProducerGone, Protocol, Reject, Retry, RunInUse,
+                             ForgottenWarning, Internal, KeptViewWarning, LibraryNotFound, NoSuchRun, NotPermitted, ProducerGone, Protocol, Reject, Retry, RunInUse,
                              SharedMemoryFull, Stopped, SystemFailure, TensorChanged, Timeout, TurnOver, ViewKept, WrongProcess)
 from offramp._library import library_version
 from offramp._slab import Sample, Slab, TensorInfo
 from offramp._version import __version__
 
 __all__ = ["BadArgument", "CallbackFailed", "CannotWrite", "Consumer", "ConsumersFailed", "DType", "DeviceBroken", "DeviceOutOfMemory", "DeviceUnsupported",
-           "Egress", "Error", "Failed", "Figures", "Internal", "KeptViewWarning", "LibraryNotFound", "NoSuchRun", "NotPermitted", "ProducerGone", "Protocol",
+           "Egress", "Error", "Failed", "Figures", "ForgottenWarning", "Internal", "KeptViewWarning", "LibraryNotFound", "NoSuchRun", "NotPermitted", "ProducerGone", "Protocol",
            "Reject", "Retry", "RunInUse", "Sample", "SharedMemoryFull", "Slab", "Stopped", "SystemFailure", "TensorChanged", "TensorInfo", "Timeout",
            "TurnOver", "ViewKept", "WrongProcess", "__version__", "library_version"]

@@ -20,7 +20,7 @@ from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers
 from offramp._dtypes import dtype_of
-from offramp._errors import BadArgument, CannotWrite, NotPermitted, Stopped, Timeout, WrongProcess
+from offramp._errors import BadArgument, CannotWrite, ForgottenWarning, NotPermitted, Stopped, Timeout, WrongProcess
 from offramp._keys import key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
@@ -63,7 +63,8 @@ class Egress:
     never returns keeps drain() waiting, which a RuntimeWarning tells. A function that is only slow calls slab.progress(). Whatever is 0 or empty
     is chosen (offramp.h).
 
-    Leaving the context drains; leaving it by an exception abandons what consumers have not done.
+    Leaving the context drains; leaving it by an exception abandons what consumers have not done. So does an Egress that is neither left, drained nor
+    closed, with a ForgottenWarning, when nothing refers to it any more, or the program ends.
 
     Owns: the run, the library's threads, and its own, which let tensors go and note what is done; the consumers that it starts. Thread: any;
     calls take turns. Blocks: submit() while all slabs are full; drain(). In a forked child every call is WrongProcess: the run is the parent's.
@@ -494,9 +495,11 @@ os.register_at_fork(after_in_child=_note_fork)
 
 def _close_forgotten(egress: Egress) -> None:
     if (getattr(egress, "_run", None) or getattr(egress, "_consumers", None)) is not None and not egress._closed and egress._pid == os.getpid():
-        warnings.warn("an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it as a context, or call drain() and "
-                      "close()", ResourceWarning, stacklevel=3)
-        egress.close()
+        try:
+            warnings.warn("an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it as a context, or call drain() and "
+                          "close()", ForgottenWarning, stacklevel=3)
+        finally:        # also where warnings are errors
+            egress.close()
 
 
 @atexit.register

@@ -155,6 +155,10 @@ class KeptViewWarning(RuntimeWarning):
     """A loop kept a view of a slab beyond its turn: the view shows whatever lies there now."""
 
 
+class ForgottenWarning(RuntimeWarning):
+    """An Egress was neither drained nor closed: what consumers had not done is lost."""
+
+
 _BY_CODE = {kind.code: kind for kind in Error.__subclasses__() if "code" in vars(kind)}
 
 
