@@ -324,6 +324,22 @@ class Batches(Egresses):
                 call()
         self.assertEqual({"0", "1", "2", "3"}, set(self.seen_by(reader)), "what was refused has no number")
 
+    def test_with_consumers_of_ones_own_a_key_stands_once_in_a_batch(self):
+        import numpy
+
+        for more, again in (({}, "the key 'b' names two samples of a batch"), ({"repeated_keys": "allow"}, None)):
+            run_dir = self.folder / str(again is None)
+            reader = self.python(READER, run_dir)
+            with self.subTest(**more), offramp.Egress(run_dir, **more) as egress:
+                egress.submit(numpy.zeros((3, 1), "float32"), ["a", "b", "c"])
+                if again is None:
+                    egress.submit(numpy.ones((3, 1), "float32"), ["b", "a", "b"])
+                else:
+                    with self.assertRaisesRegex(offramp.BadArgument, again):
+                        egress.submit(numpy.ones((3, 1), "float32"), ["b", "a", "b"])
+                egress.submit(numpy.ones((3, 1), "float32"), ["a", "b", "c"])       # of later batches only these know
+            self.assertEqual(9 if again is None else 6, len(self.end(reader).splitlines()))
+
     def test_a_first_batch_that_is_refused_opens_nothing(self):
         import numpy
 

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import offramp
 from loops import BATCHES, ROWS, Loops, left_of, results
 from offramp._consumers import flags_of, last_words
+from offramp._keys import KeysBefore
 from world import ROOT, needs_numpy, wait_for
 
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
@@ -133,6 +135,59 @@ def save(slab):
             pass        # nothing was submitted
         self.assertEqual([], left_of(self.folder))
 
+    def test_a_key_of_an_earlier_batch_is_refused_and_the_loop_may_go_on(self):
+        import numpy
+
+        with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1) as egress:
+            for number, (keys, again) in enumerate(((["a", "b"], None), (["c", "b"], "b"), (("a", "d"), "a"), (["c", "d"], None), (iter(["d", "e"]), "d"))):
+                with self.subTest(number):
+                    if again is None:
+                        egress.submit(numpy.full((2, 3), number, "float32"), keys)
+                    else:
+                        with self.assertRaisesRegex(offramp.BadArgument, f"the key '{again}' names a sample of an earlier batch.*repeated_keys='allow'"):
+                            egress.submit(numpy.full((2, 3), number, "float32"), keys)
+            self.assertEqual((2, 4), egress.figures()[:2])
+        self.assertEqual({"a": 0, "b": 0, "c": 3, "d": 3}, self.values_of("out"))
+
+    def test_keys_may_be_repeated_where_that_is_said(self):
+        import numpy
+
+        with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1, repeated_keys="allow") as egress:
+            egress.submit(numpy.full((2, 3), 0, "float32"), ["a", "b"])
+            wait_for(lambda: egress.figures().samples_completed == 2, "the first results")
+            egress.submit(numpy.full((2, 3), 1, "float32"), ["a", "a"])
+        self.assertEqual({"a": 1, "b": 0}, self.values_of("out"))
+
+    def test_what_an_earlier_run_has_made_is_not_replaced_by_a_new_batch(self):
+        import numpy
+
+        batches = [(["a", "b"], 0), (["c", "b"], 1), (["c", "d"], 2)]
+        for given in (batches[:1], batches):
+            with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1, resume=True, tensors={"output": ("float32", (2, 3))}) as egress:
+                for keys, number in egress.pending(given):
+                    if number == 1:
+                        with self.assertRaisesRegex(offramp.BadArgument, "the key 'b' names a sample of an earlier batch"):
+                            egress.submit(numpy.full((2, 3), number, "float32"), keys)
+                    else:
+                        egress.submit(numpy.full((2, 3), number, "float32"), keys)
+        self.assertEqual({"a": 0, "b": 0, "c": 2, "d": 2}, self.values_of("out"))
+
+    def test_keys_that_have_no_room_are_not_kept(self):
+        before = KeysBefore()
+        with unittest.mock.patch.object(before, "_room", 500):
+            for number in range(20):
+                before.require_others([f"{number}/a", f"{number}/b"])
+                before.add([f"{number}/a", f"{number}/b"], 8)
+        for number in range(3):
+            with self.assertRaisesRegex(offramp.BadArgument, f"the key '{number}/b'"):
+                before.require_others(["new", f"{number}/b"])
+        before.require_others([f"{number}/a" for number in range(3, 20)])
+
+    def values_of(self, output):
+        import numpy
+
+        return {path.name.partition(".")[0]: numpy.load(path)[0] for path in (self.folder / output).glob("*.npy")}
+
     def test_when_their_command_is_killed_the_loop_is_told_and_may_go_on(self):
         gate = self.work.close_gate("b003-0")
         loop = self.work.loop()
@@ -222,6 +277,7 @@ class Refused(Loops):
                 ({"processor": "npy", "output": out, "settings": ["x"]}, TypeError, "Give a mapping"),
                 ({"processor": "npy", "output": out, "settings": {"output": "x"}}, offramp.BadArgument, "settings have 'output'"),
                 ({"processor": "npy", "output": out, "identity": {"a": object()}}, TypeError, "the identity cannot be written down"),
+                ({"processor": "npy", "output": out, "repeated_keys": True}, offramp.BadArgument, "repeated_keys is True. Give 'refuse' or 'allow'"),
                 ({"processor": "npy", "output": out, "run_dir": ""}, offramp.BadArgument, "no run directory")):
             with self.subTest(told), self.assertRaisesRegex(kind, text):
                 offramp.Egress(**told)

@@ -21,7 +21,7 @@ from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers
 from offramp._dtypes import dtype_of
 from offramp._errors import BadArgument, CannotWrite, ForgottenWarning, NotPermitted, Stopped, Timeout, WrongProcess
-from offramp._keys import key_text_of
+from offramp._keys import KeysBefore, key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
@@ -52,6 +52,8 @@ class Egress:
     depend on, as a text or a mapping, such as {"weights": "v3"}; with it, the processor, its options and the tensors' types and shapes two runs
     are of the same work, and only then one goes on with the other's. Without a processor or a launcher nothing is noted unless `resume` is given.
 
+    `repeated_keys`: "refuse", or "allow" where a key may name several samples. See submit().
+
     `tensors`: of one batch, as {"logits": ("float32", (64, 21, 512, 512))}, shape[0] being the most samples that a batch holds; without it the
     first batch says it. `device`: "cpu", "cuda", "cuda:1"; without it that of the first batch. Where both are given consumers of somebody
     else's may come at once, else from the first batch on: they wait 10 s for a run that is not there, unless they are told otherwise.
@@ -74,7 +76,7 @@ class Egress:
     def __init__(self, run_dir: str | os.PathLike[str] | None = None, tensors: Mapping[str, tuple[object, Sequence[int]]] | None = None,
                  device: str | None = None, *, output: str | os.PathLike[str] | None = None, processor: str | None = None, consumers: int = 0,
                  settings: Mapping[str, object] | None = None, resume: bool = False, identity: str | Mapping[str, object] | None = None,
-                 name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
+                 repeated_keys: str = "refuse", name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
                  max_consumers: int = 0, when_full: str = "wait", max_charges: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0,
                  kill_overdue: bool = False):
         self._pid = os.getpid()
@@ -87,6 +89,8 @@ class Egress:
         self._before: Before | None = None      # the batch that was submitted last
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
+        if repeated_keys not in ("refuse", "allow"):
+            raise BadArgument(f"repeated_keys is {repeated_keys!r}. Give 'refuse' or 'allow'")
         numbers = {"slabs": slabs, "samples_per_slab": samples_per_slab, "max_key_bytes": max_key_bytes, "max_consumers": max_consumers,
                    "max_charges": max_charges}
         for option, number in numbers.items():
@@ -115,8 +119,9 @@ class Egress:
                          "kill_overdue": int(bool(kill_overdue or place and place.kill_overdue))}
         if processor is not None and place is None and results is not None and self._checkpoint is not None:
             self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
-        self._names_results = place is not None or processor is not None       # a key does
-        self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._names_results)
+        self._once = repeated_keys == "refuse"      # a batch has each key
+        self._keys_before = KeysBefore() if self._once and (place is not None or processor is not None) else None
+        self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before)
         _open.add(self)
         if self._layout is not None and self._device is not None:
             try:
@@ -139,7 +144,9 @@ class Egress:
         given they are row-major. What lies in another way, or has gaps, is copied so first, on the stream that it is written on. A tensor with
         gradients goes without them.
 
-        `keys`: one a sample, which names its results; without them the items' numbers do. `items`: numbers, one a sample, rising from batch to
+        `keys`: one a sample, which names its results; without them the items' numbers do. A batch that has a key twice is refused. So is one with a key
+        of an earlier batch, where the Egress knows that it names results, by `processor` or the launcher: they would be replaced. Some 2 million keys
+        are kept for that (256 MiB), those that pending() leaves out too; what repeats a later one is not noticed. `items`: numbers, one a sample, rising from batch to
         batch; without them they are counted on. `stream`: the torch.cuda.Stream, the cupy.cuda.Stream, or the number of the cudaStream_t, that the
         tensors are written on; without it that which PyTorch uses now; of other packages' arrays the one that CUDA's array interface says, as those
         of CuPy and Numba do, else the legacy stream. For arrays of JAX their computation is waited for.
@@ -174,7 +181,9 @@ class Egress:
             given, before = self._outputs_of(named, copy, stream)
             rows = given[0].shape[0]
             keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
-            key_text = key_text_of(keys, rows, self._names_results)
+            key_text = key_text_of(keys, rows, self._once)
+            if self._keys_before is not None and keys is not None:
+                self._keys_before.require_others(keys)
             at, numbers = self._numbering.of(keys, rows, _items(items, rows))
             counted, on_stream = None if self._is_counted_on(numbers) else numbers, stream_of(stream, given)
             run = self._run
@@ -190,6 +199,8 @@ class Egress:
             run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
             self._before = before
             self._numbering.submitted(at, numbers)
+            if self._keys_before is not None and keys is not None and key_text is not None:
+                self._keys_before.add(keys, len(key_text))
         finally:
             self._is_submitting = False
 

@@ -7,20 +7,21 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
 from offramp._checkpoint import Comparison
 from offramp._errors import BadArgument
-from offramp._keys import key_text_of
+from offramp._keys import KeysBefore, key_text_of
 
 _Batch = TypeVar("_Batch")
 
 
 class Numbering:
     """
-    Borrows: the comparison, where what is done is noted. Thread: pending() may be in others than of() and submitted(), which take turns. A batch's
+    Borrows: the comparison, where what is done is noted; the keys before, where a key names results. Thread: pending() may be in others than of() and submitted(), which take turns. A batch's
     numbers are settled by submitted(), once the library has taken it.
     """
 
-    def __init__(self, comparison: Comparison | None, names_results: bool):
+    def __init__(self, comparison: Comparison | None, once: bool, before: KeysBefore | None):
         self._comparison = comparison       # of the batches of all pending()
-        self._names_results = names_results     # a key does
+        self._once = once                   # a batch has each key
+        self._before = before
         self._next_item = 0                 # of a checkpoint's batches
         self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
         self._unfinished = 0                # calls of pending() that did not come to the end of their batches
@@ -45,11 +46,13 @@ class Numbering:
                 told, samples, text = None, said, None
             else:
                 told = said if isinstance(said, (list, tuple)) else list(said)
-                samples, text = len(told), key_text_of(told, len(told), self._names_results)
+                samples, text = len(told), key_text_of(told, len(told), self._once)
             if samples < 1:
                 raise BadArgument("pending() was given a batch without samples. Leave it out")
             first, self._next_pending = self._next_pending, self._next_pending + samples
             if self._comparison is not None and self._comparison.leaves_out(first, samples, text):
+                if self._before is not None and told is not None and text is not None:
+                    self._before.add(told, len(text))
                 continue
             self._given.append(_Given(first, samples, told))
             yield batch
