@@ -305,9 +305,20 @@ class Batches(Egresses):
                 (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not rise"),
                 (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
                 (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "numbers of 64 bits"),
-                (good, None, ["a", 2, 3, 4], ValueError, "invalid literal")):
+                (good, 5, None, TypeError, "keys are 5. Give a list, one a sample, such as"),
+                (good, {"a", "b", "c", "d"}, None, TypeError, "keys are a set, which has no order. Give a list"),
+                (good, frozenset("abcd"), None, TypeError, "keys are a frozenset, which has no order"),
+                (good, None, 5, TypeError, "items are 5. Give a list, one a sample, such as"),
+                (good, None, "1234", TypeError, "items are one text"),
+                (good, None, {1, 2, 3, 4}, TypeError, "items are a set, which has no order"),
+                (good, None, ["a", 2, 3, 4], TypeError, "the item 'a'. Items are whole numbers"),
+                (good, None, [1, 2.5, 3, 4], TypeError, "the item 2.5. Items are whole numbers"),
+                (good, None, numpy.float32([1, 2, 3, 4]), TypeError, r"the item .*1.0.*. Items are whole numbers")):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 egress.submit(outputs, keys, items)
+        for more, text in (({"stream": "x"}, "a stream of type str"), ({"stream": -1}, "a stream of type int"), ({"copy": "no"}, "copy is 'no'. Give True or False")):
+            with self.subTest(text), self.assertRaisesRegex(TypeError, text):
+                egress.submit(good, **more)
         with self.assertRaisesRegex(offramp.BadArgument, "Give no stream with copy=True"):
             egress.submit(good, stream=7, copy=True)
         self.assertEqual({}, egress._run._releases._held)
@@ -519,8 +530,8 @@ class Batches(Egresses):
 
         egress = offramp.Egress(self.run_dir)
         egress.submit(numpy.zeros((1, 1), "float32"))
-        for wrong in (-1, float("nan")):
-            with self.assertRaisesRegex(offramp.BadArgument, "the timeout is"):
+        for wrong, kind in ((-1, offramp.BadArgument), (float("nan"), offramp.BadArgument), ("1", TypeError)):
+            with self.assertRaisesRegex(kind, "the timeout is .*Give "):
                 egress.drain(wrong)
         with self.assertRaisesRegex(offramp.Timeout, "not done after 0.01 s"):
             egress.drain(0.01)
@@ -542,11 +553,25 @@ class Options(Egresses):
                               ({"tensors": {"output": ("float32", ())}}, "0 dimensions"), ({"tensors": {"output": ("float32", (4, 0))}}, "is 0")):
             with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
+        for options, text in (({"slabs": "auto"}, "slabs is 'auto'. Give a whole number"), ({"slabs": 2.5}, "slabs is 2.5. Give a whole"),
+                              ({"max_charges": None}, "max_charges is None. Give a whole"), ({"max_consumers": True}, "max_consumers is True. Give a whole"),
+                              ({"name": None}, "name is None. Give a text"), ({"run_id": 7}, "run_id is 7. Give a text"),
+                              ({"tensors": [("output", "float32", (4, 6))]}, "tensors are of type list. Give a mapping, such as {'output'"),
+                              ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"), ({"visibility_timeout": None}, "visibility_timeout is None"),
+                              ({"resume": "no"}, "resume is 'no'. Give True or False"), ({"resume": 1}, "resume is 1. Give True or False")):
+            with self.subTest(options), self.assertRaisesRegex(TypeError, text):
+                offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):
             offramp.Egress("")
         with self.assertRaisesRegex(TypeError, "complex64"):
             offramp.Egress(self.run_dir, {"output": ("complex64", (4,))}, "cpu")
         self.assertFalse(self.run_dir.exists())
+
+    def test_numbers_of_numpy_are_numbers(self):
+        import numpy
+
+        with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu", slabs=numpy.int64(3), max_delay=numpy.float32(0.5)) as egress:
+            self.assertEqual((3, 0.5), (egress._options["slabs"], egress._options["max_delay_seconds"]))
 
     def test_one_run_directory_has_one_producer(self):
         tensors = {"output": ("float32", (4, 6))}

@@ -252,6 +252,10 @@ class Pending(unittest.TestCase):
         for batch, kind, text in (({"key": "a"}, TypeError, "Say where its keys are"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples")):
             with self.subTest(batch), self.assertRaisesRegex(kind, text):
                 list(egress.pending([batch]))
+        for keys, text in ((["a"], r"keys are \['a'\]. Give a function"), (lambda batch: None, "keys are None. Give a list"),
+                           (lambda batch: {"a", "b"}, "keys are a set, which has no order")):
+            with self.subTest(text), self.assertRaisesRegex(TypeError, text):
+                list(egress.pending([0], keys))
         egress.close()
 
     @needs_numpy

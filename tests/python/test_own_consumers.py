@@ -273,6 +273,8 @@ class Refused(Loops):
                 ({"run_dir": self.run_dir, "consumers": 3}, offramp.BadArgument, "consumers is given, and no processor"),
                 ({"processor": "npy", "output": out, "consumers": 65}, offramp.BadArgument, "consumers is 65. Give 1 to 64"),
                 ({"processor": "npy", "output": out, "consumers": -1}, offramp.BadArgument, "consumers is -1"),
+                ({"processor": "npy", "output": out, "consumers": "8"}, TypeError, "consumers is '8'. Give a whole number: 1 to 64"),
+                ({"processor": "npy", "output": out, "consumers": 2.5}, TypeError, "consumers is 2.5. Give a whole number: 1 to 64"),
                 ({"processor": len, "output": out}, TypeError, "Name it in a text"),
                 ({"processor": "npy", "output": out, "settings": ["x"]}, TypeError, "Give a mapping"),
                 ({"processor": "npy", "output": out, "settings": {"output": "x"}}, offramp.BadArgument, "settings have 'output'"),

@@ -14,19 +14,20 @@ import weakref
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
-from offramp import _abi
+from offramp import _abi, _told
 from offramp._alike import Before, outputs_like, remembered
 from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers
 from offramp._dtypes import dtype_of
 from offramp._errors import BadArgument, CannotWrite, ForgottenWarning, NotPermitted, Stopped, Timeout, WrongProcess
-from offramp._keys import KeysBefore, key_text_of
+from offramp._keys import EXAMPLE, KeysBefore, key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
 from offramp._order import Layout
 from offramp._run import Figures, Run, Watch
+from offramp._torch import handle_of
 
 ONLY = "output"         # the name of a tensor that is submitted without one
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
@@ -93,12 +94,12 @@ class Egress:
             raise BadArgument(f"repeated_keys is {repeated_keys!r}. Give 'refuse' or 'allow'")
         numbers = {"slabs": slabs, "samples_per_slab": samples_per_slab, "max_key_bytes": max_key_bytes, "max_consumers": max_consumers,
                    "max_charges": max_charges}
-        for option, number in numbers.items():
-            if not 0 <= number < 1 << 32:
-                raise BadArgument(f"{option} is {number}. Give a number of 32 bits, or 0 to have it chosen")
+        numbers = {option: _told.whole(option, number, (1 << 32) - 1, "a number of 32 bits") for option, number in numbers.items()}
+        name, run_id, resume = _told.text("name", name), _told.text("run_id", run_id), _told.yes_or_no("resume", resume)
+        max_delay, visibility_timeout = _told.seconds("max_delay", max_delay), _told.seconds("visibility_timeout", visibility_timeout)
         self._device = None if device is None else _device(str(device))
-        self._layout = None if tensors is None else [_layout(each, told) for each, told in tensors.items()]
-        own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers or None, "settings": settings}
+        self._layout = None if tensors is None else [_layout(*each) for each in _told.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
+        own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers if consumers != 0 else None, "settings": settings}
         self._launched = _taken_from_the_launcher(own)
         place = self._launched.place if self._launched else None
         if place is None:
@@ -160,7 +161,7 @@ class Egress:
         """
         self._require_own()
         self._require_not_asked_to_end()
-        if copy and stream is not None:
+        if copy is not False and _told.yes_or_no("copy", copy) and stream is not None:
             raise BadArgument("a copy is made on the stream that is current. Give no stream with copy=True, and submit under "
                               "`with torch.cuda.stream(stream):`")
         named = outputs if type(outputs) is dict else dict(outputs) if isinstance(outputs, Mapping) else {ONLY: outputs}
@@ -180,11 +181,13 @@ class Egress:
                 self._run.require_unchanged()
             given, before = self._outputs_of(named, copy, stream)
             rows = given[0].shape[0]
-            keys = keys if keys is None or isinstance(keys, (str, bytes, list, tuple)) else list(keys)
+            keys = keys if keys is None else _told.one_a_sample("keys", keys, EXAMPLE)
             key_text = key_text_of(keys, rows, self._once)
             if self._keys_before is not None and keys is not None:
                 self._keys_before.require_others(keys)
             at, numbers = self._numbering.of(keys, rows, _items(items, rows))
+            if stream is not None:
+                handle_of(stream)       # of one, also where the CPU has no use for it
             counted, on_stream = None if self._is_counted_on(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
@@ -227,7 +230,7 @@ class Egress:
         BadArgument where pending() was given fewer batches than the run before had done.
         """
         self._require_own()
-        if timeout is not None and not timeout >= 0:
+        if timeout is not None and not _told.seconds("the timeout", timeout) >= 0:
             raise BadArgument(f"the timeout is {timeout}. Give seconds, or None to wait for ever")
         self._numbering.finish()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -420,10 +423,9 @@ def _require_whole(own: Mapping[str, Any]) -> None:
         raise TypeError(f"the processor is {processor!r}. Name it in a text, such as 'npy' or 'post.py:save'")
     if own["output"] is None or not os.fspath(own["output"]):
         raise BadArgument(f"processor '{processor}' has no place for its results. Give output=, a folder")
-    if not isinstance(own["consumers"] or 0, int) or not 0 <= (own["consumers"] or 0) <= MOST_CONSUMERS:
-        raise BadArgument(f"consumers is {own['consumers']}. Give 1 to {MOST_CONSUMERS}, or 0 to have it chosen")
-    if not isinstance(settings, Mapping):
-        raise TypeError(f"settings are of type {type(settings).__qualname__}. Give a mapping, such as {{'png-level': 3}}")
+    if own["consumers"] is not None:
+        _told.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
+    _told.by_name("settings", settings, "{'png-level': 3}")
 
 
 def _facts(identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]) -> dict[str, str]:
@@ -476,7 +478,7 @@ def _layout(name: str, told: Any) -> Layout:
 def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
     if items is None:
         return None
-    items = [int(item) for item in items]
+    items = _told.items(items)
     for item in items:
         if not 0 <= item < 1 << 64:
             raise BadArgument(f"the item {item}. Items are numbers of 64 bits, from 0 on")

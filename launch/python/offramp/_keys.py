@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Iterable, Sequence
 
 from offramp._errors import BadArgument
+from offramp._told import one_a_sample
 
+EXAMPLE = "['a', 'b']"
 # For the keys of earlier batches, which takes some 2 million. Each also takes its text, Python's part of that, and its place in the set.
 ROOM_BYTES, BESIDE_TEXT_BYTES = 1 << 28, 100
 
@@ -14,10 +16,7 @@ def key_text_of(keys: Iterable[str] | None, rows: int, once: bool) -> bytes | No
     """One after another, with a NUL behind each: for the library, and at once. `once`: none stands twice."""
     if keys is None:
         return None
-    if isinstance(keys, (str, bytes)):
-        raise TypeError("keys are one text. Give a list of them, one a sample")
-    if not isinstance(keys, (list, tuple)):
-        keys = list(keys)
+    keys = one_a_sample("keys", keys, EXAMPLE)
     try:
         text = "\0".join(keys)
     except TypeError:

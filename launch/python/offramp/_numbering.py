@@ -7,7 +7,8 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
 from offramp._checkpoint import Comparison
 from offramp._errors import BadArgument
-from offramp._keys import KeysBefore, key_text_of
+from offramp._keys import EXAMPLE, KeysBefore, key_text_of
+from offramp._told import one_a_sample
 
 _Batch = TypeVar("_Batch")
 
@@ -34,6 +35,8 @@ class Numbering:
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None, takes_more: Callable[[], bool]) -> Iterator[_Batch]:
         """Those that are not done, while more are taken. Errors: BadArgument."""
+        if keys is not None and not callable(keys):
+            raise TypeError(f"keys are {keys!r:.80}. Give a function that says those of a batch: pending(batches, keys=lambda batch: batch['key'])")
         keys = keys or _first_part
         if self._next_pending is None:
             self._next_pending = self._next_item
@@ -45,7 +48,7 @@ class Numbering:
             if isinstance(said, int):
                 told, samples, text = None, said, None
             else:
-                told = said if isinstance(said, (list, tuple)) else list(said)
+                told = one_a_sample("keys", said, EXAMPLE)
                 samples, text = len(told), key_text_of(told, len(told), self._once)
             if samples < 1:
                 raise BadArgument("pending() was given a batch without samples. Leave it out")
