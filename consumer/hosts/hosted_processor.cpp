@@ -101,6 +101,7 @@ void HostedProcessor::process(const SlabContents& slab, const Progress& progress
     problem_ = nullptr;
     records_.clear();
     files_.clear();
+    names_.clear();
     slab_ = &slab;
     progress_ = &progress;
     still_current_ = &still_current;
@@ -153,10 +154,15 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
     if (kOthersRecordsFile == name)
         throw BadCommit("a file of sample '" + of.key + "' would be " + std::string(kOthersRecordsFile),
                         "That is the records' file: give another ending");
+    if (names_.contains(name))
+        throw BadCommit(
+            "the file " + name + " of sample '" + of.key + "' was committed twice, which would replace the first",
+            "Give each result of a sample an ending of its own, as .scores.npy, or make one file of them");
     const std::string path = sample_path(options_.output, of.key, ending);
     (*progress_)();
     if (!(*still_current_)()) return;  // another one does the work
     write_atomically(path, bytes, options_.durability);
+    names_.insert(name);
     files_[index].push_back(std::move(name));
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,6 +79,7 @@ class HostedProcessor final : public Processor {
     std::string bad_commit_;
     std::exception_ptr problem_;                                         // of a sink
     std::map<std::uint32_t, std::vector<std::string>> records_, files_;  // by the sample's index
+    std::set<std::string> names_;                                        // of all these files
 };
 
 }  // namespace offramp

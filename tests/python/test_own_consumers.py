@@ -66,6 +66,13 @@ class OwnConsumers(Loops):
         self.assertRegex(said.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*no disk of mine")
         self.assertEqual([], left_of(self.folder))
 
+    def test_a_result_that_would_replace_another_of_its_sample_is_told(self):
+        self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n        yield sample, values + 1\n")
+        said = self.work.run(batches=200, code=1)
+        self.assertRegex(said.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*the file b\d+-0\.npy of sample 'b\d+-0' was committed twice.*"
+                                                r"Give each result of a sample an ending of its own")
+        self.assertEqual([], left_of(self.folder))
+
     def test_samples_that_are_set_aside_are_told_at_the_end(self):
         self.post.write_text("import offramp\ndef save(slab):\n    raise offramp.Reject('not this one')\n")
         said = self.work.run(batches=3, code=1)

@@ -26,8 +26,9 @@ typedef struct offramp_host {
      * correct. */
     int32_t (*still_current)(const struct offramp_host* host);
     /* OUTPUT/KEY + `ending`, of the slab's sample `sample` (an index of offramp_slab.samples); `ending` begins with a
-     * dot. Returns when the file is in its place, or the slab is no longer this consumer's. OFFRAMP_BAD_ARGUMENT,
-     * OFFRAMP_CANNOT_WRITE: return it from `process`.
+     * dot. Once a name: what `process` committed for this slab is not replaced by it. Returns when the file is in its
+     * place, or the slab is no longer this consumer's. OFFRAMP_BAD_ARGUMENT, OFFRAMP_CANNOT_WRITE: return it from
+     * `process`.
      */
     int32_t (*commit_file)(const struct offramp_host* host, uint32_t sample, const char* ending, const void* bytes,
                            size_t count);

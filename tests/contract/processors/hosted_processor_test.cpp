@@ -16,7 +16,9 @@ namespace offramp::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // The code of `process`, and what `create` answers.
 struct Code {
@@ -145,6 +147,31 @@ TEST_F(Hosted, CommitsThatMakeNoSenseAreRefusedAndCountAgainstTheSlab) {
             EXPECT_THAT(failed.what(), HasSubstr(why));
         }
         EXPECT_TRUE(results_in(folder_.path()).empty()) << why;
+    }
+}
+
+// The next delivery writes it again.
+TEST_F(Hosted, ANameThatIsCommittedTwiceForASlabIsRefusedAndTheFirstFileStays) {
+    const auto twice = [](std::uint32_t sample, const char* ending) {
+        return [=](const offramp_host& host, const offramp_slab&) {
+            EXPECT_EQ(host.commit_file(&host, 0, ".b.x", "first", 5), OFFRAMP_OK);
+            EXPECT_EQ(host.commit_file(&host, 0, ".c.x", "other", 5), OFFRAMP_OK);
+            return host.commit_file(&host, sample, ending, "second", 6);
+        };
+    };
+    HostedProcessor processor(kTestsOwn, options());
+    for (int delivery = 0; delivery < 2; ++delivery) {
+        code_.process = twice(0, ".b.x");
+        try {
+            processor.process(make_slab(0, 1, "a").contents(), kNoProgress, kCurrent);
+            ADD_FAILURE();
+        } catch (const SlabFailed& failed) {
+            EXPECT_THAT(failed.what(),
+                        AllOf(HasSubstr(".b.x"), HasSubstr("committed twice"), HasSubstr("ending of its own")));
+        }
+        EXPECT_THAT(results_in(folder_.path()), Contains(Pair(HasSubstr(".b.x"), "first")));
+        code_.process = twice(0, ".d.x");
+        EXPECT_NO_THROW(processor.process(make_slab(0, 1, "a").contents(), kNoProgress, kCurrent));
     }
 }
 
