@@ -181,15 +181,34 @@ class Libraries(Delivered):
 
     @needs("numpy", "torch")
     def test_the_page_on_queues_shows_the_same_before_and_after(self):
-        before, loop, post = re.findall(r"```python\n(.*?)```", (ROOT / "launch" / "python" / "from_queues.md").read_text(), re.DOTALL)
-        for name, text in (("before.py", ON_THE_CPU + before), ("loop.py", ON_THE_CPU + loop.replace('"run"', "sys.argv[1]")), ("post.py", post)):
-            (self.folder / name).write_text(text)
-        (self.folder / "RESULTS").mkdir()
-        subprocess.run([sys.executable, "before.py"], cwd=self.folder, check=True, timeout=WATCHDOG_SECONDS)
-        self.delivered((str(self.folder / "loop.py"),), f"{self.folder / 'post.py'}:post")
-        files = {path.name: path.read_bytes() for path in (self.folder / "RESULTS").iterdir()}
-        self.assertEqual({f"{key}.npy" for key in KEYS}, set(files))
-        self.assertEqual(files, {path.name: path.read_bytes() for path in self.output.glob("*.npy")})
+        before, loop, post = self.programs_of("from_queues.md")
+        made = []
+        for name, text in (("before.py", before), ("loop.py", loop)):
+            results = self.folder / "RESULTS"
+            results.mkdir()
+            self.run_program(name, ON_THE_CPU + text, post)
+            made.append({path.name: path.read_bytes() for path in results.glob("*.npy")})
+            shutil.rmtree(results)
+        self.assertEqual({f"{key}.npy" for key in KEYS}, set(made[0]))
+        self.assertEqual(made[0], made[1])
+        (self.folder / "apart.py").write_text(ON_THE_CPU + re.sub(r"Egress\(.*?\)", "Egress(sys.argv[1])", loop))
+        self.delivered((str(self.folder / "apart.py"),), f"{self.folder / 'post.py'}:post")
+        self.assertEqual(made[0], {path.name: path.read_bytes() for path in self.output.glob("*.npy")})
+
+    @needs("numpy", "torch")
+    def test_the_page_of_the_package_shows_a_loop_that_leaves_its_results(self):
+        post, loop = self.programs_of("package.md")
+        self.run_program("loop.py", ON_THE_CPU + loop, post)
+        self.assertEqual({f"{key}.npy" for key in KEYS}, {path.name for path in (self.folder / "RESULTS").glob("*.npy")})
+
+    def programs_of(self, page):
+        return re.findall(r"```python\n(.*?)```", (ROOT / "launch" / "python" / page).read_text(), re.DOTALL)
+
+    def run_program(self, name, text, post):
+        (self.folder / name).write_text(text)
+        (self.folder / "post.py").write_text(post)
+        done = subprocess.run([sys.executable, name], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=2 * WATCHDOG_SECONDS)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
     def test_the_examples_are_short(self):
         programs = [path for folder in ("processors", "loops") for path in (HERE / folder).glob("*.*")]

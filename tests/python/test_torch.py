@@ -323,6 +323,20 @@ class OnTheCpu(Egresses):
             reader = self.reader()
         self.assertEqual(24, len(self.seen_by(reader)))
 
+    def test_under_no_grad_they_are(self):
+        import torch
+
+        with torch.no_grad():
+            tensors = [torch.zeros(4, 10) for _ in range(3)]
+        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
+        self.addCleanup(egress.close)
+        for tensor in tensors:      # the last one waits for a slab
+            egress.submit(tensor)
+        with torch.no_grad():
+            tensors[2].add_(1)
+        with self.assertRaisesRegex(offramp.TensorChanged, "batch 2 was written to"):
+            egress.submit(tensors[1])
+
     def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
         import torch
 
