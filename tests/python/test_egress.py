@@ -558,7 +558,8 @@ class Options(Egresses):
                               ({"name": None}, "name is None. Give a text"), ({"run_id": 7}, "run_id is 7. Give a text"),
                               ({"tensors": [("output", "float32", (4, 6))]}, "tensors are of type list. Give a mapping, such as {'output'"),
                               ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"), ({"visibility_timeout": None}, "visibility_timeout is None"),
-                              ({"resume": "no"}, "resume is 'no'. Give True or False"), ({"resume": 1}, "resume is 1. Give True or False")):
+                              ({"resume": "no"}, "resume is 'no'. Give True or False"), ({"resume": 1}, "resume is 1. Give True or False"),
+                              ({"kill_overdue": "no"}, "kill_overdue is 'no'. Give True or False")):
             with self.subTest(options), self.assertRaisesRegex(TypeError, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):

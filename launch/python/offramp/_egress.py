@@ -96,6 +96,7 @@ class Egress:
                    "max_charges": max_charges}
         numbers = {option: _told.whole(option, number, (1 << 32) - 1, "a number of 32 bits") for option, number in numbers.items()}
         name, run_id, resume = _told.text("name", name), _told.text("run_id", run_id), _told.yes_or_no("resume", resume)
+        kill_overdue = _told.yes_or_no("kill_overdue", kill_overdue)
         max_delay, visibility_timeout = _told.seconds("max_delay", max_delay), _told.seconds("visibility_timeout", visibility_timeout)
         self._device = None if device is None else _device(str(device))
         self._layout = None if tensors is None else [_layout(*each) for each in _told.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
