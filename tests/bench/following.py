@@ -21,6 +21,7 @@ import tempfile
 import time
 
 from machine import describe_build, describe_machine
+from processes import end, end_on_sigterm
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
@@ -103,9 +104,8 @@ def run_once(consumers, phases, phase_seconds):
             phases = run.measured()
             return phases, run.end()
         finally:
-            if run.process.poll() is None:
-                run.process.kill()
-                run.process.wait()
+            run.pace.unlink(missing_ok=True)
+            end(run.process)
 
 
 def main():
@@ -116,6 +116,7 @@ def main():
     parser.add_argument("--fixed-seconds", type=float, default=10, help="of a phase of a fixed number")
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
+    end_on_sigterm()
     told = {"machine": describe_machine(BINARIES), "build": describe_build(BINARIES, ROOT),
             "sizes": {"make_seconds": MAKE_SECONDS, "take_seconds": TAKE_SECONDS, "slabs": 16, "bounds": f"1..{max(given.numbers)}", "phase_seconds": given.seconds,
                       "fixed_phase_seconds": given.fixed_seconds, "settled_after_seconds": SETTLED_SECONDS}, "rounds": []}

@@ -20,7 +20,7 @@ from intervals import median_with_interval   # noqa: E402
 from machine import describe_machine, programs_of   # noqa: E402
 from offramp_launch.places import Places   # noqa: E402
 from offramp_launch.supervision.control import ControlClient   # noqa: E402
-from processes import end_on_sigterm, usage_of_all   # noqa: E402
+from processes import end, end_on_sigterm, usage_of_all   # noqa: E402
 
 OFFRAMP = str(ROOT / "launch" / "offramp")
 ENDLESS = ("--batches", "10000000")
@@ -81,15 +81,6 @@ def live_run(flags=(), more=()):
         wait_until_it_works(run, started, pathlib.Path(place, "log"))
         time.sleep(2)
         yield run
-
-
-def end(process):
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def wait_until_it_works(run, started, log):

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -20,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "launch"))
 
 from machine import describe_build, describe_machine  # noqa: E402
+from processes import end, end_on_sigterm  # noqa: E402
 
 from offramp_launch.places import here  # noqa: E402
 from offramp_launch.supervision.following import Bounds  # noqa: E402
@@ -57,6 +59,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
+    end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="offramp-tuning-") as name:
         folder = pathlib.Path(name)
         make_input(folder / "pictures")
@@ -64,13 +67,23 @@ def main():
         return compare(folder, given)
 
 
+def said_by(command):
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        told = process.communicate()[0]
+    finally:
+        end(process)
+    if process.returncode:
+        sys.exit(f"{shlex.join(command)} ended with {process.returncode}")
+    return told
+
+
 def compare(folder, given):
     flags = ["--input", str(folder / "pictures"), "--model", "cutout", "--image-size", "64", "--device", "cpu", "--processor", f"{folder / 'post.py'}:wait",
              "--consumer-python", sys.executable]
     began = time.monotonic()
-    done = subprocess.run([str(ROOT / "launch/offramp"), "tune", "--json", "--seconds", str(given.seconds), *flags, "--output", str(folder / "results")],
-                          stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
-    seconds, tuned = time.monotonic() - began, json.loads(done.stdout)
+    tuned = json.loads(said_by([str(ROOT / "launch/offramp"), "tune", "--json", "--seconds", str(given.seconds), *flags, "--output", str(folder / "results")]))
+    seconds = time.monotonic() - began
     machine = describe_machine(BINARIES)
     del machine["probe"]
     told = {"machine": machine, "build": describe_build(BINARIES, ROOT), "sizes": {"pictures": PICTURES, "image_size": 64, "sleep_seconds": 0.01},
