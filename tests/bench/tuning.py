@@ -90,7 +90,7 @@ def compare(folder, given):
             "tune": {"seconds": round(seconds, 1), **tuned}, "grid": [], "rounds": []}
     setting, consumers = {name: tuned["best"][name] for name in ("batch", "decode-workers", "slabs")}, tuned["best"]["consumers"]
     print(f"tune: {len(tuned['tried'])} trials in {seconds:.0f} s: {setting}, {consumers} consumers: {tuned['best']['rate']:.1f} samples/s", flush=True)
-    trials = Trials(here(), flags, folder)
+    trials = Trials(here(), flags, {}, folder)
     try:
         best = of_the_grid(trials, told["grid"])
         print(f"grid: {len(told['grid'])} settings: {best}", flush=True)
