@@ -1,6 +1,7 @@
 #include "producer/runner/ingest/batch_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -10,16 +11,29 @@ namespace offramp {
 BatchPlan::BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done)
     : items_(items), batch_(batch), done_(std::move(done)) {
     expect(batch > 0, "a batch has at least one row");
-    batches_ = items / batch + (items % batch != 0 ? 1 : 0);
-    if (done_.empty()) return;
-    for (std::uint64_t item = done_.next_missing(0); item < items;) {
-        const std::uint64_t number = item / batch;
-        numbers_.push_back(number);
-        const std::uint64_t next = number + 1;
-        if (next >= batches_) break;
-        item = done_.next_missing(next * batch);
+    std::uint64_t next = 0;  // the first batch that none of the gaps before has to do with
+    const auto make = [&](std::uint64_t begin, std::uint64_t end) {
+        if (begin >= end) return;
+        const std::uint64_t first = std::max(next, begin / batch);
+        next = (end - 1) / batch + 1;
+        if (first >= next) return;
+        made_.push_back({batches_, first});
+        batches_ += next - first;
+    };
+    std::uint64_t begin = 0;
+    for (const ItemRange& range : done_.list()) {
+        make(begin, std::min(range.begin, items));
+        begin = range.end;
     }
-    batches_ = numbers_.size();
+    make(begin, items);
+}
+
+std::uint64_t BatchPlan::number(std::uint64_t turn) const {
+    expect(turn < batches_, "a turn is that of a batch");
+    const auto behind = std::upper_bound(made_.begin(), made_.end(), turn,
+                                         [](std::uint64_t each, const Stretch& made) { return each < made.turn; });
+    const Stretch& made = *std::prev(behind);
+    return made.number + (turn - made.turn);
 }
 
 std::uint32_t BatchPlan::rows(std::uint64_t number) const {

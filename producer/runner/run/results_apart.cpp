@@ -70,6 +70,7 @@ void require_apart(const std::string& folder, const std::string& processor, cons
     WithinFolder within(folder);
     if (!config.input.empty() && !whole_of(processor).empty() && within.name_of(config.input) == whole_of(processor))
         refuse(config.input, folder, processor);
+    if (!source.has_files()) return;
     std::vector<std::string> read;
     for (std::uint64_t item = 0; item < source.items(); ++item)
         if (const std::string file = source.file(item); !file.empty())

@@ -61,6 +61,8 @@ class BatchSource {
     virtual std::string origin(std::uint64_t item) const = 0;
     // The file that an item is, where it is one as a whole; empty otherwise.
     virtual std::string file(std::uint64_t) const { return {}; }
+    // False: file() is empty for every item, and nobody need ask each.
+    virtual bool has_files() const { return true; }
     // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 and Tokens
     // those of the model's input row, as one of Arrays, whose gaps may be left as they are.
     virtual void load(std::uint64_t item, std::span<std::byte> row) = 0;

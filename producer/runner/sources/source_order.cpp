@@ -25,6 +25,7 @@ class RenumberedSource final : public BatchSource {
     bool has_notes() const override { return source_->has_notes(); }
     std::string origin(std::uint64_t item) const override { return source_->origin(order_[item]); }
     std::string file(std::uint64_t item) const override { return source_->file(order_[item]); }
+    bool has_files() const override { return source_->has_files(); }
     void load(std::uint64_t item, std::span<std::byte> row) override { source_->load(order_[item], row); }
 
   private:

@@ -32,6 +32,7 @@ class FirstItems final : public BatchSource {
     std::uint64_t items_of_the_whole() const override { return whole_->items(); }
     std::string origin(std::uint64_t item) const override { return whole_->origin(item); }
     std::string file(std::uint64_t item) const override { return whole_->file(item); }
+    bool has_files() const override { return whole_->has_files(); }
     void load(std::uint64_t item, std::span<std::byte> row) override { whole_->load(item, row); }
 
   private:

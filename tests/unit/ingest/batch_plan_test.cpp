@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <optional>
+
 namespace offramp {
 namespace {
 
@@ -39,6 +41,16 @@ TEST(BatchPlan, WithEverythingDoneNoneIsMade) {
     EXPECT_EQ(BatchPlan(0, 4).batches(), 0U);
 }
 
+TEST(BatchPlan, IsMadeAtOnceHoweverManyBatchesAreLeft) {
+    const std::uint64_t many = std::uint64_t{1} << 60;
+    const BatchPlan plan(many, 4, ranges({{0, 9}, {16, 20}, {many - 5, many}}));
+    ASSERT_EQ(plan.batches(), many / 4 - 2 - 1 - 1);
+    EXPECT_EQ(plan.number(0), 2U);
+    EXPECT_EQ(plan.number(1), 3U);
+    EXPECT_EQ(plan.number(2), 5U);
+    EXPECT_EQ(plan.number(plan.batches() - 1), many / 4 - 2);
+}
+
 RC_GTEST_PROP(BatchPlan, MakesEveryMissingItemOnce, ()) {
     const auto items = *rc::gen::inRange<std::uint64_t>(0, 70);
     const auto batch = *rc::gen::inRange<std::uint32_t>(1, 9);
@@ -48,9 +60,12 @@ RC_GTEST_PROP(BatchPlan, MakesEveryMissingItemOnce, ()) {
     const BatchPlan plan(items, batch, done);
     ItemRanges all = done;
     std::uint64_t made = 0;
+    std::optional<std::uint64_t> previous;
     for (std::uint64_t turn = 0; turn < plan.batches(); ++turn) {
         const std::uint64_t number = plan.number(turn);
         RC_ASSERT(plan.wanted_rows(number) > 0);
+        RC_ASSERT(!previous || *previous < number);
+        previous = number;
         for (auto row = plan.next_wanted(number, 0); row < plan.rows(number); row = plan.next_wanted(number, row + 1)) {
             RC_ASSERT(!plan.is_done(number * batch + row));
             all.add({number * batch + row, number * batch + row + 1});

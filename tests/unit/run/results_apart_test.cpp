@@ -28,6 +28,18 @@ class Files final : public BatchSource {
     std::vector<std::pair<std::string, std::string>> all_;
 };
 
+class Numbers final : public BatchSource {
+  public:
+    std::string description() const override { return "numbers"; }
+    std::uint64_t items() const override { return std::uint64_t{1} << 60; }
+    RowKind row_kind() const override { return RowKind::Nothing; }
+    std::string_view key(std::uint64_t) const override { return {}; }
+    std::size_t max_key_bytes() const override { return 0; }
+    std::string origin(std::uint64_t) const override { return {}; }
+    bool has_files() const override { return false; }
+    void load(std::uint64_t, std::span<std::byte>) override {}
+};
+
 struct ResultsApart : ::testing::Test {
     void SetUp() override {
         std::filesystem::create_directories(in("photos/2024"));
@@ -81,6 +93,13 @@ TEST_F(ResultsApart, NamesThatNoResultHasAreNoHindrance) {
     EXPECT_FALSE(refused(in("photos"), "mask-rle", {{"cat", in("photos/cat.png")}}));
     EXPECT_FALSE(refused(in("photos/new"), "cut-out", {{"cat", in("photos/cat.png")}}));
     EXPECT_FALSE(refused("", "cut-out", {{"cat", in("photos/cat.png")}}));
+}
+
+TEST_F(ResultsApart, ItemsThatAreNoFilesAreNotLookedAtOneByOne) {
+    RunConfig config;
+    config.output = folder.path();
+    config.processor = "mask-png";
+    EXPECT_NO_THROW(require_results_apart(config, Numbers())) << "and not after years";
 }
 
 TEST_F(ResultsApart, ResultsInTheInputsFolderWouldBeInput) {

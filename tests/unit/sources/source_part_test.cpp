@@ -24,6 +24,7 @@ class Numbered final : public BatchSource {
         return most;
     }
     std::string origin(std::uint64_t item) const override { return "number " + std::to_string(item); }
+    bool has_files() const override { return false; }
     void load(std::uint64_t item, std::span<std::byte> row) override { row[0] = static_cast<std::byte>(item); }
 
   private:
@@ -51,6 +52,7 @@ TEST(SourcePart, ALimitLeavesTheFirstItems) {
     EXPECT_EQ(first->items(), 10U);
     EXPECT_EQ(first->description(), "numbers, of which the first 10");
     EXPECT_EQ(first->items_of_the_whole(), 12U);
+    EXPECT_FALSE(first->has_files());
     std::byte row[1];
     first->load(9, row);
     EXPECT_EQ(row[0], std::byte{9});

@@ -56,11 +56,13 @@ TEST_F(SyntheticSource, NumbersItsItems) {
     EXPECT_EQ(source->max_key_bytes(), 0U);
 }
 
-TEST_F(SyntheticSource, NobodyAsksEachOfItsItemsForANote) {
+TEST_F(SyntheticSource, NobodyAsksEachOfItsItemsForANoteOrAFile) {
     config.batches = std::uint64_t{1} << 50;
     const auto source = make();
     EXPECT_FALSE(source->has_notes());
     EXPECT_EQ(source->note_hash(19), 0U);
+    EXPECT_FALSE(source->has_files());
+    EXPECT_EQ(source->file(19), "");
     EXPECT_EQ(source_fingerprint(*source).size(), 16U) << "and not after years";
 }
 

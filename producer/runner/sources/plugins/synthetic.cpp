@@ -26,6 +26,7 @@ class SyntheticSource final : public BatchSource {
     std::string_view key(std::uint64_t) const override { return {}; }
     std::size_t max_key_bytes() const override { return 0; }
     bool has_notes() const override { return false; }
+    bool has_files() const override { return false; }
     std::string origin(std::uint64_t item) const override { return "synthetic item " + std::to_string(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         if (row_kind_ == RowKind::Arrays) return fill_synthetic_row(noise_, item, parts_, row);
