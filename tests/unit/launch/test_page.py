@@ -189,6 +189,20 @@ class PageTest(unittest.TestCase):
             self.assertEqual([], browser.errors)
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
+    def test_a_phone_has_room_for_all_of_it(self):
+        wider = "JSON.stringify([...document.querySelectorAll('html, main, .lane > span')].flatMap(each => each.scrollWidth > each.clientWidth ? [each.textContent.slice(0, 60)] : []))"
+        shares = set()
+        with Browser() as browser:
+            browser.screen(375, 812)
+            for name, document in DOCUMENTS.items():
+                with self.subTest(document=name), served(document) as url:
+                    browser.show(url)
+                    browser.until("document.getElementById('sentence').textContent != 'Waiting for the run'")
+                    self.assertEqual([], json.loads(browser.value(wider)))
+                    shares.add(browser.value("document.getElementById('consumers-now').textContent"))
+        self.assertIn("100 %", shares)
+
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_who_holds_what_is_seen_from_both_sides(self):
         with Browser() as browser, served(DOCUMENTS["trouble"]) as url:
             browser.show(url)
