@@ -1,12 +1,14 @@
 """The command `shard`: does one shard of a job, or what is left of it, writes that it is done, and ends with 0, 75 or a final code."""
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import shlex
 import socket
 import sys
 import time
+import typing
 
 from offramp_launch import interrupts, run_command
 from offramp_launch.jobs import files as job_files, merge as job_merge
@@ -25,6 +27,19 @@ from offramp_launch.watching import address
 VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
 
 
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """At a shard. `before_done`: called with the run's directory just before the shard is recorded as done, after which the directory may go unread."""
+    places: typing.Any
+    job: Job
+    index: int
+    flags: list
+    strict: bool = False
+    http: tuple | None = None       # where its run is to be watched
+    first: int | None = None        # with how many consumers it begins, where their number follows the work
+    before_done: typing.Callable = lambda run_dir: None
+
+
 def start(places, argv):
     given, flags = take_values(argv, ("--job", "--index", lifeline.FLAG))
     if lifeline.FLAG in given:
@@ -40,7 +55,7 @@ def start(places, argv):
         job.require_made_by(build_of(places))
         job.require(index)
         return job
-    return exit_of_attempt(lambda: do(places, found(), index, flags, strict, http), lambda: tell_if_done(found(), index))
+    return exit_of_attempt(lambda: do(Attempt(places, found(), index, flags, strict, http)), lambda: tell_if_done(found(), index))
 
 
 def exit_of_attempt(attempt, is_done=lambda: False):
@@ -90,18 +105,14 @@ def index_of(given, environment=os.environ):
     return count(given["--index"], "--index")
 
 
-def do(places, job, index, flags, strict, http=None, first=None, before_done=lambda run_dir: None):
-    """
-    The steps of an attempt (folder.py). `http`: where its run is to be watched; `first`: with how many consumers it begins, where their number follows the
-    work; `before_done`: called with the run's directory just before the shard is recorded as done, after which the directory may go unread.
-    Returns the run's exit code.
-    """
-    if tell_if_done(job, index):
+def do(attempt):
+    """The steps of an attempt (folder.py). Returns the run's exit code."""
+    if tell_if_done(attempt.job, attempt.index):
         return int(ExitCode.OK)
     try:
-        return do_the_rest(places, job, index, flags, strict, http, first, before_done)
+        return do_the_rest(attempt)
     finally:
-        leave_nothing_in_a_merged_output(job)
+        leave_nothing_in_a_merged_output(attempt.job)
 
 
 def leave_nothing_in_a_merged_output(job):
@@ -112,7 +123,8 @@ def leave_nothing_in_a_merged_output(job):
             os.rmdir(job.output)        # a merged one is not empty, and stays
 
 
-def do_the_rest(places, job, index, flags, strict, http, first, before_done):
+def do_the_rest(attempt):
+    places, job, index, flags = attempt.places, attempt.job, attempt.index, attempt.flags
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)
@@ -128,7 +140,7 @@ def do_the_rest(places, job, index, flags, strict, http, first, before_done):
         if tell_if_done(job, index):
             return int(ExitCode.OK)
         require_under_way(job, index)
-        return make(places, job, index, flags, strict, note, run_id, lock, http, first, before_done)
+        return make(dataclasses.replace(attempt, flags=flags), note, run_id, lock)
 
 
 def require_under_way(job, index):
@@ -197,10 +209,11 @@ def held(job, index, run_id):
         lock.close()
 
 
-def make(places, job, index, flags, strict, note, run_id, lock, http, first, before_done):
+def make(attempt, note, run_id, lock):
     """Within held()."""
+    job, index = attempt.job, attempt.index
     began = time.monotonic()
-    code, run_dir = run(places, job, index, flags, run_id, lock, http, first)
+    code, run_dir = run(attempt, run_id, lock)
     seconds = round(time.monotonic() - began, 3)
     processors = processors_of(run_dir)
     note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
@@ -212,10 +225,10 @@ def make(places, job, index, flags, strict, note, run_id, lock, http, first, bef
     account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
     require_whole_files(job, index, processors, account["done"], parts)
     record = {**account, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
-    if strict and (lost := "\n".join(job_merge.losses(record))):
+    if attempt.strict and (lost := "\n".join(job_merge.losses(record))):
         raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
                           ExitCode.SET_ASIDE if record["set_aside"] else ExitCode.BAD_INPUT)
-    before_done(run_dir)
+    attempt.before_done(run_dir)
     job.note_done(index, record)
     tell_if_done(job, index)
     return int(ExitCode.OK)
@@ -229,17 +242,18 @@ def tell_if_done(job, index):
     return True
 
 
-def run(places, job, index, flags, run_id, lock, http, first):
+def run(attempt, run_id, lock):
     """(the run's exit code, its directory)."""
+    places, job, index = attempt.places, attempt.job, attempt.index
     place = job.place(index)
-    given = take_values(flags, ("--run-dir",))[0].get("--run-dir")
+    given = take_values(attempt.flags, ("--run-dir",))[0].get("--run-dir")
     run_dir = choose_run_dir(places, given, run_id)
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
     listed = job.list_of_input()
-    argv = [*without_values(flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
+    argv = [*without_values(attempt.flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
             "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else []),
-            *([address.FLAG, address.spelled(*http)] if http else [])]
-    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock, first=first)
+            *([address.FLAG, address.spelled(*attempt.http)] if attempt.http else [])]
+    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock, first=attempt.first)
     return code, run_dir
 
 

@@ -178,10 +178,11 @@ class History:
         if self.record_first:
             self.job.note_done(index, {"done": self.job.items_of(index), "skipped": 0, "set_aside": 0, "dropped": 0, "parts": {}, "attempt": 0,
                                        "host": "here", "seconds": 0})
-        return shard_command.do(None, self.job, index, [], False)
+        return shard_command.do(shard_command.Attempt(None, self.job, index, []))
 
-    def run(self, _places, job, index, *_):
+    def run(self, attempt, *_):
         """A file for each item, noted in a checkpoint behind it; then the lines of all of them."""
+        job, index = attempt.job, attempt.index
         place, run_dir = job.place(index), self.folder / f"run-{self.number()}"
         items = range(0, job.items_of(0)) if index == 0 else range(job.items_of(0), ITEMS)
         checkpoint = place / ".checkpoint"

@@ -241,7 +241,7 @@ class JobTest(InAFolder):
             return {"items": 10, "identity": job.facts["identity"]}, None
         with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
                 mock.patch.object(shard_command, "facts_of", lambda *_, **__: meanwhile()), mock.patch.object(shard_command, "run", run):
-            self.assertEqual(0, shard_command.do(None, job, 0, [], False))
+            self.assertEqual(0, shard_command.do(shard_command.Attempt(None, job, 0, [])))
             run.assert_not_called()
             self.assertFalse(job.output.exists())
         job.output.mkdir()
@@ -256,7 +256,7 @@ class JobTest(InAFolder):
         with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: config or {}), \
                 mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
                 mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)):
-            return shard_command.exit_of_attempt(lambda: shard_command.do(None, job, 0, [], strict), lambda: job.record(0) is not None)
+            return shard_command.exit_of_attempt(lambda: shard_command.do(shard_command.Attempt(None, job, 0, [], strict)), lambda: job.record(0) is not None)
 
     def test_with_strict_a_shard_of_which_items_were_set_aside_has_no_record(self):
         job, samples = self.job(), {"released": 3, "quarantined": 1}
@@ -345,7 +345,7 @@ class JobTest(InAFolder):
                     mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
                     mock.patch.object(Job, "found", return_value=job), mock.patch.object(shard_command, "build_of", return_value=""):
                 self.assertEqual(75, shard_command.start(None, ["--job", str(job.folder), "--index", "0", *flags]))
-            self.assertEqual(["--run-dir", "/mine"] if config else ["--seed", "0"], run.call_args.args[3][-2:])
+            self.assertEqual(["--run-dir", "/mine"] if config else ["--seed", "0"], run.call_args.args[0].flags[-2:])
         self.assertIn("job init has no --run-dir", self.refused(ExitCode.USAGE, refuse_what_a_job_has_not, ["--run-dir", "/mine"]))
 
     def test_a_flag_is_known_from_the_next_one(self):
@@ -355,7 +355,7 @@ class JobTest(InAFolder):
         job, given = self.job(flags=flags), []
         with mock.patch.object(shard_command, "settings_of", lambda _, flags: given.append(flags) or {}), self.assertRaises(LaunchError), \
                 mock.patch.object(shard_command, "facts_of", mock.Mock(side_effect=LaunchError("far enough"))):
-            shard_command.do(None, job, 0, ["--durable", "--sink", "host=here"], False)
+            shard_command.do(shard_command.Attempt(None, job, 0, ["--durable", "--sink", "host=here"]))
         self.assertEqual([["--max-errors=0", "--confidence=false", "--model=--x=y", "--durable", "--sink", "host=here"]], given)
 
     def test_no_secret_is_kept(self):
