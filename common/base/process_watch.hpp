@@ -5,7 +5,7 @@
 
 #include "common/base/unique_fd.hpp"
 
-// What the kernel says of another process's life. `kill(pid, 0)` and time-outs are no proof of death: a pidfd's
+// What the kernel says of another process's life. `kill(pid, 0)` and time-outs do not prove death: a pidfd's
 // readiness is. Pids are taken in the form in which they lie in shared memory and in messages; one that no process can
 // have is that of a dead process. Thread: any. Blocks: never.
 namespace offramp {

@@ -20,7 +20,7 @@ std::string printable(std::string_view text);
 // The same, but lines stay lines.
 std::string printable_lines(std::string_view text);
 
-// At most `most` bytes of the text, cut in front of a character that would not be whole; what is no UTF-8 is cut
+// At most `most` bytes of the text, cut in front of a character that would not be whole; what is not UTF-8 is cut
 // anywhere.
 std::string_view utf8_prefix(std::string_view text, std::size_t most) noexcept;
 

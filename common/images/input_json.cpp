@@ -78,13 +78,13 @@ json parse_input_object(std::string_view text) {
     try {
         parsed = parse_json(with_large_numbers_as_texts(text));
     } catch (const json::parse_error& problem) {
-        throw UnreadableItem("no JSON: it breaks at byte " + std::to_string(problem.byte));
+        throw UnreadableItem("not JSON: it breaks at byte " + std::to_string(problem.byte));
     } catch (const json::out_of_range& problem) {
         throw UnreadableItem("a number that no double holds: '" + number_in(problem.what()) + "'");
     } catch (const json::exception& problem) {
-        throw UnreadableItem(std::string("no JSON: ") + problem.what());
+        throw UnreadableItem(std::string("not JSON: ") + problem.what());
     }
-    if (!parsed.is_object()) throw UnreadableItem(std::string("no JSON object, but ") + parsed.type_name());
+    if (!parsed.is_object()) throw UnreadableItem(std::string("not a JSON object, but ") + parsed.type_name());
     return parsed;
 }
 

@@ -11,7 +11,7 @@ namespace offramp {
 
 // A manifest of pictures, one JSON object a line: {"id": "7", "uri": "photos/7.jpg", "label": "chair"}. `uri` is a path
 // relative to the manifest's folder, an absolute one, or file://; `id` (text or a whole number) names the results, and
-// where it is missing the path does. Every other member is a column. A line that is no such object, or whose id an
+// where it is missing the path does. Every other member is a column. A line that is not such an object, or whose id an
 // earlier line has, is a picture that cannot be read, with its line's number; blank lines do not count. Owns the open
 // file, and of each line where it lies: it is read again when it is asked for. Blocks: the constructor reads the whole
 // file. Errors: the constructor: ConfigError NoInput: no such file, no permission, no line; BadInput: not a regular

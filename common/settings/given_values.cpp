@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kConfigFlag = "config";
 constexpr const char* kConfigVariable = "OFFRAMP_CONFIG";
 constexpr const char* kVariablePrefix = "OFFRAMP_";
-// Variables that are no settings of a run: those of the launch script and of the Python package, and what tests and
+// Variables that are not settings of a run: those of the launch script and of the Python package, and what tests and
 // measurements are told by.
 constexpr std::array<std::string_view, 12> kOtherVariables{
     "OFFRAMP_BIN_DIR",       "OFFRAMP_BUILD_DIR", "OFFRAMP_CUDA_DIR",         "OFFRAMP_LIBRARY",

@@ -11,7 +11,7 @@ namespace offramp {
 struct OutputShapes {
     std::vector<std::vector<std::int64_t>> outputs;
 
-    // 1 to 16 outputs of 1 to 7 dimensions of 1 to 65536. Nothing when the text is no such list.
+    // 1 to 16 outputs of 1 to 7 dimensions of 1 to 65536. Nothing when the text is not such a list.
     static std::optional<OutputShapes> parse(std::string_view text);
 };
 

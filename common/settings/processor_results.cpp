@@ -117,7 +117,7 @@ void check_ending_from(const ProcessorResults& results, const CatalogueSource& s
     const auto found = std::ranges::find(settings, results.ending_from, &DeclaredSetting::flag);
     if (found == settings.end() || found->words.size() != results.endings.size())
         refuse_declaration(source, line,
-                           "ending-from is '" + results.ending_from + "', which is no setting of " +
+                           "ending-from is '" + results.ending_from + "', which is not a setting of " +
                                std::to_string(results.endings.size()) + " words, one for each of endings");
 }
 

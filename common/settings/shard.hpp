@@ -11,7 +11,7 @@ struct Shard {
     std::uint64_t number = 1;  // 1 to count
     std::uint64_t count = 1;
 
-    // Nothing when the text is no such thing.
+    // Nothing when the text is not such a thing.
     static std::optional<Shard> parse(std::string_view text);
 
     // Which items of so many: [begin, end). The shards of one count follow one another without a gap, and differ by one

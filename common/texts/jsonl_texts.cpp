@@ -87,7 +87,7 @@ void JsonlTexts::read_lines(const StillWanted& still_wanted) {
                 line.bytes += end;
                 if (text.size() > kMostLineBytes)
                     throw Error(ErrorKind::BadInput, "it is longer than 64 MiB",
-                                "Cut the text, or is this no file of lines?");
+                                "Cut the text, or is this not a file of lines?");
                 if (end < left.size()) end_line(1);
                 left.remove_prefix(std::min(end + 1, left.size()));
             }

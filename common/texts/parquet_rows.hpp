@@ -24,7 +24,7 @@ class ParquetRows {
     virtual std::vector<std::string> columns() const = 0;
     virtual std::vector<std::uint64_t> rows_of_groups() const = 0;
     // Rows of a row group, in order, as JSON objects with these columns, each there once. Dates, times and decimals are
-    // texts as Arrow writes them. Errors: also when a column holds bytes that are no text.
+    // texts as Arrow writes them. Errors: also when a column holds bytes that are not text.
     virtual void read(std::size_t group, const std::vector<std::string>& columns,
                       const std::function<void(nlohmann::json&&)>& found) = 0;
 };

@@ -19,9 +19,9 @@ struct TextChunk {
 
 // The key of a chunk, "KEY#3@120-480": consumers need neither the text nor the tokenizer to know its place.
 std::string chunk_key(const TextChunk& chunk);
-// Nothing where that is no key of a chunk. Borrows `key`.
+// Nothing where that is not the key of a chunk. Borrows `key`.
 std::optional<TextChunk> chunk_of_key(std::string_view key);
-// The same. Errors: Error (System) where that is no key of a chunk.
+// The same. Errors: Error (System) where that is not the key of a chunk.
 TextChunk chunk_named(std::string_view key);
 
 }  // namespace offramp

@@ -44,7 +44,7 @@ class TextColumns {
     std::vector<std::string> chosen_of(const std::vector<std::string>& there) const;
 
     // Takes a row, a JSON object, apart. Errors: Error (BadInput), without the row's place: the id is missing, null, or
-    // neither text nor a whole number; the text is missing, null, or no text.
+    // neither text nor a whole number; the text is missing, null, or not text.
     TextRow row_of(nlohmann::json&& row) const;
 
   private:

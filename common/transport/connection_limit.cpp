@@ -18,7 +18,7 @@ constexpr std::size_t kFewestConnections = 8;
 constexpr std::size_t kMostConnections = 1024;
 constexpr std::size_t kRefusalsALogLine = 1000;
 
-// 0 when it is known no more: the other end has gone, or it is no socket.
+// 0 when it is known no more: the other end has gone, or it is not a socket.
 pid_t process_behind(int fd) {
     ucred peer{};
     socklen_t bytes = sizeof peer;

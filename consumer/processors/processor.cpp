@@ -49,7 +49,7 @@ class ProcessorChain final : public Processor {
     std::vector<NamedProcessor> processors_;
 };
 
-// "auto" is no plug-in: it leaves what one of the two does that it becomes.
+// "auto" is not a plug-in: it leaves what one of the two does that it becomes.
 [[maybe_unused]] constexpr std::string_view kAutoResults = R"settings(
 [results]
 of = "auto"

@@ -21,7 +21,7 @@
 namespace offramp {
 namespace {
 
-// A producer removes its memory just before it ends; one that lives on longer than this without it is no run.
+// A producer removes its memory just before it ends; one that lives on longer than this without it is not a run.
 constexpr std::chrono::seconds kLastMoment{5};
 constexpr std::chrono::milliseconds kLookEvery{50};
 

@@ -196,7 +196,7 @@ def how_to_mend(problem):
 
 
 def check_outputs(module, given, named, batch):
-    """Before a compiler runs for minutes. Errors: LaunchError for an output that is no batch, or where the network fails."""
+    """Before a compiler runs for minutes. Errors: LaunchError for an output that is not a batch, or where the network fails."""
     try:
         with torch.no_grad():
             tensors, names = flattened(module(*given, **named))

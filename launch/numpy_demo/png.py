@@ -21,7 +21,7 @@ def encoded(pixels):
 
 
 def decoded(data):
-    """Its pixels, uint8 [height, width, channels]; of a palette the numbers. Errors: ValueError for what is no PNG of 8 bits, row by row."""
+    """Its pixels, uint8 [height, width, channels]; of a palette the numbers. Errors: ValueError for what is not a PNG of 8 bits, row by row."""
     chunks = dict(_chunks(data))
     try:
         width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[b"IHDR"])

@@ -56,7 +56,7 @@ def is_shared(user):
 
 
 def free_group(mapped=None, attempts=1000):
-    """A group's number that has no name, is no user's, and that no process has. Errors: LaunchError where none is to be had."""
+    """A group's number that has no name, is not a user's, and that no process has. Errors: LaunchError where none is to be had."""
     ranges = mapped_within(pathlib.Path("/proc/self/gid_map").read_text() if mapped is None else mapped)
     taken = {user.pw_gid for user in pwd.getpwall()} | groups_of_processes()
     for _ in range(attempts if ranges else 0):

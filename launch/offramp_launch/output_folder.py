@@ -177,7 +177,7 @@ def require_no_job(output, config):
 
 
 def require_no_gpus(flag, folder):
-    """Errors: LaunchError (USAGE) where it is no hosts' job, but a run with --gpus."""
+    """Errors: LaunchError (USAGE) where it is not a hosts' job, but a run with --gpus."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
         if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):

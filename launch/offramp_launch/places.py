@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 LAUNCHER = pathlib.Path(__file__).resolve().parent
-# Beside the launcher where it is installed: what is no Python.
+# Beside the launcher where it is installed: what is not Python.
 INSTALLED_PROGRAMS = LAUNCHER.parent / "offramp" / "programs"
 LIBRARY = "libofframp.so.1"
 

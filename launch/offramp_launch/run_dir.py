@@ -196,7 +196,7 @@ def own_folder_in_tmp(folder):
 
 
 def is_ones_own(facts):
-    """Of a folder that is no link, is this user's, and that nobody else may write to: what is in it, this user put there."""
+    """Of a folder that is not a link, is this user's, and that nobody else may write to: what is in it, this user put there."""
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
 

@@ -3,7 +3,7 @@
 import re
 import sys
 
-# Control characters (C0 but newline and tab, DEL, C1), line separators, turns of direction, and bytes that were no UTF-8.
+# Control characters (C0 but newline and tab, DEL, C1), line separators, turns of direction, and bytes that were not UTF-8.
 NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 IN_TEXTS = "./launch/offramp"       # as messages name this command
@@ -21,7 +21,7 @@ def one_line(text):
 
 def escape(code):
     if 0xdc80 <= code <= 0xdcff:
-        code -= 0xdc00      # as Python keeps a byte that was no UTF-8
+        code -= 0xdc00      # as Python keeps a byte that was not UTF-8
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 

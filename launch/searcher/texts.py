@@ -44,7 +44,7 @@ class Table:
         wanted, found = {row.id for row in rows}, {}
         for place, name, text in self._rows():
             if not isinstance(text, str):
-                raise LaunchError(f'--input {self._file} {place}: its "{self._columns[1]}" is no text: {text!r:.100}',
+                raise LaunchError(f'--input {self._file} {place}: its "{self._columns[1]}" is not a text: {text!r:.100}',
                                   "Give the run's --text-column", ExitCode.BAD_INPUT)
             if name in wanted:
                 found[name] = text

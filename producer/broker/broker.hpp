@@ -44,8 +44,8 @@ class Broker {
 
     // Before the first step, over an adopted ledger: goes on with the record in `progress` and with what is in flight,
     // Ready slabs in this order; sees to dead letters that are still there; goes on with what was spilled; waits for
-    // the previous producer's consumers to come back, and takes back what the dead of them held, which counts as no
-    // failure.
+    // the previous producer's consumers to come back, and takes back what the dead of them held, which does not
+    // count as a failure.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                std::span<const SpilledSlab> spilled = {});
 

@@ -58,7 +58,7 @@ Peer* Dispatcher::sender(const Inbound& inbound, std::uint64_t session) {
         state_.count(Refusal::UnknownSession);
         return nullptr;
     }
-    // The session's number is no secret; the kernel's word on the sender is what counts.
+    // The session's number is not a secret; the kernel's word on the sender is what counts.
     if (inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid) {
         state_.count(Refusal::ReleaseInAnothersName);
         return nullptr;

@@ -34,7 +34,7 @@ bool Intake::grant_slabs() {
         grants_.push_back({*slab, state_.ledger.word(*slab).generation, state_.memory.bytes_of(*slab)});
     }
     state_.exchange.grant(grants_);
-    // A pool that is still being made is no shortage.
+    // A pool that is still being made is not a shortage.
     is_short_ = grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0;
     return !grants_.empty();
 }

@@ -41,7 +41,7 @@ void add_figures(nlohmann::json& page, const BrokerReport& broker, const StatusF
 // Now, in UTC: "2026-11-23T18:00:00.123Z".
 std::string utc_time();
 
-// Paths and keys may hold any bytes, JSON may not: what is no UTF-8 is replaced.
+// Paths and keys may hold any bytes, JSON may not: what is not UTF-8 is replaced.
 std::string page_text(const nlohmann::json& page);
 // Replaces the page at `path`, whole or not at all. A run does not end for want of a page about it: what stands in the
 // way is logged. Blocks: on the disk.

@@ -100,7 +100,7 @@ const PublishedSlab& SlabFilling::wait_copied(OutputCounters& counters, DeviceTi
     review_rows(counters);
     published_.filled_at_ns = now_ns();
     writer_.write_filled_at(published_.filled_at_ns);
-    // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.
+    // Where batches share the slab, the stream waited for the later ones in between: that time is not one of copies.
     counters.copied(copied_bytes_);
     if (parts_.size() == 1) counters.timed(events_.copied->seconds_since(*events_.began));
     timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);

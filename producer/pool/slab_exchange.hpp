@@ -53,7 +53,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     void finish();
 
     // --- broker ---
-    // What publish() calls, on its thread, when the broker sleeps and the slab before is no neighbour. False: the
+    // What publish() calls, on its thread, when the broker sleeps and the slab before is not a neighbour. False: the
     // broker is to be woken. To be taken away, by an empty one, before what it needs ends; a call that has begun goes
     // on.
     using StandIn = std::function<bool()>;

@@ -1,4 +1,4 @@
-"""The processor of following.py: a slab takes as long as the file PACE says, asleep, so that cores are no limit. The file is read anew for each slab."""
+"""The processor of following.py: a slab takes as long as the file PACE says, asleep, so that cores are not a limit. The file is read anew for each slab."""
 
 import os
 import pathlib

@@ -69,7 +69,7 @@ class Gpus(unittest.TestCase):
     def test_a_run_of_which_nothing_could_be_read_has_failed_and_is_gone_on_with(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         for index in range(4):
-            (pictures / f"{index}.png").write_bytes(b"is no picture")
+            (pictures / f"{index}.png").write_bytes(b"is not a picture")
         world = self.world(GpusWorld, *MASKS, "--input", str(pictures), "--max-errors", "100%", workers=2, shards=2)
         self.assertEqual(world.start().wait(), 65, world.said())
         self.assertIn("none of the 4 items has a result", world.said())
@@ -84,7 +84,7 @@ class Gpus(unittest.TestCase):
             Image.new("RGB", (9, 9)).save(pictures / f"{index}.png")
         bad = {str(pictures / f"{index}.png") for index in (0, 2)}      # one in each shard
         for path in bad:
-            pathlib.Path(path).write_bytes(b"is no picture")
+            pathlib.Path(path).write_bytes(b"is not a picture")
         world = self.world(GpusWorld, *MASKS, "--input", str(pictures), "--max-errors", "2", workers=2, shards=2)
         with world.gate() as gate:
             world.start()

@@ -1,4 +1,4 @@
-"""Models from files: any outputs, in their own types and shapes, as PyTorch gives them; and what is no model is refused by name."""
+"""Models from files: any outputs, in their own types and shapes, as PyTorch gives them; and what is not a model is refused by name."""
 
 import importlib.util
 import json
@@ -229,13 +229,13 @@ class ModelFiles(unittest.TestCase):
             package.writestr("something", "else")
         self.refused(65, "zip.pt2' holds no compiled model", model="zip.pt2")
         (self.folder / "text.pt").write_text("no model")
-        self.refused(65, "text.pt' is no TorchScript", model="text.pt")
+        self.refused(65, "text.pt' is not TorchScript", model="text.pt")
         self.refused(66, "none.pt2' does not exist", model="none.pt2")
 
     def test_weights_alone_are_no_model(self):
         import torch
         torch.save(self.networks.several().state_dict(), self.folder / "weights.pt")
-        self.refused(65, "weights.pt' is no TorchScript", "holds no network", model="weights.pt")
+        self.refused(65, "weights.pt' is not TorchScript", "holds no network", model="weights.pt")
 
     def test_an_exported_program_must_be_compiled(self):
         import torch

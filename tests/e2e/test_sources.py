@@ -125,7 +125,7 @@ class Sources(unittest.TestCase):
         self.assertEqual(sorted(found), ["a.png"])
         self.assertEqual(summary["samples"]["skipped"], 3)
         told = [f"{item['origin']} {item['reason']}" for item in summary["skipped"]]
-        for line, reason in ((2, "no JSON"), (3, "No such file"), (4, "is that of line 1")):
+        for line, reason in ((2, "not JSON"), (3, "No such file"), (4, "is that of line 1")):
             self.assertTrue(any(f"list.jsonl:{line}" in text and reason in text for text in told), told)
 
         with tarfile.open(self.folder / "whole.tar", "w") as tar:
@@ -146,7 +146,7 @@ class Sources(unittest.TestCase):
         run = self.enterContext(LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(self.folder / "notes.tar")))
         self.assertEqual(run.start().wait(), 0, run.said())
         (skipped,) = run.summary()["skipped"]
-        self.assertIn("its .json: no JSON", skipped["reason"])
+        self.assertIn("its .json: not JSON", skipped["reason"])
         with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:
             rows = records.execute("SELECT key, status FROM records ORDER BY item").fetchall()
         self.assertEqual(rows, [(f"notes/{number}", "skipped" if number == 1 else "done") for number in range(len(PICTURES))])

@@ -144,8 +144,8 @@ class TextTables(TextRuns, unittest.TestCase):
                  (good + '{"id": "b"}', 65, ("line 2", 'no "text"', "--text-column")),
                  (good + '{"id": "b", "text": null}', 65, ("line 2", '"text"', "is null")),
                  (good + '{"id": "b", "text": [7]}', 65, ("line 2", "a list: [7]")),
-                 (good + '{"id": "b", "text": "sla', 65, ("line 2", "no JSON", "byte")),
-                 (good + "[]\n", 65, ("line 2", "no JSON object")),
+                 (good + '{"id": "b", "text": "sla', 65, ("line 2", "not JSON", "byte")),
+                 (good + "[]\n", 65, ("line 2", "not a JSON object")),
                  (good.encode() + b'{"id": "b", "text": "\xff"}', 65, ("line 2", "not UTF-8 from byte 22", "iconv")),
                  ('{"id": "a", "text": "", "n": 1}\n{"id": "b", "text": "", "n": null}\n{"id": "c", "text": "", "n": "x"}', 65,
                   ("line 3", '"n" is text ("x")', "line 1 it is a number", "--columns")))

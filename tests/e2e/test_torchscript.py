@@ -127,7 +127,7 @@ class TorchScript(unittest.TestCase):
             for path in old.namelist():
                 content = old.read(path)
                 new.writestr(path, content.replace(b"torch.square(", b"ops.nowhere.square(") if path.endswith(".py") else content)
-        self.refused("unknown.pt' is no TorchScript that this LibTorch reads: Unknown builtin op: nowhere::square", model="unknown.pt")
+        self.refused("unknown.pt' is not TorchScript that this LibTorch reads: Unknown builtin op: nowhere::square", model="unknown.pt")
 
     def test_a_network_without_forward(self):
         self.refused("without.pt' has no forward", model=self.saved(self.networks.NoForward(), "without.pt"))

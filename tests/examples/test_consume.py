@@ -20,7 +20,7 @@ def npy_values(path):
     """The float32 numbers of a .npy file of version 1."""
     data = path.read_bytes()
     if data[:8] != b"\x93NUMPY\x01\x00":
-        raise AssertionError(f"{path} is no .npy file")
+        raise AssertionError(f"{path} is not a .npy file")
     begin = 10 + int.from_bytes(data[8:10], "little")
     header = ast.literal_eval(data[10:begin].decode())
     values = array.array("f", data[begin:])

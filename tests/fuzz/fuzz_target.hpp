@@ -11,7 +11,7 @@
 namespace offramp {
 
 // One reader of foreign bytes, fed with any bytes at all: it must refuse them in its own words or give out what holds
-// together. Whatever else happens (a sanitizer's report, a broken contract, an exception that is no Error) ends the
+// together. Whatever else happens (a sanitizer's report, a broken contract, an exception that is not an Error) ends the
 // process.
 struct FuzzTarget {
     // Called again and again in one process; keeps nothing from call to call.

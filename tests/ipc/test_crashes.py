@@ -123,7 +123,7 @@ class Crashes(unittest.TestCase):
 
 class EveryBatchKills(unittest.TestCase):
     def test_a_fault_that_hits_every_batch_stops_the_run(self):
-        """What is set aside is no progress: else every batch of the run would be, three deaths each."""
+        """What is set aside is not progress: else every batch of the run would be, three deaths each."""
         flags = [*COPY, "--batches", "400", "--processor", "crash-on-item", "--consumers", "16"]
         with LaunchedRun(*flags) as run:
             run.environment |= {"OFFRAMP_TEST_CRASH_ITEM": "any", "OFFRAMP_TEST_CRASH_HOW": "exit",

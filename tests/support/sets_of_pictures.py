@@ -12,4 +12,4 @@ def make_pictures(folder, count, bad):
         place.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=numpy.uint8)).resize((60 + index, 90), Image.BICUBIC).save(place)
     for name in bad:
-        (folder / name).write_bytes(b"\x89PNG\r\n\x1a\n is no picture")
+        (folder / name).write_bytes(b"\x89PNG\r\n\x1a\n is not a picture")

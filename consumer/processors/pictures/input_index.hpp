@@ -15,7 +15,7 @@ namespace offramp {
 // Thread: any, it never changes. Blocks: the constructor on the disk.
 class InputIndex {
   public:
-    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no pictures (Usage), or cannot
+    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is not pictures (Usage), or cannot
     // be listed (NoInput).
     InputIndex(const InputSettings& config, std::string_view processor);
 

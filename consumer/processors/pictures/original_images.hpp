@@ -17,8 +17,8 @@ namespace offramp {
 // Thread: one. Blocks: on the disk.
 class OriginalImages {
   public:
-    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no images, or of what size their
-    // middle is, is not known (Usage); when it cannot be listed (NoInput).
+    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is not images, or of what size
+    // their middle is, is not known (Usage); when it cannot be listed (NoInput).
     OriginalImages(const InputSettings& config, std::string_view processor);
 
     struct Image {

@@ -24,7 +24,7 @@ class InputColumns {
 
     // The input is a table of texts, whose ids are as it has them: keys may be other ones.
     bool has_ids() const { return texts_ != nullptr; }
-    // `columns` is "{}" when the input has none, `id` empty when it is no table of texts. Errors: Error with NoInput
+    // `columns` is "{}" when the input has none, `id` empty when it is not a table of texts. Errors: Error with NoInput
     // when the input has no such sample any more, or it cannot be read any more.
     BesideText of(std::string_view key) const;
     // The same of a sample that was skipped; "{}" and no id also when the input names no such sample, or its line is

@@ -156,7 +156,7 @@ void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumber
     if (!config.start_over && previous) {
         if (!previous->of_own_program)
             throw ConfigError("--output " + config.output + " holds what run " + previous->run_id +
-                                  " made, whose program was no program of one's own",
+                                  " made, whose program was not a program of one's own",
                               "That is continued by `offramp run --resume`; give this run another --output, or "
                               "--start-over to replace the results");
         require_no_other_work(*previous, config);

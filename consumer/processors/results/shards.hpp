@@ -23,8 +23,8 @@ void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std
 
 // The job of the shard that works in this folder, its place (common/program/shard_place.hpp) or one in that, as
 // OUTPUT/.offramp-shards/job.json says, which the launcher writes when the job begins. Errors: ConfigError for a folder
-// that is no such place; Error with CannotWrite where that is gone, with SinkUnavailable where it cannot be read, with
-// BadInput where it does not say it.
+// that is not such a place; Error with CannotWrite where that is gone, with SinkUnavailable where it cannot be read,
+// with BadInput where it does not say it.
 std::string job_of_shard(const std::string& place);
 
 }  // namespace offramp

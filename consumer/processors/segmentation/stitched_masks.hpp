@@ -40,7 +40,7 @@ class CanvasesOfOthers {
 // where tiles overlap, their scores are added, weighted by ramps, and compared then; class maps, which have no scores,
 // are cut in the middle. Consumers share a picture's canvas (TileCanvas); whoever finds it whole writes the file.
 // Memory: a tile, and some rows of the picture. Thread: one. Blocks: on the file system. Errors: those of TileCanvas
-// and ClassIds; Error with BadInput for a sample that is no tile.
+// and ClassIds; Error with BadInput for a sample that is not a tile.
 class StitchedMasks {
   public:
     StitchedMasks(const ProcessorOptions& options, std::string_view processor);

@@ -85,7 +85,7 @@ class TileCanvas {
     void note_committed();
     bool is_committed() const;
 
-    // Whether the mask of the canvas at `path` was committed; false where that is no canvas.
+    // Whether the mask of the canvas at `path` was committed; false where that is not a canvas.
     static bool is_committed(const std::string& path);
 
   private:

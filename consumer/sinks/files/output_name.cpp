@@ -16,8 +16,8 @@ constexpr std::size_t kLongestFileName = 255;
                 "Keys are relative paths without '.' and '..'; rename the item in the input");
 }
 
-// The bytes of the character that the text begins with, where it may not be shown as it is; else 0. What is no UTF-8 is
-// left as it is.
+// The bytes of the character that the text begins with, where it may not be shown as it is; else 0. What is not UTF-8
+// is left as it is.
 std::size_t unprintable_bytes(std::string_view text) {
     const std::size_t bytes = utf8_character_bytes(text);
     return is_printable(text.substr(0, std::max<std::size_t>(bytes, 1))) ? 0 : std::max<std::size_t>(bytes, 1);

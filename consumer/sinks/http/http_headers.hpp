@@ -7,7 +7,7 @@
 namespace offramp {
 
 // The headers that a user wants sent: "NAME: VALUE" is one, "@FILE" means those of a file, one a line; empty lines and
-// a carriage return at a line's end do not count. No error shows a value. Errors: ConfigError for a line that is no
+// a carriage return at a line's end do not count. No error shows a value. Errors: ConfigError for a line that is not a
 // header (which line, of what) and for a header that is ours to set; Error with NoInput or BadInput for a file that
 // cannot be read.
 std::vector<std::string> read_http_headers(const std::string& setting);

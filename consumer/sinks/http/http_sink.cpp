@@ -93,7 +93,7 @@ class HttpSink::Connection {
         set(CURLOPT_WRITEDATA, this);
         set(CURLOPT_HEADERFUNCTION, &Connection::note_answer);
         set(CURLOPT_HEADERDATA, this);
-        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's word is no answer of the server's
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's word is not an answer of the server's
         set(CURLOPT_XFERINFOFUNCTION, &Connection::tell);
         set(CURLOPT_XFERINFODATA, this);
         set(CURLOPT_NOPROGRESS, 0L);

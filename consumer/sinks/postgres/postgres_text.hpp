@@ -5,7 +5,7 @@
 
 namespace offramp {
 
-// A text as PostgreSQL holds it. In one that is no UTF-8, or has a NUL or a "\x" of its own, what cannot be held is
+// A text as PostgreSQL holds it. In one that is not UTF-8, or has a NUL or a "\x" of its own, what cannot be held is
 // \xHH, and so is '\': two texts never become one.
 std::string postgres_text(std::string_view text);
 

@@ -95,7 +95,7 @@ void add_entries(RecordFile& file, const std::string& path, std::size_t rank, co
     }
 }
 
-// `previous_rank`: that of a previous output, which is no segment.
+// `previous_rank`: that of a previous output, which is not a segment.
 std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t previous_rank,
                               const SegmentForm& form) {
     std::vector<Entry> entries;

@@ -22,7 +22,7 @@ struct MergeOutcome {
 struct SegmentRecord {
     std::uint64_t item = 0;
     std::size_t bytes = 0;
-    const char* damage = nullptr;  // what is wrong, when it is no record
+    const char* damage = nullptr;  // what is wrong, when it is not a record
 };
 
 // The records of the next item, each item once, in the order of their numbers; empty: there are no more. Valid until

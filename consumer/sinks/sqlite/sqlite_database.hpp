@@ -56,7 +56,7 @@ class SqliteStatement {
 // Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for
 // others (LockWait). Errors: Error with SinkUnavailable when somebody else keeps the database locked for longer, or
 // when its file was moved or removed; SystemError with CannotWrite when the disk is full, read-only or failing; Error
-// with CannotWrite for a file that is no sound database; ConfigError when a table is gone.
+// with CannotWrite for a file that is not a sound database; ConfigError when a table is gone.
 class SqliteDatabase {
   public:
     static constexpr std::chrono::milliseconds kPatience{10'000};

@@ -73,7 +73,7 @@ def read(path):
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as problem:
-        raise LaunchError(f"{path} is damaged, or no file of a job: {problem}", "Files of a job appear whole: look at what wrote there, or begin another job",
+        raise LaunchError(f"{path} is damaged, or not a file of a job: {problem}", "Files of a job appear whole: look at what wrote there, or begin another job",
                           ExitCode.BAD_INPUT) from problem
     except OSError as problem:
         raise LaunchError(f"{path} cannot be read: {problem.strerror}", "Look whether the folder that all hosts share is there", ExitCode.SYSTEM) from problem

@@ -114,7 +114,7 @@ class Job:
                               "with the flags that it had", ExitCode.USAGE)
 
     def list_of_input(self):
-        """Nothing where the input is no folder of images."""
+        """Nothing where the input is not a folder of images."""
         return self.folder / "input.list" if self.facts["listed"] else None
 
     def place(self, index):

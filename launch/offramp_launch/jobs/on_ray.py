@@ -15,7 +15,7 @@ from offramp_launch.jobs.ray_driver import START
 FLAG = "--ray-python"
 FLAGS = ("--address", "--num-gpus", "--num-cpus", "--resource", "--workers", "--attempts", "--pause", "--flags", "--offramp")
 ON = "--on"
-# A folder of this name is no Ray, as that of a job's logs where one stands.
+# A folder of this name is not Ray, as that of a job's logs where one stands.
 HAS_RAY = """
 import importlib.util, sys
 sys.path[:] = filter(None, sys.path)

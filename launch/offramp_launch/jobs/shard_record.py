@@ -8,7 +8,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 # The one file that a processor's consumers append to, with something of each item that is done: `whole` in consumer/processors/plugins.
 WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.parquet", "embeddings-sqlite": "embeddings.sqlite", "mask-rle": "masks.jsonl",
                "records": "records.sqlite"}
-# That of a processor that is no part of Offramp, which need not have made one.
+# That of a processor that is not a part of Offramp, which need not have made one.
 RECORDS = "records.jsonl"
 
 

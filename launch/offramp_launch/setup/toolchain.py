@@ -107,7 +107,7 @@ def describe_python(places, python):
         answer = subprocess.run([python, "-c", DESCRIBE], capture_output=True, text=True, check=False)
         facts = json.loads(answer.stdout.splitlines()[-1])
     except (OSError, ValueError, IndexError) as problem:
-        raise LaunchError(f"--python: '{python}' is no Python that runs ({problem})",
+        raise LaunchError(f"--python: '{python}' is not a Python that runs ({problem})",
                           "Give the path of a Python that has PyTorch", ExitCode.USAGE) from problem
     if "error" not in facts:
         with contextlib.suppress(OSError):      # of another user's build

@@ -85,7 +85,7 @@ class ControlServer:
             if not isinstance(request, dict):
                 raise ValueError("no object")
         except ValueError as problem:
-            return refusal(f"the request is no JSON object ({problem})", ExitCode.USAGE)
+            return refusal(f"the request is not a JSON object ({problem})", ExitCode.USAGE)
         try:
             return {"ok": True, **self._answer(request)}
         except LaunchError as problem:

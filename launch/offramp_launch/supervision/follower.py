@@ -73,7 +73,7 @@ class Newcomer:
 class Follower:
     """
     Owns the account of what it did. Borrows: the seats. `note`: tells a line.
-    Nobody has asked for the consumers that it adds: those that cannot be started, or end before they take slabs, or are killed soon after are no failure
+    Nobody has asked for the consumers that it adds: those that cannot be started, or end before they take slabs, or are killed soon after are not a failure
     of the run; the number goes back, and no more are tried.
     Thread: the supervisor's. Blocks: never. The clock is a seam for tests.
     """

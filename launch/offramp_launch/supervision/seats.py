@@ -21,7 +21,7 @@ class Seat:
     number: int
     child: Child = None
     leaving: bool = False
-    on_trial: bool = False      # nobody follows it, and its end is no failure of the run's
+    on_trial: bool = False      # nobody follows it, and its end is not a failure of the run's
     counts: bool = True         # as one that stays; else it is there beside one whose place it is to take
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
     relay: LogRelay = None

@@ -15,7 +15,7 @@ class Connections:
     """
 
     def __init__(self, most=MOST, most_streams=MOST_STREAMS):
-        """There must be places that are no streams."""
+        """There must be places that are not streams."""
         self._most, self._most_streams = most, most_streams
         self._lock = threading.Lock()
         # Each in the order in which they came to it.

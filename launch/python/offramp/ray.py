@@ -57,7 +57,7 @@ def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float
     one's launch/offramp in a checkout, else the `offramp` of the workers' Python or PATH. attempts: at one shard, with `pause` seconds after the
     first, twice as many after each other. Blocks until all is done.
 
-    Errors: ShardFailed; RunInUse, where another driver is at the job; BadArgument for what is no number; of what is no job, with the code of
+    Errors: ShardFailed; RunInUse, where another driver is at the job; BadArgument for what is not a number; of what is not a job, with the code of
     `job status`; SystemFailure where workers die before they begin; Ray's own.
     """
     needs = {name: float(number) for name, number in {"GPU": num_gpus, "CPU": num_cpus, **(resources or {})}.items() if number}

@@ -20,7 +20,7 @@ std::string_view seal_of(std::string_view line);
 
 // Numbers of 64 bits as text, 16 hexadecimal digits each.
 std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end);
-// False, and nothing is added, when it is no such text.
+// False, and nothing is added, when it is not such a text.
 bool add_from_digits(std::string_view digits, std::vector<std::uint64_t>& numbers);
 
 }  // namespace offramp

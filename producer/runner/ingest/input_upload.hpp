@@ -36,7 +36,7 @@ class InputUpload {
     std::unique_ptr<DeviceBuffer> between_;
 };
 
-// A model input of seeded N(0, 1) numbers, zeros where arrays are no floats, or of tokens without meaning, that stays
+// A model input of seeded N(0, 1) numbers, zeros where arrays are not floats, or of tokens without meaning, that stays
 // on the device for good. Blocks until it is there.
 std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input, std::uint64_t seed);
 

@@ -22,7 +22,7 @@ bool is_model_file(std::string_view model);
 // file: then that holds the weights, and says in its metadata ("architecture") which model they are of, or shows it by
 // the names of its tensors. A name without weights gets those that the model is shipped with,
 // `shipped`/NAME.safetensors, if there are any. Blocks: on the disk. Errors: ConfigError: a file that does not exist
-// (NoInput), is no .safetensors file or of an unknown model (BadInput), or comes with other weights (Usage).
+// (NoInput), is not a .safetensors file or of an unknown model (BadInput), or comes with other weights (Usage).
 ModelChoice choose_model(const std::string& model, const std::string& weights, const std::string& shipped);
 
 // What is said of a model that has no weights, when nobody asked for random ones.

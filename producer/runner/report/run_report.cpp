@@ -56,7 +56,7 @@ json of_measured(const RunFigures& figures) {
             {"producer_cpu_seconds", to.producer_cpu_seconds - from.producer_cpu_seconds}};
 }
 
-// What the model computed on that is no text.
+// What the model computed on that is not text.
 json tokens_json(const RunFigures& figures) {
     if (figures.padded_tokens == 0) return nullptr;
     const auto padding = static_cast<double>(figures.padded_tokens - figures.tokens);

@@ -48,7 +48,7 @@ class PartFile {
         const auto to = row.subspan(part_.offset, part_.tensor.row_bytes());
         if (widened_) return widen(item, to);
         file_.read(item, 0, to);
-        // Another byte would be no bool to the code that gets it.
+        // Another byte would not be a bool to the code that gets it.
         if (part_.tensor.dtype == kBool)
             for (std::byte& value : to) value = std::byte{value != std::byte{0}};
     }

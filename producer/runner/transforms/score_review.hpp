@@ -14,13 +14,13 @@ namespace offramp {
 
 // Looks at what networks of one channel gave, once it is in a slab and before anybody gets it. An item with a score
 // that cannot be means nothing: its row becomes empty, and it is skipped like one that could not be read. Scores that
-// are no probabilities from the first item on, or in most items when too many are skipped, are logits that nobody told
+// are not probabilities from the first item on, or in most items when too many are skipped, are logits that nobody told
 // of: that ends the run.
 //
 // Borrows what its functions name. Thread: one at a time, that which sees copies done. Blocks: never.
 class ScoreReview final : public RowReview {
   public:
-    // So many in a row are no accident.
+    // So many in a row are not an accident.
     static constexpr std::uint64_t kAllWrong = 8;
 
     struct Settings {
@@ -37,7 +37,7 @@ class ScoreReview final : public RowReview {
     ScoreReview(const SlabLayout& layout, Settings settings);
 
     bool passes(const OutputBatch& batch, std::uint32_t row, SlabWriter& slab, std::uint32_t slab_row) override;
-    // Errors: ConfigError when scores are no probabilities, with the flag that says so.
+    // Errors: ConfigError when scores are not probabilities, with the flag that says so.
     void end_slab() override;
 
   private:

@@ -1,4 +1,4 @@
-"""How a peer's input reaches the device. The batches are made once and used again: making numbers is no part of what is compared."""
+"""How a peer's input reaches the device. The batches are made once and used again: making numbers is not a part of what is compared."""
 
 import torch
 

@@ -115,7 +115,7 @@ def begin_loader(number):
 
 
 def outputs_of(scores, cut_outs):
-    """Classes, and of each pixel how much it is no background, both in 8 bits."""
+    """Classes, and of each pixel how much it is not background, both in 8 bits."""
     classes = scores.argmax(1).to(torch.uint8)
     if not cut_outs:
         return classes.cpu().numpy(), [None] * len(classes)

@@ -236,7 +236,7 @@ TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
         const UniqueFd stranger(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
         ASSERT_EQ(::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
         const std::string garbage(3000, '\xff');
-        // The broker may close at once: that the rest cannot be written is no failure.
+        // The broker may close at once: that the rest cannot be written is not a failure.
         [[maybe_unused]] const auto sent = ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
     }
     const auto met = meet(place, *broker);

@@ -205,7 +205,7 @@ class Runs(Killed, WithServer):
             rows = database.execute("SELECT item, key, output, vector FROM embeddings").fetchall()
         self.assertEqual(len(rows), ITEMS)
         made = {key: (item, output, struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector)) for item, key, output, vector in rows}
-        # The model `copy` makes any bits; those that are no finite number pgvector does not hold.
+        # The model `copy` makes any bits; those that are not finite numbers pgvector does not hold.
         made = {key: (item, output, vector if all(map(math.isfinite, vector)) else None) for key, (item, output, vector) in made.items()}
         self.assertGreater(sum(vector is not None for *_, vector in made.values()), ITEMS // 4)
         return made
@@ -336,7 +336,7 @@ class Runs(Killed, WithServer):
                 for words in ("'public.embeddings'", f"'{self.database}'", f"'{self.database}_2'", "the --sink of that run", "another --output", "remove"):
                     self.assertIn(words, world.said())
         self.assertEqual(self.sql("SELECT count(*) FROM embeddings"), [["0"]])
-        # Another table, even in another schema, is no other database: what is left to do is done, and then this run.
+        # Another table, even in another schema, is not another database: what is left to do is done, and then this run.
         self.sql("CREATE SCHEMA part_2")
         self.assertEqual(world.start("--sink-table", "part_2.other").wait(), 64, world.said())
         self.assertEqual(self.rows(), rows)

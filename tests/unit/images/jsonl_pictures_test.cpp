@@ -86,10 +86,10 @@ TEST_F(Jsonl, FileUrisArePaths) {
 }
 
 TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
-    EXPECT_EQ(reason("{\"uri\": \"a.jpg\""), "line 1: no JSON: it breaks at byte 16");
-    EXPECT_EQ(reason("photos/a.jpg"), "line 1: no JSON: it breaks at byte 1");
-    EXPECT_EQ(reason("{\"uri\":\"\xff.jpg\"}"), "line 1: no JSON: it breaks at byte 9");
-    EXPECT_EQ(reason("[\"a.jpg\"]"), "line 1: no JSON object, but array");
+    EXPECT_EQ(reason("{\"uri\": \"a.jpg\""), "line 1: not JSON: it breaks at byte 16");
+    EXPECT_EQ(reason("photos/a.jpg"), "line 1: not JSON: it breaks at byte 1");
+    EXPECT_EQ(reason("{\"uri\":\"\xff.jpg\"}"), "line 1: not JSON: it breaks at byte 9");
+    EXPECT_EQ(reason("[\"a.jpg\"]"), "line 1: not a JSON object, but array");
     EXPECT_EQ(reason("{\"id\":\"a\"}"), "line 1: no \"uri\" in it");
     EXPECT_EQ(reason("{\"uri\":7}"), "line 1: its \"uri\" is not text");
     EXPECT_EQ(reason("{\"uri\":\"\"}"), "line 1: its \"uri\" is not text");
@@ -121,7 +121,7 @@ TEST_F(Jsonl, LinesThatAreNestedTooDeepAreRefused) {
     EXPECT_EQ(reason(pictures, 2), "");
 }
 
-// Brackets in a text are no levels, wherever the text seems to end; nor are those that were closed.
+// Brackets in a text are not levels, wherever the text seems to end; nor are those that were closed.
 TEST_F(Jsonl, WhatOnlyLooksDeepIsRead) {
     const std::string brackets(1000, '[');
     std::string flat;
@@ -159,7 +159,7 @@ TEST_F(Jsonl, NumbersThatNoDoubleHoldsAreRefused) {
 TEST_F(Jsonl, ABadLineKeepsItsPlaceAndIsCounted) {
     const auto pictures = list("{\"id\":\"a\",\"uri\":\"1.jpg\"}\n\nnonsense\n{\"id\":\"b\",\"uri\":\"2.jpg\"}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "line-3", "b"));
-    EXPECT_EQ(reason(pictures, 1), "line 3: no JSON: it breaks at byte 2");
+    EXPECT_EQ(reason(pictures, 1), "line 3: not JSON: it breaks at byte 2");
     EXPECT_EQ(pictures.origin(1), folder / "list.jsonl" + ":3");
     EXPECT_THROW(pictures.columns(1), UnreadableItem);
     EXPECT_EQ(reason(pictures, 2), "");

@@ -205,7 +205,7 @@ TEST_F(Shards, ColumnsThatCannotBeReadAreToldAndEndNothing) {
     };
     EXPECT_EQ(complaint(0), "its .json: a number that no double holds: '1e999'");
     EXPECT_EQ(complaint(1), "its .json: nested deeper than 64 levels");
-    EXPECT_EQ(complaint(2), "its .json: no JSON: it breaks at byte 6");
+    EXPECT_EQ(complaint(2), "its .json: not JSON: it breaks at byte 6");
     EXPECT_EQ(complaint(3), "{\"v\":[[1e+99]]}");
     for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(pixels_of(pictures, i), gradient(kSize, 1)) << i;
 }

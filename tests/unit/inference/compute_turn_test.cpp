@@ -143,7 +143,7 @@ TEST_F(ComputeTurnTest, AFileThatCannotBeLockedIsToldAtOnce) {
         EXPECT_THAT(problem.what(), HasSubstr("opening the file of --turn, " + folder_ + "/not there/turn"));
         EXPECT_EQ(problem.kind(), ErrorKind::System);
     }
-    EXPECT_THROW(ComputeTurn{folder_}.take(always), SystemError) << "a folder is no file to take turns by";
+    EXPECT_THROW(ComputeTurn{folder_}.take(always), SystemError) << "a folder is not a file to take turns by";
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ class QueryTexts(unittest.TestCase):
             with self.subTest(name):
                 refused = self.refusal(name, True, "year")
                 self.assertEqual(refused.code, ExitCode.BAD_INPUT)
-                for word in (name, place, '"year" is no text: 1990', "--text-column"):
+                for word in (name, place, '"year" is not a text: 1990', "--text-column"):
                     self.assertIn(word, str(refused))
 
 

@@ -146,7 +146,7 @@ class RayWorker(unittest.TestCase):
             os.write(store, b"1")
             self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS - os.fstat(store).st_blocks * 512)
         with self.store("other"):
-            self.assertEqual(self.do("exit 0")[0], 0, "is no store of Ray's")
+            self.assertEqual(self.do("exit 0")[0], 0, "is not a store of Ray's")
 
     def test_a_shard_is_ended_where_its_slabs_take_what_the_store_may_take(self):
         """Slabs come after its start: here the store grows instead."""

@@ -215,7 +215,7 @@ TEST(ModelMetadata, StandBesideTheModel) {
     EXPECT_EQ(linked.file, pattern + "/snapshot/net.toml");
     std::filesystem::remove(pattern + "/net.toml");
     EXPECT_THROW((void)read_model_metadata(pattern + "/snapshot/net.pt2"), SystemError)
-        << "a link to nothing is no absence of notes";
+        << "a link to nothing is not an absence of notes";
     std::filesystem::remove_all(pattern);
 }
 

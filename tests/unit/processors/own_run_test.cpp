@@ -205,7 +205,7 @@ TEST_F(OwnRun, WhatARunOfTheLaunchersOwnMadeIsNotAddedTo) {
     const Tree before = test::read_tree(folder_.path());
     for (const Wish wish : {Wish::Nothing, Wish::Resume})
         EXPECT_THAT(refusal("first", wish),
-                    AllOf(HasSubstr("whose program was no program of one's own"), HasSubstr("another --output")));
+                    AllOf(HasSubstr("whose program was not a program of one's own"), HasSubstr("another --output")));
     EXPECT_EQ(test::read_tree(folder_.path()), before);
 }
 

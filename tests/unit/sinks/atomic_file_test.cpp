@@ -81,7 +81,7 @@ TEST(AtomicFile, AFileInPlaceOfItsFolderIsAClearError) {
     }
 }
 
-// /dev/full would be no file beside its place; a limit on the size of files fails writes in the midst just as
+// /dev/full would not be a file beside its place; a limit on the size of files fails writes in the midst just as
 // well.
 TEST(AtomicFile, AWriteThatFailsInTheMidstNamesThePathAndLeavesNothing) {
     const ScratchFolder folder;

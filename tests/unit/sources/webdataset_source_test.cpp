@@ -60,7 +60,7 @@ TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipp
     config.processor = "mask-png,records";
     const auto source = make();
     for (const auto& [item, reason] :
-         {std::pair{3, "its .json: no JSON"}, std::pair{4, "its .txt has 16777217 bytes"}}) {
+         {std::pair{3, "its .json: not JSON"}, std::pair{4, "its .txt has 16777217 bytes"}}) {
         try {
             test::row_of(*source, static_cast<std::uint64_t>(item), kSize);
             ADD_FAILURE() << item;

@@ -99,7 +99,7 @@ TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
              {R"({"id": "", "text": "y"})", "is empty", "--id-column"},
              {R"({"id": true, "text": "y"})", "true or false: true", "whole numbers"},
              {R"({"id": "b", "text": {"a": 1}})", "an object: {\"a\":1}", "--text-column"},
-             {R"({"id": "b", "text": "y)", "no JSON: it breaks at byte 23", "one JSON object a line"},
+             {R"({"id": "b", "text": "y)", "not JSON: it breaks at byte 23", "one JSON object a line"},
              {"{\"id\": \"b\", \"text\": \"\xc3\"}", "it is not UTF-8 from byte 22 on", "iconv"}})
         EXPECT_THAT(refusal(good + line),
                     AllOf(HasSubstr("texts.jsonl': line 3: "), HasSubstr(found), HasSubstr(remedy)));

@@ -20,7 +20,7 @@ class Error : public std::runtime_error {
 
 namespace detail {
 
-// Calls `call(&error)` and throws what it says. Returns the codes that are no failures.
+// Calls `call(&error)` and throws what it says. Returns the codes that are not failures.
 template <typename Call>
 int checked(Call&& call, int besides = OFFRAMP_OK) {
     offramp_error error{};

@@ -98,7 +98,7 @@ class ScriptNetwork final : public FileNetwork {
 
     [[noreturn]] static void refuse(const std::string& file, const std::string& reason) {
         throw ConfigError(
-            "--model '" + file + "' is no TorchScript that this LibTorch reads: " + first_sentence(reason),
+            "--model '" + file + "' is not TorchScript that this LibTorch reads: " + first_sentence(reason),
             "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
             ErrorKind::BadInput);
     }

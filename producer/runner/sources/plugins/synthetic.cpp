@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// Gives numbered items of seeded N(0, 1) numbers, of arrays that are no floats zeros, or none at all when the batch is
+// Gives numbered items of seeded N(0, 1) numbers, of arrays that are not floats zeros, or none at all when the batch is
 // resident on the device.
 class SyntheticSource final : public BatchSource {
   public:
