@@ -4,6 +4,7 @@ import json
 import pathlib
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.texts import is_parquet
 
 
 class Lines:
@@ -11,7 +12,7 @@ class Lines:
 
     def __init__(self, file, id_column, text_column):
         content = read_bytes(file).removeprefix(b"\xef\xbb\xbf")
-        if content.startswith(b"PAR1") or begins_with_row(content, (id_column, text_column)):
+        if is_parquet(file) or begins_with_row(content, (id_column, text_column)):
             raise LaunchError(f"--input {file} is a table of texts, and the table of vectors has no ids (--vector-columns none, or an older version)",
                               "Leave --input out", ExitCode.USAGE)
         self._file = file
@@ -53,9 +54,7 @@ class Table:
         return [found.get(row.id) for row in rows]
 
     def _rows(self):
-        with self._open() as file:
-            is_parquet = file.read(4) == b"PAR1"
-        if is_parquet:
+        if is_parquet(self._file):
             yield from self._rows_of_parquet()
             return
         id_column, text_column = self._columns
