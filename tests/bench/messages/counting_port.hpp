@@ -14,7 +14,7 @@ namespace offramp {
 // Messages of the run, by kind, and when the last tickets went. Read while the broker runs.
 struct MessageCounts {
     std::atomic<std::uint64_t> ticket_messages{0}, acknowledgements{0}, release_messages{0}, steps{0};
-    std::atomic<std::uint64_t> woke_at_ns{0};  // the broker, before it sent the last tickets
+    std::atomic<std::uint64_t> woke_at_ns{0};  // the broker's, with its turn, before the last tickets
     std::atomic<std::uint64_t> tickets_sent_at_ns{0};
 };
 

@@ -202,7 +202,7 @@ nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
 
 // The two halves of the way that the producer sees, in the order of the slabs.
 struct Hops {
-    std::vector<std::uint64_t> filled_to_awake_ns;  // the broker's thread runs
+    std::vector<std::uint64_t> filled_to_awake_ns;  // the broker's thread runs, and has its turn
     std::vector<std::uint64_t> awake_to_sent_ns;    // its step, until libzmq has the tickets
 };
 
