@@ -38,6 +38,7 @@ class ProcessorChain final : public Processor {
                                                                            .results = own,
                                                                            .chain = &processors_,
                                                                            .next_place = next_place,
+                                                                           .run_dir = config.run_dir,
                                                                            .hosted = hosted})});
     }
 
@@ -109,6 +110,7 @@ std::unique_ptr<Processor> make_processor(const std::string& names, const RunCon
                                 .input = config,
                                 .results = config,
                                 .next_place = next_place,
+                                .run_dir = config.run_dir,
                                 .hosted = hosted});
     RunConfig named = config;
     named.processor = names;

@@ -60,6 +60,7 @@ struct ProcessorOptions {
     const std::vector<NamedProcessor>* chain = nullptr;
     // Where what is appended to goes (common/program/next_place.hpp); empty: in place.
     std::string next_place{};
+    std::string run_dir{};               // of the run whose slabs it gets
     const MakeHosted* hosted = nullptr;  // null: only ours
 
     Durability durability() const { return results.durable ? Durability::PowerCut : Durability::Process; }

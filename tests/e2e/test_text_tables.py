@@ -68,6 +68,19 @@ class TextTables(TextRuns, unittest.TestCase):
             with self.subTest(source):
                 self.assertEqual(self.results(self.resumed(source, path).output), wanted)
 
+    def test_a_consumer_that_finds_other_rows_than_the_run_began_with_does_not_start(self):
+        path = self.write("changed.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
+        world = self.world("jsonl-text", path, processors=("--processor", "records"))
+        with world.gate() as gate:
+            world.start()
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples"), "samples done")
+            beside = path.with_suffix(".new")
+            beside.write_text("".join(json.dumps({**row, "year": 0}) + "\n" for row in self.rows))
+            beside.rename(path)
+            world.call("scale", "3", "--run-dir", world.run_dir)
+            world.until(lambda: f"not the {ROWS} that the run began with" in world.said(), "a consumer refused")
+
     def test_shards_put_together_are_the_whole(self):
         wanted = self.undisturbed("parquet-text", self.parquet, "--columns", "year,title")
         self.assertEqual([json.loads(columns) for *_, columns in wanted["records"]], [{"title": row["title"], "year": row["year"]} for row in self.rows])

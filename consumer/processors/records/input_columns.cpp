@@ -3,18 +3,21 @@
 #include "common/base/error.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "common/settings/source_of_input.hpp"
+#include "common/shm/run_files.hpp"
+#include "common/texts/listed_rows.hpp"
 #include "common/texts/open_texts.hpp"
 #include "common/texts/text_chunk.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
 
-InputColumns::InputColumns(const InputSettings& config, std::string_view processor) {
+InputColumns::InputColumns(const InputSettings& config, std::string_view processor, const std::string& run_dir) {
     if (!gives_text_tables(config.source)) {
         pictures_.emplace(config, processor);
         return;
     }
     texts_ = open_texts(config);
+    if (!run_dir.empty()) require_listed_rows(run_dir + "/" + run_files::kListedRows, *texts_);
     in_chunks_ = config.chunk_tokens > 0;
     texts_by_key_.reserve(texts_->size());
     for (std::uint64_t number = 0; number < texts_->size(); ++number)
@@ -71,10 +74,11 @@ BesideText InputColumns::of_skipped(std::string_view key) const {
     return {.id = {}, .columns = "{}"};
 }
 
-std::optional<InputColumns> columns_of_input(const InputSettings& config, std::string_view processor) {
+std::optional<InputColumns> columns_of_input(const InputSettings& config, std::string_view processor,
+                                             const std::string& run_dir) {
     const std::string source = source_of_input(config.source, config.input);
     if (!gives_columns(source) && !gives_text_tables(source)) return std::nullopt;
-    return std::optional<InputColumns>(std::in_place, config, processor);
+    return std::optional<InputColumns>(std::in_place, config, processor, run_dir);
 }
 
 }  // namespace offramp

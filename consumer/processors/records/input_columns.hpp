@@ -19,8 +19,9 @@ namespace offramp {
 // results have rows, to hand them through. Owns the list of the input. Thread: one. Blocks: on the disk.
 class InputColumns {
   public:
-    // `processor`: who asks, for messages. Errors: those of InputIndex and open_texts().
-    InputColumns(const InputSettings& config, std::string_view processor);
+    // `processor`: who asks, for messages; `run_dir`: of the run, empty where there is none. Errors: those of
+    // InputIndex, open_texts() and require_listed_rows().
+    InputColumns(const InputSettings& config, std::string_view processor, const std::string& run_dir = {});
 
     // The input is a table of texts, whose ids are as it has them: keys may be other ones.
     bool has_ids() const { return texts_ != nullptr; }
@@ -45,7 +46,8 @@ class InputColumns {
     std::unordered_map<std::string_view, std::uint64_t> texts_by_key_;  // by the table's own keys
 };
 
-// Nothing when the run's input is none that can have columns: then it is not listed. Errors: those of InputIndex.
-std::optional<InputColumns> columns_of_input(const InputSettings& config, std::string_view processor);
+// Nothing when the run's input is none that can have columns: then it is not listed. Errors: those of InputColumns.
+std::optional<InputColumns> columns_of_input(const InputSettings& config, std::string_view processor,
+                                             const std::string& run_dir);
 
 }  // namespace offramp

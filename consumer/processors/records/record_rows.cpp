@@ -15,7 +15,9 @@ std::string text_of(const nlohmann::json& value) { return json_text(value); }
 }  // namespace
 
 RecordRows::RecordRows(const ProcessorOptions& options, std::string_view processor)
-    : chain_(options.chain), columns_(columns_of_input(options.input, processor)), ids_(options.foreground_scale()) {}
+    : chain_(options.chain),
+      columns_(columns_of_input(options.input, processor, options.run_dir)),
+      ids_(options.foreground_scale()) {}
 
 std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progress& progress) {
     const auto outputs = segmentation_outputs_if_any(slab);

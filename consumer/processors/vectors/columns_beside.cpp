@@ -22,7 +22,7 @@ help = "Embeddings of a table of texts (jsonl-text, parquet-text): its ids and f
 ColumnsBeside::ColumnsBeside(const ProcessorOptions& options, std::string_view processor)
     : chunks_(options.input.chunk_tokens > 0) {
     if (gives_text_tables(options.input.source) && options.settings.text("vector-columns") != "none")
-        columns_.emplace(options.input, processor);
+        columns_.emplace(options.input, processor, options.run_dir);
 }
 
 std::vector<std::string> ColumnsBeside::names() const {

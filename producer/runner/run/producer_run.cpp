@@ -13,6 +13,8 @@
 #include "common/base/scarcity.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/program/trace_file.hpp"
+#include "common/shm/run_files.hpp"
+#include "common/texts/listed_rows.hpp"
 #include "producer/runner/run/egress_options.hpp"
 #include "producer/runner/run/recovery_checks.hpp"
 #include "producer/runner/run/run_outcome.hpp"
@@ -57,6 +59,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     OpenedInput opened = open_input(config_, still_wanted);  // told before a model is loaded
     model_ = open_model(config_, traits, *device_, *compute_);
     still_wanted();
+    const std::shared_ptr<const TextTable> texts = opened.texts;
     source_ = open_source(config_, traits, model_, std::move(opened), still_wanted);
     record_ = std::make_unique<WorkRecord>(
         config_, *source_,
@@ -66,6 +69,8 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
     egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_,
                                           egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
+    if (texts && !place_.is_recovered())
+        keep_listed_rows(place_.folder() + "/" + run_files::kListedRows, *texts, place_.readable_by_group());
     egress_->open_to_consumers();
     still_wanted();
     pipeline_ = std::make_unique<RunPipeline>(RunPipeline::Parts{.config = config_,

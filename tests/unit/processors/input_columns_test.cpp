@@ -5,6 +5,9 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "common/shm/run_files.hpp"
+#include "common/texts/listed_rows.hpp"
+#include "common/texts/open_texts.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"
@@ -68,6 +71,18 @@ TEST_F(OfAManifest, OfAFolderThereAreNoColumns) {
     EXPECT_EQ(InputColumns(config, "records").of("a").columns, "{}");
     config.source = "npy";
     EXPECT_THROW(InputColumns(config, "records"), ConfigError);
+}
+
+TEST(InputColumnsOfTexts, AreOfTheRowsThatTheRunBeganWith) {
+    TempFolder folder;
+    RunConfig config;
+    config.source = "jsonl-text";
+    config.input = folder.write("texts.jsonl", "{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n");
+    keep_listed_rows((folder.path() / run_files::kListedRows).string(), *open_texts(config), false);
+    EXPECT_EQ(InputColumns(config, "records", folder.path().string()).of("a").columns, "{\"year\":1999}");
+    folder.write("texts.jsonl", "{\"id\":\"a\",\"text\":\"two\",\"year\":2000}\n");
+    EXPECT_THAT(OfAManifest::no_input([&] { InputColumns(config, "records", folder.path().string()); }),
+                HasSubstr("not the 1 that the run began with"));
 }
 
 // Rows that are another shard's, or done, have numbers for names.

@@ -1,0 +1,71 @@
+#include "common/texts/listed_rows.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "common/texts/open_texts.hpp"
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kTwoRows =
+    "{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n{\"id\":\"b\",\"text\":\"two\",\"year\":2000}\n";
+
+struct ListedRowsOfARun : testing::Test {
+    ListedRowsOfARun() { keep_listed_rows(path(), *listed(kTwoRows), false); }
+    std::string path() const { return (folder.path() / "listed-rows").string(); }
+    std::unique_ptr<TextTable> listed(const std::string& rows) {
+        InputSettings config;
+        config.source = "jsonl-text";
+        config.input = folder.write("rows.jsonl", rows);
+        return open_texts(config);
+    }
+    std::string refused(const std::string& rows) {
+        try {
+            require_listed_rows(path(), *listed(rows));
+        } catch (const Error& problem) {
+            EXPECT_EQ(problem.kind(), ErrorKind::NoInput);
+            return problem.what();
+        }
+        return "";
+    }
+
+    TempFolder folder;
+};
+
+TEST_F(ListedRowsOfARun, TheSameRowsAreTaken) {
+    EXPECT_EQ(refused(kTwoRows), "");
+    EXPECT_EQ(refused(std::string("\n") + kTwoRows), "") << "wherever they stand";
+}
+
+TEST_F(ListedRowsOfARun, RowsMayBeAddedAtTheEnd) {
+    EXPECT_EQ(refused(std::string(kTwoRows) + "{\"id\":\"c\",\"text\":\"three\"}\n"), "");
+}
+
+TEST_F(ListedRowsOfARun, OtherRowsAreRefused) {
+    for (const char* rows :
+         {"{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n{\"id\":\"b\",\"text\":\"two\",\"year\":2001}\n",
+          "{\"id\":\"a\",\"text\":\"won\",\"year\":1999}\n{\"id\":\"b\",\"text\":\"two\",\"year\":2000}\n",
+          "{\"id\":\"b\",\"text\":\"two\",\"year\":2000}\n{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n",
+          "{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n"})
+        EXPECT_THAT(refused(rows), HasSubstr("not the 2 that the run began with")) << rows;
+}
+
+TEST_F(ListedRowsOfARun, WhereNoneWereKeptNothingIsRequired) {
+    std::filesystem::remove(path());
+    EXPECT_EQ(refused("{\"id\":\"c\",\"text\":\"three\"}\n"), "");
+}
+
+TEST_F(ListedRowsOfARun, AKeptFileThatIsNoneIsRefused) {
+    std::ofstream(path()) << "many";
+    EXPECT_THAT(refused(kTwoRows), HasSubstr("listed-rows cannot be read"));
+}
+
+}  // namespace
+}  // namespace offramp
