@@ -94,8 +94,8 @@ def save(slab):
         self.assertNotIn("RuntimeWarning", said)
         self.assertEqual({f"b{number:03}-{row}.bin" for number in (0, 1, 3, 4) for row in range(ROWS)}, set(self.work.results()))
         consumers = json.loads((self.work.run_dir / "summary.json").read_text())["consumers"]
-        # A third one may have got it before the second one was dead.
-        self.assertIn(sum(each["end"] == "died" for each in consumers), (2, 3))
+        # Others may have got it before the second one was dead.
+        self.assertGreaterEqual(sum(each["end"] == "died" for each in consumers), 2)
         self.assertEqual([], left_of(self.folder))
 
     def test_without_that_it_is_told_while_somebody_waits(self):
