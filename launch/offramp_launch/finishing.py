@@ -10,7 +10,7 @@ from offramp_launch.supervision.signal_inbox import SignalInbox
 class Finishing:
     """
     Waits for the program that puts outputs together, through signals: the first one is answered with a word, another one ends the program, which may be
-    killed anywhere. Entered before the run, until nothing of it is left to do, so that no signal in between ends the launcher.
+    killed anywhere. What it warned of is told. Entered before the run, until nothing of it is left to do, so that no signal in between ends the launcher.
     Borrows: the program. Thread: the main thread, for it handles signals. Blocks: wait(), until the program has ended.
     """
 
@@ -43,6 +43,9 @@ class Finishing:
         self._selector.unregister(program.pidfd)
         program.reap()
         self._program = None
+        with contextlib.suppress(OSError):
+            for warning in program.warnings():
+                self._note(f"{program.name}: {warning}")
         return self.ENDED if self._ended and program.status != 0 else None
 
     def _on_signal(self, number):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -297,12 +298,33 @@ class Tiles(unittest.TestCase):
         self.assertEqual(world.start().wait(), 0, world.said())
         self.assertFalse((world.output / "square.png").exists())
         self.assertIn("truncated PNG", world.said())
-        self.assertIn("1 pictures lack tiles", world.said())
+        self.assert_told_as_lacking(world, "square")
         (images / "square.png").write_bytes(whole)
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(set(world.results()), {"good.png", "square.png"})
         scores = self.wanted("Colours", Image.open(images / "square.png"))
         numpy.testing.assert_array_equal(self.mask(world.output / "square.png"), scores.argmax(0))
+
+    def assert_told_as_lacking(self, world, *names):
+        """On the terminal, with what removes the working files."""
+        many = len(names) > 1
+        folder = re.escape(str(world.output / ".offramp-tiles"))
+        self.assertRegex((world.folder / "launcher.log").read_text(),
+                         rf"\[run\] finish: {len(names)} {'pictures lack' if many else 'picture lacks'} tiles and {'have' if many else 'has'} no mask: {', '.join(names)}; "
+                         rf"what is there of {'them' if many else 'it'}, \d+ MiB in {folder}, is kept for --resume.*remove that folder")
+        self.assertEqual(len(names), len(list((world.output / ".offramp-tiles").iterdir())))
+
+    def test_a_run_that_fails_of_damaged_pictures_says_what_it_keeps_of_them(self):
+        images = self.folder / "too-damaged"
+        images.mkdir()
+        for name in ("square", "tall"):
+            whole = (self.images / f"{name}.png").read_bytes()
+            (images / f"{name}.png").write_bytes(whole[:len(whole) // 2])
+        world = self.world("Colours", "--max-errors", "10%", "--batch", "1", "--samples-per-slab", "1", images=images)
+        self.assertEqual(world.start().wait(), 65, world.said())
+        found = [path.name for path in (world.output / ".offramp-tiles").iterdir()]
+        self.assertTrue(found, "nothing was made before the damage")
+        self.assert_told_as_lacking(world, *(["square"] if len(found) == 1 else ["square", "tall"]))
 
     def test_what_does_not_go_with_tiles(self):
         for words, flags in ((f"--overlap '32' is not less than half of --tile {TILE}", ("--overlap", "32")),

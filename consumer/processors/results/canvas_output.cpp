@@ -1,11 +1,18 @@
 #include "consumer/processors/results/canvas_output.hpp"
 
+#include <sys/stat.h>
+
+#include <cstdint>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/reserved_prefix.hpp"
+#include "common/base/utf8.hpp"
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/processors/segmentation/tile_canvas.hpp"
 #include "consumer/sinks/files/write_error.hpp"
@@ -15,24 +22,63 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those of whole masks. Returns how many are left.
-std::size_t remove_whole(const std::string& folder) {
-    std::size_t left = 0;
+constexpr std::size_t kNamesShown = 3;
+constexpr std::uint64_t kBytesOfABlock = 512;  // of st_blocks
+
+// Pictures whose canvases are not of whole masks.
+struct Lacking {
+    std::set<std::string> names;
+    std::size_t nameless = 0;
+    std::uint64_t bytes = 0;  // that their canvases take of the disk
+};
+
+void add(Lacking& lacking, const std::string& path) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) == 0)
+        lacking.bytes += static_cast<std::uint64_t>(facts.st_blocks) * kBytesOfABlock;
+    if (std::string name = TileCanvas::name_of(path); !name.empty())
+        lacking.names.insert(std::move(name));  // of several outputs each has a canvas
+    else
+        ++lacking.nameless;
+}
+
+// `folder`: where the canvases are to be found from now on.
+void tell(const Lacking& lacking, const std::string& folder) {
+    const std::size_t pictures = lacking.names.size() + lacking.nameless;
+    if (pictures == 0) return;
+    std::string names;
+    std::size_t shown = 0;
+    for (auto name = lacking.names.begin(); name != lacking.names.end() && shown < kNamesShown; ++name, ++shown)
+        names += (shown == 0 ? ": " : ", ") + printable(*name);
+    if (shown > 0 && pictures > shown) names += fmt::format(", and {} more", pictures - shown);
+    const bool one = pictures == 1;
+    spdlog::warn(
+        "{} {} tiles and {} no mask{}; what is there of {}, {} MiB in {}, is kept for --resume, which makes the tiles "
+        "that are missing. Where nobody will go on, remove that folder",
+        one ? "1 picture" : fmt::format("{} pictures", pictures), one ? "lacks" : "lack", one ? "has" : "have", names,
+        one ? "it" : "them", (lacking.bytes + (1U << 20U) - 1) >> 20U, folder);
+}
+
+enum class Whole { Go, Stay };
+
+// Returns those of masks that are not whole.
+Lacking look_through(const std::string& folder, Whole whole) {
+    Lacking lacking;
     std::error_code failure;
     for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator();
          entry.increment(failure)) {
         std::error_code problem;
         if (entry->path().filename().string().starts_with(kReservedPrefix)) continue;
-        if (TileCanvas::is_committed(entry->path().string()))
+        if (!TileCanvas::is_committed(entry->path().string()))
+            add(lacking, entry->path().string());
+        else if (whole == Whole::Go)
             fs::remove(entry->path(), problem);
-        else
-            ++left;
         if (problem) throw write_error("removing " + entry->path().string(), problem.value());
     }
     if (failure && failure != std::errc::no_such_file_or_directory)
         throw write_error("looking at " + folder, failure.value());
-    fs::remove(folder, failure);  // where it is empty
-    return left;
+    if (whole == Whole::Go) fs::remove(folder, failure);  // where it is empty
+    return lacking;
 }
 
 class TileCanvases final : public RunOutput {
@@ -47,14 +93,14 @@ class TileCanvases final : public RunOutput {
     void finish(const ResultSettings& /*own*/, const std::string& /*folder*/,
                 const std::string& /*next_place*/) const override {}
 
-    void note_end(const ResultSettings& /*own*/, const std::string& folder,
+    // What is left of a next place is moved to the output's own.
+    void note_end(const ResultSettings& own, const std::string& folder,
                   const std::string& /*next_place*/) const override {
-        const std::string canvases = canvas_folder(folder);
-        if (const std::size_t left = remove_whole(canvases); left > 0)
-            spdlog::warn(
-                "{} pictures lack tiles, and have no mask: {} has what is there of them, for --resume, which tries the "
-                "others again. Where nobody will, remove that folder",
-                left, canvases);
+        tell(look_through(canvas_folder(folder), Whole::Go), canvas_folder(own.output));
+    }
+
+    void note_broken_off(const ResultSettings& /*own*/, const std::string& folder) const override {
+        tell(look_through(canvas_folder(folder), Whole::Stay), canvas_folder(folder));
     }
 
     // The run's own, of which note_end() has left those that lack tiles, instead of a previous run's.

@@ -80,6 +80,10 @@ void finish_run(const RunConfig& config) {
         note_next_place(config.output, run->ended ? std::string() : run->next_place);
     else if (run->ended)
         put_in_place(config, next_place);
+    else
+        for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
+            output.note_broken_off(own, folder_in(own.output, next_place));
+        });
     remove_unreachable(config, run->next_place);
 }
 

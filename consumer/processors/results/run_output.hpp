@@ -41,6 +41,9 @@ class RunOutput {
     // without the folder.
     virtual void note_end(const ResultSettings& /*own*/, const std::string& /*folder*/,
                           const std::string& /*next_place*/) const {}
+    // The run has not come to its end, and may be continued. For those who have something to tell then. Changes
+    // nothing.
+    virtual void note_broken_off(const ResultSettings& /*own*/, const std::string& /*folder*/) const {}
     // What is finished in `next` takes the place of what lies in own.output: by rename, one file after the other. Does
     // the rest of it when it was killed. What the run made nothing of stays. Errors: those of look(), before anything
     // is replaced; SystemError with CannotWrite.

@@ -142,7 +142,8 @@ void StitchedMasks::add_to_canvas(const Tile& tile, std::span<const std::uint8_t
     const bool blends = tile.output.has_scores() && size_.overlap > 0;
     const auto classes = tile.output.has_scores() ? static_cast<std::uint32_t>(tile.output.tensor->spec.shape[1]) : 0U;
     TileCanvas canvas(canvases_ + "/" + canvas_name(std::string(tile.place.picture) + tile.output.suffix),
-                      {.picture = tile.place.size, .tiles = size_, .classes = classes}, durability_);
+                      {.picture = tile.place.size, .tiles = size_, .classes = classes}, durability_,
+                      tile.place.picture);
     if (canvas.is_committed()) return;
     const std::vector<Cell> seams = blends ? seams_of(tile.place, canvas.tiling()) : std::vector<Cell>{};
     put_inner(tile, ids, canvas);

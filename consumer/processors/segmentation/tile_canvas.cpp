@@ -10,6 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/utf8.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/files/write_error.hpp"
 
@@ -27,6 +28,7 @@ struct CanvasHeader {
     std::uint64_t committed = 0;  // 0: the mask has not been yet
 };
 static_assert(sizeof(CanvasHeader) == 40 && offsetof(CanvasHeader, committed) == 32);
+constexpr std::size_t kNameAt = 64, kMostNameBytes = 1024;
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -42,7 +44,7 @@ CanvasHeader header_of(const CanvasForm& form) {
 
 }  // namespace
 
-TileCanvas::TileCanvas(const std::string& path, const CanvasForm& form, Durability durability)
+TileCanvas::TileCanvas(const std::string& path, const CanvasForm& form, Durability durability, std::string_view name)
     : path_(path), form_(form), tiling_(form.picture, form.tiles), durability_(durability) {
     const std::uint64_t overlap = form.tiles.overlap;
     const std::uint64_t score_bytes = std::uint64_t{form.classes} * sizeof(float);
@@ -52,24 +54,28 @@ TileCanvas::TileCanvas(const std::string& path, const CanvasForm& form, Durabili
     edge_bytes_ = whole_pages(overlap * form.tiles.tile * score_bytes);
     tile_bytes_ = 4 * corner_bytes_ + 4 * edge_bytes_;
     bytes_ = scores_begin_ + tiling_.tiles() * tile_bytes_;
-    open_or_make();
+    open_or_make(name);
 }
 
-void TileCanvas::open_or_make() {
+void TileCanvas::open_or_make(std::string_view name) {
     for (;;) {
         file_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
         if (file_) return require_form();
         if (errno == EINTR) continue;
         if (errno != ENOENT) throw write_error("the working file of a mask, " + path_, errno);
-        make();
+        make(name);
     }
 }
 
 // It has its name once its form is in it. Somebody else may be first.
-void TileCanvas::make() {
+void TileCanvas::make(std::string_view name) {
     AtomicFile file(path_, durability_, "the working file of a mask, ");
     const CanvasHeader header = header_of(form_);
-    file.write(std::as_bytes(std::span(&header, 1)));
+    std::array<char, kNameAt + kMostNameBytes> begin{};
+    std::memcpy(begin.data(), &header, sizeof header);
+    const std::string_view shown = utf8_prefix(name, kMostNameBytes - 1);
+    std::ranges::copy(shown, begin.begin() + kNameAt);
+    file.write(std::as_bytes(std::span(begin)));
     file.set_size(bytes_);
     failpoint("canvas.made");
     file.commit_if_none();
@@ -236,6 +242,16 @@ bool TileCanvas::is_committed(const std::string& path) {
     const CanvasHeader known;
     return file && ::pread(file.get(), &header, sizeof header, 0) == static_cast<ssize_t>(sizeof header) &&
            header.magic == known.magic && header.version == known.version && header.committed != 0;
+}
+
+std::string TileCanvas::name_of(const std::string& path) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    std::array<char, kNameAt + kMostNameBytes> begin{};
+    const CanvasHeader known;
+    if (!file || ::pread(file.get(), begin.data(), begin.size() - 1, 0) <= static_cast<ssize_t>(kNameAt) ||
+        !std::ranges::equal(known.magic, std::span(begin).first(known.magic.size())))
+        return {};
+    return begin.data() + kNameAt;
 }
 
 }  // namespace offramp

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/durability.hpp"
@@ -27,6 +28,7 @@ struct CanvasForm {
 // cell, set behind what it stands for, and a tile that comes again writes the same bytes.
 //
 //   0     header: "OFFRTILE", version, picture, tiles, classes, and whether the mask has been committed: 0 or 1
+//   64    the picture's name, up to a zero; for readers
 //   4096  a byte a cell, row by row: 0, or 1: its tile has written all it has (an inner cell); its classes are written
 //         (a seam)
 //   ...   the classes, a byte a pixel, row by row
@@ -41,8 +43,8 @@ struct CanvasForm {
 // with CannotWrite (a full disk, no locks); Error with BadInput for a file of another form.
 class TileCanvas {
   public:
-    // Opens or makes the file at `path`, in a folder that is there or can be made.
-    TileCanvas(const std::string& path, const CanvasForm& form, Durability durability);
+    // Opens or makes the file at `path`, in a folder that is there or can be made. `name`: the picture's.
+    TileCanvas(const std::string& path, const CanvasForm& form, Durability durability, std::string_view name = {});
 
     const CanvasForm& form() const { return form_; }
     const Tiling& tiling() const { return tiling_; }
@@ -87,10 +89,12 @@ class TileCanvas {
 
     // Whether the mask of the canvas at `path` was committed; false where that is not a canvas.
     static bool is_committed(const std::string& path);
+    // The picture's name, or a part of it where it is long; nothing where the canvas at `path` tells none.
+    static std::string name_of(const std::string& path);
 
   private:
-    void open_or_make();
-    void make();
+    void open_or_make(std::string_view name);
+    void make(std::string_view name);
     void require_form() const;
     std::uint64_t cell_at(Cell cell) const;
     std::uint64_t scores_at(std::uint32_t tile_row, std::uint32_t tile_column, Cell cell) const;

@@ -19,7 +19,7 @@ from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.jobs.files import link, told
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
-from offramp_launch.supervision.log_follower import last_error
+from offramp_launch.supervision.log_follower import last_error, severity
 from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, removed_after_a_failure
 from offramp_launch.run_dir import new_run_id
 
@@ -251,6 +251,8 @@ def ask(command, told_to="", **more):
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))
+    for level, message in filter(None, map(severity, done.stderr.splitlines())):
+        print(f"[job] {level}: {message}", flush=True)
     return done.stdout
 
 

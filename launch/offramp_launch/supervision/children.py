@@ -7,7 +7,7 @@ import time
 
 from offramp_launch.supervision import memory_kills
 from offramp_launch.exit_code import cannot_be_started, signal_name
-from offramp_launch.supervision.log_follower import last_error, size_of
+from offramp_launch.supervision.log_follower import last_error, severity, size_of
 
 LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
 
@@ -76,6 +76,10 @@ class Child:
         """Why it ended, in the words of its last error; where it told none, in the last line that it wrote; nothing where it wrote nothing."""
         text = self._written()
         return last_error(text) or next((line.strip() for line in reversed(text.splitlines()) if line.strip()), None)
+
+    def warnings(self):
+        """What it warned of in this life."""
+        return [message for level, message in filter(None, map(severity, self._written().splitlines())) if level == "warning"]
 
     def told_an_error(self):
         return last_error(self._written()) is not None

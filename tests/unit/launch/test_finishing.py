@@ -54,6 +54,13 @@ class FinishingTest(unittest.TestCase):
             self.assertEqual(0, program.status)
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def test_what_it_warned_of_is_told(self):
+        (self.folder / "log").write_text("10:00:00.000 warning offramp-consumer[7] of an earlier life\n")
+        line = "10:00:00.000 {} offramp-consumer[8] {}"
+        script = "".join(f"echo '{line.format(*words)}'; " for words in (("info", "it begins"), ("warning", "1 picture lacks tiles"), ("error", "its reason tells")))
+        self.assertEqual(0, self.run_program(script, lambda _: None))
+        self.assertEqual(["finish: 1 picture lacks tiles"], self.notes)
+
     def test_it_has_what_is_kept_open_and_a_session_of_its_own(self):
         with open(self.folder / "lock", "w", encoding="ascii") as lock:
             code = self.run_program(f"test -e /proc/self/fd/{lock.fileno()} && set -- $(cat /proc/$$/stat) && test $6 = $$", lambda _: None, (lock.fileno(),))

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,14 +10,20 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/images/tiling.hpp"
 #include "consumer/processors/results/canvas_output.hpp"
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
+#include "tests/unit/processors/hand_made.hpp"
 
 namespace offramp {
 namespace {
@@ -149,6 +156,80 @@ TEST_F(TileCanvasTest, WhoComesSecondFindsTheFirstOnesFile) {
     first.set({0, 0}, [] {});
     EXPECT_TRUE(TileCanvas(folder + "/canvas", kForm, Durability::Process).is_set({0, 0}));
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+}
+
+// Of a picture of two tiles across and many down, tile by tile, as consumers get them.
+TEST_F(TileCanvasTest, ScoresOfSeamsThatAreAddedUpTakeNoRoom) {
+    constexpr TileSize kTiles{64, 16};
+    constexpr ImageSize kPicture{112, 64 + 48 * 11};
+    RunConfig config = test::config_for("mask-png", folder);
+    config.tile = kTiles.tile;
+    config.overlap = std::to_string(kTiles.overlap);
+    const auto processor = make_processor("mask-png", config);
+    test::HandMade made = test::one_sample();
+    made.add(test::spec_of("scores", kFloat32, {1, 4, 64, 64}));
+    const auto bytes_on_disk = [&] {
+        struct stat facts {};
+        EXPECT_EQ(::stat(fs::directory_iterator(folder + "/.offramp-tiles")->path().c_str(), &facts), 0);
+        return static_cast<std::int64_t>(facts.st_blocks) * 512;
+    };
+    std::vector<std::int64_t> behind;
+    for (std::uint32_t row = 0; row < 11; ++row) {
+        for (const std::uint32_t column : {0U, 1U}) {
+            const std::string key = tile_key({.picture = "a/long", .size = kPicture, .row = row, .column = column});
+            made.contents.samples[0].key = key;
+            processor->process(made.contents, test::kNoProgress, test::kCurrent);
+        }
+        behind.push_back(bytes_on_disk());
+    }
+    const std::int64_t classes = 112 * 48;
+    const std::int64_t scores = 2 * 64 * 16 * 4 * 4;  // of a row's seam with the next, which wait for that
+    EXPECT_GT(behind[1], scores);
+    // Some pages are of two: each of the rows of tiles put more than 200 KB there.
+    EXPECT_LT(behind[10] - behind[1], 9 * (classes + 4096)) << "the scores of rows that are done are still there";
+}
+
+TEST_F(TileCanvasTest, ThePicturesNameIsInIt) {
+    const TileCanvas named(folder + "/named", kForm, Durability::Process, "a/\xc3\xa4.b");
+    const TileCanvas nameless(folder + "/nameless", kForm, Durability::Process);
+    const TileCanvas longer(folder + "/longer", kForm, Durability::Process, std::string(5000, 'x'));
+    write("other", std::string(5000, 'x'));
+    EXPECT_EQ(TileCanvas::name_of(folder + "/named"), "a/\xc3\xa4.b");
+    EXPECT_EQ(TileCanvas::name_of(folder + "/nameless"), "");
+    EXPECT_EQ(TileCanvas::name_of(folder + "/longer"), std::string(1023, 'x'));
+    EXPECT_EQ(TileCanvas::name_of(folder + "/other"), "");
+    EXPECT_EQ(TileCanvas::name_of(folder + "/none"), "");
+}
+
+TEST_F(TileCanvasTest, PicturesThatLackTilesAreToldAtTheEndAndWhereARunIsBrokenOff) {
+    const auto told = [&](const std::function<void(const RunOutput&)>& end) {
+        std::ostringstream text;
+        const auto before = spdlog::default_logger();
+        spdlog::set_default_logger(
+            std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+        end(*tile_canvases());
+        spdlog::set_default_logger(before);
+        return text.str();
+    };
+    const auto end = [&](const RunOutput& output) {
+        output.note_end({.output = folder}, folder + "/.offramp-next-1", "1");
+    };
+    const std::string next = folder + "/.offramp-next-1/.offramp-tiles/";
+    EXPECT_EQ(told(end), "");
+    TileCanvas(next + "0", kForm, Durability::Process, "whole").note_committed();
+    const TileCanvas first(next + "1", kForm, Durability::Process, "p1");
+    EXPECT_THAT(told([&](const RunOutput& output) { output.note_broken_off({}, folder + "/.offramp-next-1"); }),
+                ::testing::HasSubstr("1 picture lacks tiles and has no mask: p1; what is there of it, 1 MiB in " +
+                                     next.substr(0, next.size() - 1) + ", is kept for --resume"));
+    EXPECT_TRUE(fs::exists(next + "0")) << "which goes on with it";
+    for (const char* name : {"5", "4", "3", "2"})
+        TileCanvas(next + name, kForm, Durability::Process, std::string("p") + name);
+    EXPECT_THAT(told(end),
+                ::testing::HasSubstr("5 pictures lack tiles and have no mask: p1, p2, p3, and 2 more; what is there of "
+                                     "them, 1 MiB in " +
+                                     folder + "/.offramp-tiles, is kept for --resume"))
+        << "by the place where they are put";
+    EXPECT_FALSE(fs::exists(next + "0"));
 }
 
 TEST_F(TileCanvasTest, TheEndOfARunTakesWholeOnesAway) {
