@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
+#include "common/base/utf8.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "common/json/json_text.hpp"
 
@@ -17,20 +19,55 @@ using nlohmann::json;
 
 constexpr std::size_t kMostLevels = 64;
 constexpr std::size_t kShownDigits = 40;
+constexpr std::size_t kShownNameBytes = 60;
+
+struct Shape {
+    bool too_deep = false;
+    std::size_t members = 0;  // of the outermost object, if it is JSON
+};
 
 // Ahead of the parser: with a callback to ask, it looks through the whole of an array behind each object in it.
-bool too_deep(std::string_view text) {
+Shape shape_of(std::string_view text) {
     std::size_t levels = 0;
     bool in_string = false;
+    Shape shape;
     for (std::size_t at = 0; at < text.size(); ++at) {
         const char c = text[at];
         if (c == '"') in_string = !in_string;
         if (in_string && c == '\\') ++at;
         if (in_string) continue;
-        if ((c == '[' || c == '{') && ++levels > kMostLevels) return true;
+        if (c == ':' && levels == 1) ++shape.members;
+        if ((c == '[' || c == '{') && ++levels > kMostLevels) return {.too_deep = true};
         if ((c == ']' || c == '}') && levels > 0) --levels;
     }
-    return false;
+    return shape;
+}
+
+// Of an object that has fewer members than its text: which name it is that stands there more than once.
+std::string repeated_name(std::string_view text) {
+    std::set<std::string> names;
+    std::string repeated;
+    const auto note_name = [&](int depth, json::parse_event_t event, const json& part) {
+        if (depth == 1 && event == json::parse_event_t::key && !names.insert(part.get<std::string>()).second &&
+            repeated.empty())
+            repeated = part.get<std::string>();
+        return true;
+    };
+    (void)parse_json(text, note_name);
+    return printable(utf8_prefix(repeated, kShownNameBytes));
+}
+
+// What JSON has not and some write nevertheless. `at`: the byte where the parser gave up, from 1.
+std::string why_no_json(std::string_view text, std::size_t at, std::string_view complaint) {
+    const std::string_view rest = text.substr(std::min(at > 0 ? at - 1 : 0, text.size()));
+    for (const std::string_view number : {"NaN", "Infinity"})
+        if (rest.starts_with(number))
+            return "JSON has no " + std::string(number) +
+                   ": write null (in Python json.dumps(..., allow_nan=False) finds it)";
+    if (complaint.find("surrogate") != std::string_view::npos)
+        return "half of a surrogate pair (\\ud800 to \\udfff) is not a character: write U+FFFD for it (in Python "
+               "text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace'))";
+    return {};
 }
 
 bool is_beyond_64_bits(std::string_view digits) {
@@ -73,18 +110,25 @@ std::string number_in(std::string_view complaint) {
 }  // namespace
 
 json parse_input_object(std::string_view text) {
-    if (too_deep(text)) throw UnreadableItem("nested deeper than " + std::to_string(kMostLevels) + " levels");
+    const Shape shape = shape_of(text);
+    if (shape.too_deep) throw UnreadableItem("nested deeper than " + std::to_string(kMostLevels) + " levels");
     json parsed;
+    const std::string with_texts = with_large_numbers_as_texts(text);
     try {
-        parsed = parse_json(with_large_numbers_as_texts(text));
+        parsed = parse_json(with_texts);
     } catch (const json::parse_error& problem) {
-        throw UnreadableItem("not JSON: it breaks at byte " + std::to_string(problem.byte));
+        const std::string why = why_no_json(with_texts, problem.byte, problem.what());
+        throw UnreadableItem("not JSON: it breaks at byte " + std::to_string(problem.byte) +
+                             (why.empty() ? "" : ", since " + why));
     } catch (const json::out_of_range& problem) {
         throw UnreadableItem("a number that no double holds: '" + number_in(problem.what()) + "'");
     } catch (const json::exception& problem) {
         throw UnreadableItem(std::string("not JSON: ") + problem.what());
     }
     if (!parsed.is_object()) throw UnreadableItem(std::string("not a JSON object, but ") + parsed.type_name());
+    if (parsed.size() != shape.members)
+        throw UnreadableItem("its \"" + repeated_name(with_texts) +
+                             "\" is there more than once: give each value a name of its own");
     return parsed;
 }
 

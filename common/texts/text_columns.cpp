@@ -47,13 +47,34 @@ std::vector<std::string> split(const std::string& list) {
     return names;
 }
 
-// Of a value, so far as columns must keep to it.
-std::string type_of(const json& value) {
-    if (value.is_number()) return "a number";
-    if (value.is_string()) return "text";
-    if (value.is_boolean()) return "true or false";
-    return value.is_array() ? "a list" : "an object";
+struct TypeName {
+    const char* one;
+    const char* list_of;
+};
+constexpr const char* kListOfNothing = "a list";  // known of it is no more
+
+TypeName type_name(const json& value) {
+    if (value.is_number()) return {"a number", "a list of numbers"};
+    if (value.is_string()) return {"text", "a list of texts"};
+    if (value.is_boolean()) return {"true or false", "a list of true or false"};
+    if (value.is_array()) return {kListOfNothing, "a list of lists"};
+    return {"an object", "a list of objects"};
 }
+
+// Of a value, so far as columns must keep to it: what is in lists within a list is not looked at.
+const char* type_of(const json& value) {
+    if (!value.is_array()) return type_name(value).one;
+    const char* type = kListOfNothing;
+    for (const json& element : value) {
+        if (element.is_null()) continue;
+        const char* const of_this = type_name(element).list_of;
+        if (type != kListOfNothing && std::string_view(type) != of_this) return "a list of several types";
+        type = of_this;
+    }
+    return type;
+}
+
+bool is_list(std::string_view type) { return type.starts_with(kListOfNothing); }
 
 json& member(json& row, const std::string& name, const char* what, const char* flag) {
     const auto found = row.find(name);
@@ -67,7 +88,7 @@ std::string take_id(json& row, const std::string& name) {
     const json& id = member(row, name, "id", "--id-column");
     if (id.is_number_integer()) return json_text(id);
     if (!id.is_string())
-        refuse_row("its id " + in_quotes(name) + " is " + type_of(id) + ": " + shown(id),
+        refuse_row("its id " + in_quotes(name) + " is " + type_name(id).one + ": " + shown(id),
                    "Ids are texts or whole numbers; or name another column with --id-column");
     if (id.get_ref<const std::string&>().empty())
         refuse_row("its id " + in_quotes(name) + " is empty",
@@ -129,7 +150,7 @@ TextRow TextColumns::row_of(json&& row) const {
     TextRow taken{.id = take_id(row, id_), .text = {}, .columns = {}};
     json& text = member(row, text_, "text", "--text-column");
     if (!text.is_string())
-        refuse_row("its text " + in_quotes(text_) + " is " + type_of(text) + ": " + shown(text),
+        refuse_row("its text " + in_quotes(text_) + " is " + type_name(text).one + ": " + shown(text),
                    "Texts are strings; or name another column with --text-column");
     taken.text = std::move(text.get_ref<std::string&>());
     row.erase(id_);
@@ -145,11 +166,16 @@ void TextListing::add(std::uint64_t place, json&& row) {
         if (!columns_.names_all()) names_.insert(name);
         if (value.is_null() || name == columns_.id() || name == columns_.text() || !columns_.hands_through(name))
             continue;
-        const auto [seen, is_new] = types_.try_emplace(name, Seen{type_of(value), place});
-        if (is_new || seen->second.type == type_of(value)) continue;
+        const std::string_view type = type_of(value);
+        const auto [seen, is_new] = types_.try_emplace(name, Seen{type, place});
+        if (is_new || seen->second.type == type || (type == kListOfNothing && is_list(seen->second.type))) continue;
+        if (seen->second.type == kListOfNothing && is_list(type)) {
+            seen->second = {type, place};
+            continue;
+        }
         refuse_row(
-            "its " + in_quotes(name) + " is " + type_of(value) + " (" + shown(value) + "), and in " + unit_ + " " +
-                std::to_string(seen->second.place) + " it is " + seen->second.type,
+            "its " + in_quotes(name) + " is " + std::string(type) + " (" + shown(value) + "), and in " + unit_ + " " +
+                std::to_string(seen->second.place) + " it is " + std::string(seen->second.type),
             "Give a column values of one type (null is allowed), or leave it out: --columns names those that are "
             "wanted");
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -73,7 +74,7 @@ class TextListing {
 
   private:
     struct Seen {
-        std::string type;
+        std::string_view type;  // a constant
         std::uint64_t place = 0;
     };
 

@@ -99,13 +99,44 @@ TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
              {R"({"id": "", "text": "y"})", "is empty", "--id-column"},
              {R"({"id": true, "text": "y"})", "true or false: true", "whole numbers"},
              {R"({"id": "b", "text": {"a": 1}})", "an object: {\"a\":1}", "--text-column"},
-             {R"({"id": "b", "text": "y)", "not JSON: it breaks at byte 23", "one JSON object a line"},
+             {R"({"id": "b", "text": "y)", "not JSON: it breaks at byte 23. Give", "one JSON object a line"},
+             {R"({"id": "b", "id": "c", "text": "y"})", "its \"id\" is there more than once", "a name of its own"},
+             {R"({"id": "b", "text": "y", "\u0074ext": "z"})", "its \"text\" is there more than once", "a name"},
+             {R"({"n": 1, "id": "b", "text": "y", "n": 1})", "its \"n\" is there more than once", "a name"},
+             {R"({"id": "b", "text": "y", "n": NaN})", "breaks at byte 31, since JSON has no NaN", "write null"},
+             {R"({"id": "b", "text": "y", "n": [-Infinity]})", "since JSON has no Infinity", "allow_nan=False"},
+             {R"({"id": "b", "text": "y\ud83d"})", "half of a surrogate pair (\\ud800 to", "write U+FFFD"},
+             {R"({"id": "b", "text": "y\ude00"})", "half of a surrogate pair (\\ud800 to", "write U+FFFD"},
              {"{\"id\": \"b\", \"text\": \"\xc3\"}", "it is not UTF-8 from byte 22 on", "iconv"}})
         EXPECT_THAT(refusal(good + line),
                     AllOf(HasSubstr("texts.jsonl': line 3: "), HasSubstr(found), HasSubstr(remedy)));
     EXPECT_THAT(refusal("", ErrorKind::NoInput), HasSubstr("no lines"));
     config.columns = "b,text";
     EXPECT_THAT(refusal(good, ErrorKind::Usage), HasSubstr("named already"));
+}
+
+TEST_F(JsonlTextsTest, NamesWithinAColumnAreItsOwnAffair) {
+    const JsonlTexts texts = made(
+        R"({"id": "{\"id\": :,", "text": ":", "a": {"text": 1, "id": [{"id": 2}], "b": 3, "b": 4}, "": "", ":": 5})");
+    EXPECT_EQ(texts.beside(0).columns, R"({"":"",":":5,"a":{"b":4,"id":[{"id":2}],"text":1}})");
+}
+
+TEST_F(JsonlTextsTest, WhatIsInListsIsOfOneTypeToo) {
+    const auto lists = [](const std::vector<std::string>& values) {
+        std::string lines;
+        for (std::size_t i = 0; i < values.size(); ++i)
+            lines += R"({"id": )" + std::to_string(i) + R"(, "text": "", "c": )" + values[i] + "}\n";
+        return lines;
+    };
+    for (const auto& [values, found] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+             {{R"(["a"])", "[1]"},
+              R"(line 2: its "c" is a list of numbers ([1]), and in line 1 it is a list of texts)"},
+             {{"[]", "[null]", "[true]", "[[]]"}, R"(line 4: its "c" is a list of lists ([[]]), and in line 3 it is)"},
+             {{"[{}]", R"([{}, "a"])"},
+              R"(is a list of several types ([{},"a"]), and in line 1 it is a list of objects)"},
+             {{"[1]", "1"}, R"(is a number (1), and in line 1 it is a list of numbers)"}})
+        EXPECT_THAT(refusal(lists(values)), AllOf(HasSubstr(found), HasSubstr("values of one type")));
+    EXPECT_EQ(made(lists({"[]", R"(["cat", 0.9])", "[null]", "null", R"([1, "dog"])", "[]"})).size(), 6U);
 }
 
 TEST_F(JsonlTextsTest, ATextOfTenMegabytesIsReadAsUnreadable) {
