@@ -15,8 +15,8 @@ ErrorLimit parse_limit(std::string_view setting) {
 
 }  // namespace
 
-ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items, Of of)
-    : setting_(setting), limit_(parse_limit(setting)), items_(items), of_(of) {}
+ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items, Of of, Items kind)
+    : setting_(setting), limit_(parse_limit(setting)), items_(items), of_(of), kind_(kind) {}
 
 Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
     const bool none_read = nothing_was_read(failed);
@@ -34,10 +34,12 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
     if (failed > shown) text += "; and " + std::to_string(failed - shown) + " more";
     const char* const remedy =
-        !none_read   ? "Mend them, or allow more (--max-errors 100% skips all that cannot be "
-                       "read); --resume goes on with what is done"
-        : unreadable ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG, TIFF or WebP"
-                     : "Look whether model, weights and --precision are what was meant";
+        !none_read    ? "Mend them, or allow more (--max-errors 100% skips all that cannot be "
+                        "read); --resume goes on with what is done"
+        : !unreadable ? "Look whether model, weights and --precision are what was meant"
+        : kind_ == Items::Pictures
+            ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG, TIFF or WebP"
+            : "Look whether --input is what was meant";
     return Error(ErrorKind::BadInput, text, remedy);
 }
 

@@ -18,8 +18,9 @@ namespace offramp {
 class ErrorBudget {
   public:
     enum class Of { Whole, Part };
+    enum class Items { Any, Pictures };
     // Errors: ConfigError when `setting` is neither a number nor a percentage from 0 to 100.
-    ErrorBudget(std::string_view setting, std::uint64_t items, Of of = Of::Whole);
+    ErrorBudget(std::string_view setting, std::uint64_t items, Of of = Of::Whole, Items kind = Items::Any);
 
     bool exceeded_by(std::uint64_t failed) const { return limit_.exceeded(failed, items_); }
     bool nothing_was_read(std::uint64_t failed) const { return of_ == Of::Whole && items_ > 0 && failed >= items_; }
@@ -31,6 +32,7 @@ class ErrorBudget {
     ErrorLimit limit_;
     std::uint64_t items_;
     Of of_;
+    Items kind_;
 };
 
 }  // namespace offramp

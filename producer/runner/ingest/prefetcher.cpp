@@ -26,7 +26,8 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       source_(source),
       settings_(std::move(settings)),
       plan_(source.items(), settings_.batch, settings_.done),
-      budget_(settings_.max_errors, settings_.items > 0 ? settings_.items : source.items(), settings_.items_are),
+      budget_(settings_.max_errors, settings_.items > 0 ? settings_.items : source.items(), settings_.items_are,
+              settings_.kind),
       found_(SkippedItems::kKept, settings_.skipped_before),
       skipped_(SkippedItems::kKept, settings_.skipped_before),
       queue_(std::max<std::size_t>(settings_.depth + 1, kBatchesAhead), clock) {

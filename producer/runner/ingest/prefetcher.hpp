@@ -32,6 +32,7 @@ struct PrefetchSettings {
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
     ErrorBudget::Of items_are = ErrorBudget::Of::Whole;
+    ErrorBudget::Items kind = ErrorBudget::Items::Any;
     std::uint64_t items = 0;             // of the source, of which max_errors is a share; 0: all
     std::uint64_t seed = 0;              // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere

@@ -7,6 +7,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/settings/effects.hpp"
+#include "common/settings/source_of_input.hpp"
 
 namespace offramp {
 namespace {
@@ -21,17 +22,19 @@ ErrorBudget::Of items_of(const RunConfig& config) {
 RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
     : parts_(parts),
       input_(parts_.device, parts_.source,
-             PrefetchSettings{.input = parts_.model.model->input(),
-                              .batch = parts_.config.batch,
-                              .decode_workers = parts_.config.decode_workers,
-                              .depth = parts_.config.prefetch,
-                              .max_errors = parts_.config.max_errors,
-                              .items_are = items_of(parts_.config),
-                              .items = parts_.record.share().end - parts_.record.share().begin,
-                              .seed = parts_.config.seed,
-                              .timeline = &parts_.timeline,
-                              .done = parts_.record.done_earlier(parts_.egress.predecessor()),
-                              .skipped_before = parts_.egress.predecessor().totals.skipped}),
+             PrefetchSettings{
+                 .input = parts_.model.model->input(),
+                 .batch = parts_.config.batch,
+                 .decode_workers = parts_.config.decode_workers,
+                 .depth = parts_.config.prefetch,
+                 .max_errors = parts_.config.max_errors,
+                 .items_are = items_of(parts_.config),
+                 .kind = gives_pictures(parts_.config.source) ? ErrorBudget::Items::Pictures : ErrorBudget::Items::Any,
+                 .items = parts_.record.share().end - parts_.record.share().begin,
+                 .seed = parts_.config.seed,
+                 .timeline = &parts_.timeline,
+                 .done = parts_.record.done_earlier(parts_.egress.predecessor()),
+                 .skipped_before = parts_.egress.predecessor().totals.skipped}),
       review_(make_review()),
       inference_(parts_.device, *parts_.model.model, *parts_.model.transformer, parts_.compute, parts_.timeline,
                  parts_.egress.layout(), pace,

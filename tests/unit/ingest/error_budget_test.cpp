@@ -63,7 +63,14 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
     EXPECT_THAT(ErrorBudget("10%", 12).failure(3, skipped).what(),
                 AllOf(HasSubstr("3 of 12 items could not be read, and --max-errors 10% allows 2"),
                       HasSubstr("--max-errors 100%"), HasSubstr("--resume goes on")));
-    EXPECT_THAT(ErrorBudget("100%", 5).failure(5, skipped).what(), HasSubstr("none of the 5 items could be read"));
+    const auto none_of_5 = [&](ErrorBudget::Items kind) {
+        return std::string(ErrorBudget("100%", 5, ErrorBudget::Of::Whole, kind).failure(5, skipped).what());
+    };
+    EXPECT_THAT(none_of_5(ErrorBudget::Items::Pictures),
+                AllOf(HasSubstr("none of the 5 items could be read"), HasSubstr("Pictures are read as JPEG")));
+    EXPECT_THAT(none_of_5(ErrorBudget::Items::Any),
+                AllOf(HasSubstr("none of the 5 items could be read"), HasSubstr("Look whether --input"),
+                      Not(HasSubstr("Pictures"))));
 }
 
 TEST(ErrorBudget, WhatWasReadAndCameToNothingIsNotCalledUnreadable) {
