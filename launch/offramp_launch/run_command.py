@@ -33,7 +33,7 @@ ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Said anew for every run, so not part of the settings that another run may begin with.
 OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish", "--samples-folder", "--input-list", "--turn")
-# What items are called, by their source.
+# What items are called by their source, where they are not parts of what it gives.
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines", "jsonl-text": "texts", "parquet-text": "texts"}
 
 
@@ -94,7 +94,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
                    [str(places.consumer()), *flags, *found, *at_most(bounds)], consumers, bounds, account,
                    config.get("producer-restarts", 0), rungs.not_taken_over(config))
     plan.log_format, plan.http, plan.status_seconds = config.get("log-format", "text"), http, config.get("status-seconds", STATUS_SECONDS)
-    unit = "samples" if config.get("model") == "copy" else "tiles" if config.get("tile") else UNITS.get(config.get("source"), "samples")
+    unit = unit_of(config)
     about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
 
     def note(text, **_):
@@ -118,6 +118,13 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     if demo and code == 0:
         announce(config, show(places, output, config), "")
     return code
+
+
+def unit_of(config):
+    """What items are called."""
+    if config.get("model") == "copy":
+        return "samples"
+    return "tiles" if config.get("tile") else "chunks" if config.get("chunk-tokens") else UNITS.get(config.get("source"), "samples")
 
 
 def announce(config, text, prefix="[run] "):

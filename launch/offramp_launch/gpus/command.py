@@ -200,7 +200,7 @@ def require_nothing_in(output):
 
 def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None, starts_ahead=False):
     """(the exit code, what is told at the end)."""
-    producer, unit = str(places.producer()), "samples" if config.get("model") == "copy" else run_command.UNITS.get(config.get("source"), "samples")
+    producer, unit = str(places.producer()), run_command.unit_of(config)
     run_command.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
     display.note(f"run {run_id}: {counted(len(workers) * (2 if starts_ahead else 1), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "

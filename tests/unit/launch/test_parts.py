@@ -626,6 +626,12 @@ class ProgressTest(unittest.TestCase):
 
 
 class RunCommandTest(unittest.TestCase):
+    def test_items_are_called_what_they_are(self):
+        for unit, config in (("chunks", {"source": "jsonl-text", "chunk-tokens": 64}), ("texts", {"source": "jsonl-text", "chunk-tokens": 0}),
+                             ("chunks", {"source": "text", "chunk-tokens": 64}), ("tiles", {"source": "images", "tile": 64}),
+                             ("images", {"source": "images", "tile": 0}), ("samples", {"source": "npy"}), ("samples", {"source": "images", "model": "copy"})):
+            self.assertEqual(unit, run_command.unit_of(config), config)
+
     def test_the_settings_become_a_file_for_another_run(self):
         text = run_command.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "lease-seconds": 30.0, "write-copy": False,
                                     "input": 'a "b" \\ é'})
