@@ -1,14 +1,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <spdlog/sinks/ostream_sink.h>
+
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <functional>
+#include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
 #include "common/images/tiling.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/batch_source.hpp"
@@ -116,6 +123,32 @@ TEST_F(TiledPicturesSource, ALimitIsOfPictures) {
     const auto source = part_of(make(), config);
     EXPECT_EQ(source->items(), Tiling({40, 40}, kTiles).tiles());
     EXPECT_THAT(source->description(), HasSubstr("of which the first 1, in 9 tiles of 16 pixels that overlap by 4"));
+}
+
+// What making the source logs.
+std::string logged_by(const std::function<void()>& work) {
+    std::ostringstream text;
+    const auto before = spdlog::default_logger();
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+    work();
+    spdlog::set_default_logger(before);
+    return text.str();
+}
+
+TEST_F(TiledPicturesSource, TilesThatMostlyShowNothingAreWarnedOf) {
+    const auto warning = [&] { return logged_by([&] { make(); }); };
+    write("a", {10, 10});
+    EXPECT_THAT(warning(), HasSubstr("--tile 16 is large for these pictures: of 1 of 1 tiles more than half lies"));
+    EXPECT_THAT(warning(), HasSubstr("a.png (10 x 10 pixels)"));
+    write("b", {100, 5});
+    EXPECT_THAT(warning(), HasSubstr("of 9 of 9 tiles"));
+    write("c", {200, 100});
+    EXPECT_EQ(warning(), "") << "most are of the large one";
+    std::filesystem::remove(folder / "a.png");
+    std::filesystem::remove(folder / "c.png");
+    write("b", {100, 8});
+    EXPECT_EQ(warning(), "") << "half of each is the picture";
 }
 
 TEST_F(TiledPicturesSource, AnotherSizeThanTheModelsIsRefused) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/runner/sources/tiles/picture_cuts.hpp"
 
@@ -81,6 +82,7 @@ class TiledPictures final : public BatchSource {
             add(pictures_.size());
         }
         for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
+        warn_of_empty_tiles();
     }
 
     std::string description() const override {
@@ -134,6 +136,10 @@ class TiledPictures final : public BatchSource {
             of.problem = unreadable.what();
         }
         const Tiling tiling(of.plan.size, input_.size);
+        if (of.problem.empty() && is_mostly_beyond(of.plan.size)) {
+            if (empty_tiles_ == 0) first_empty_ = picture;
+            empty_tiles_ += tiling.tiles();
+        }
         const std::string_view key = input_.pictures->key(picture);
         for (std::uint32_t row = 0; row < tiling.down().tiles(); ++row)
             for (std::uint32_t column = 0; column < tiling.across().tiles(); ++column)
@@ -143,6 +149,23 @@ class TiledPictures final : public BatchSource {
                                   " bytes, too many for those of its tiles",
                               "Shorten it to " + std::to_string(kMaxKeyBytes - 64) + " bytes");
         pictures_.push_back(std::move(of));
+    }
+
+    // Of each of the picture's tiles, less than half shows the picture: a larger one has its last tiles shifted back.
+    bool is_mostly_beyond(ImageSize picture) const {
+        const std::uint64_t tile = input_.size.tile;
+        return 2 * std::min<std::uint64_t>(picture.width, tile) * std::min<std::uint64_t>(picture.height, tile) <
+               tile * tile;
+    }
+
+    void warn_of_empty_tiles() const {
+        if (2 * empty_tiles_ <= items()) return;
+        const auto [width, height] = pictures_[first_empty_].plan.size;
+        spdlog::warn(
+            "--tile {} is large for these pictures: of {} of {} tiles more than half lies beyond the picture, as of "
+            "{} ({} x {} pixels), and takes as long as a whole one. A model that is exported with a smaller "
+            "--image-size, and --tile of that size, take less",
+            input_.size.tile, empty_tiles_, items(), input_.pictures->origin(first_empty_), width, height);
     }
 
     std::uint64_t picture_of(std::uint64_t item) const {
@@ -160,6 +183,8 @@ class TiledPictures final : public BatchSource {
     std::vector<TiledPicture> pictures_;
     std::vector<std::string> keys_;  // of the tiles
     std::size_t max_key_bytes_ = 0;
+    std::uint64_t empty_tiles_ = 0;  // that is_mostly_beyond()
+    std::uint64_t first_empty_ = 0;  // the first picture that has some
     OpenPictures open_;
 };
 

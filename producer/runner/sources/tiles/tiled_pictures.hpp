@@ -23,7 +23,8 @@ struct TiledInput {
 // A source whose items are the tiles of pictures, picture by picture, row by row. Items are numbered and named
 // (tile_key()) by what the pictures' headers say of their sizes, all of which are read here. A row holds one tile,
 // 8-bit RGB; beyond the edges of a picture that is smaller than a tile, its last pixels go on. A picture whose size
-// cannot be read is one item, that cannot be read either. Blocks: on the disk. Errors: those of `still_wanted`.
+// cannot be read is one item, that cannot be read either. Warns where most tiles are mostly beyond their pictures.
+// Blocks: on the disk. Errors: those of `still_wanted`.
 std::unique_ptr<BatchSource> make_tiled_pictures(TiledInput input);
 
 }  // namespace offramp

@@ -1,0 +1,37 @@
+#include "producer/runner/sources/tiles/picture_bands.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr ImageSize kTall{8, 400};
+constexpr TileSize kLow{16, 4};
+
+// A row of tiles that nobody cuts from any more is not held, however high the picture is.
+TEST(PictureBands, AreLetGoBehindThoseThatAreKept) {
+    TempFolder folder;
+    const std::string path = folder.write("tall.png", encode_png(kTall, noise(kTall)));
+    constexpr std::uint32_t kKept = 3;
+    PictureBands bands(path, kTall, kLow, kKept);
+    std::vector<std::weak_ptr<const PictureBand>> seen;
+    const std::uint32_t rows = TileAxis(kTall.height, kLow).tiles();
+    ASSERT_GT(rows, 20U);
+    const std::shared_ptr<const PictureBand> lent = bands.of_row(0);
+    seen.emplace_back(lent);
+    for (std::uint32_t row = 1; row < rows; ++row) {
+        seen.emplace_back(bands.of_row(row));
+        for (std::uint32_t before = 1; before <= row; ++before)
+            EXPECT_EQ(seen[before].expired(), before + kKept <= row) << before << " of " << row;
+    }
+    EXPECT_EQ(lent.use_count(), 1) << "it is whoever has it that keeps it";
+    EXPECT_EQ(lent->rgb.size(), std::size_t{kLow.tile} * kTall.width * 3);
+}
+
+}  // namespace
+}  // namespace offramp
