@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -125,6 +127,60 @@ TEST(PngEncoder, MakesOneFileAtTheFastLevels) {
     const auto file = first.encode(image, kNoProgress);
     EXPECT_TRUE(std::ranges::equal(file, second.encode(image, kNoProgress)));
     EXPECT_TRUE(std::ranges::equal(file, third.encode(image, kNoProgress)));
+}
+
+// Of rows that are filtered as libpng filters them for zlib, at its level 3: as they are with a palette, else less the
+// pixel to the left.
+std::size_t bytes_by_zlib(const PngImage& image) {
+    const std::size_t pixel_bytes = image.kind == PngPixels::Palette ? 1 : 4, row_bytes = image.width * pixel_bytes;
+    std::vector<std::uint8_t> rows;
+    for (std::size_t at = 0; at < image.pixels.size(); at += row_bytes) {
+        rows.push_back(pixel_bytes == 1 ? 0 : 1);
+        for (std::size_t i = 0; i < row_bytes; ++i)
+            rows.push_back(pixel_bytes == 1 || i < pixel_bytes
+                               ? image.pixels[at + i]
+                               : static_cast<std::uint8_t>(image.pixels[at + i] - image.pixels[at + i - pixel_bytes]));
+    }
+    uLongf size = compressBound(rows.size());
+    std::vector<Bytef> room(size);
+    EXPECT_EQ(compress2(room.data(), &size, rows.data(), rows.size(), 3), Z_OK);
+    return size;
+}
+
+// The fast levels save no time at the cost of larger files.
+TEST(PngEncoder, MakesFilesNoLargerThanThoseOfZlib) {
+    constexpr std::uint32_t kSide = 512;
+    std::vector<std::uint8_t> mask(kSide * kSide), cut_out(kSide * kSide * 4);
+    std::uint32_t random = 1;
+    for (std::uint32_t y = 0; y < kSide; ++y)
+        for (std::uint32_t x = 0; x < kSide; ++x) {
+            random = random * 1664525 + 1013904223;
+            const std::size_t at = std::size_t{y} * kSide + x;
+            for (std::uint32_t thing = 1; thing <= 12; ++thing) {  // ellipses that hide one another, with rough edges
+                const std::int64_t across = static_cast<std::int64_t>(x) - 97 * thing % kSide,
+                                   down = static_cast<std::int64_t>(y) - 171 * thing % kSide,
+                                   size = 1500 + 400 * thing + random % 512;
+                if (across * across + 2 * down * down < size) mask[at] = static_cast<std::uint8_t>(thing);
+            }
+            const std::int64_t left = static_cast<std::int64_t>(x) - 256, up = static_cast<std::int64_t>(y) - 256;
+            const std::int64_t alpha = std::clamp<std::int64_t>((50'000 - left * left - up * up) / 16, 0, 255);
+            if (alpha == 0) continue;
+            const std::uint8_t colours[] = {
+                static_cast<std::uint8_t>(x / 3 + random % 7), static_cast<std::uint8_t>(y / 4 + random % 5),
+                static_cast<std::uint8_t>((x + y) / 6 + random % 3), static_cast<std::uint8_t>(alpha)};
+            std::ranges::copy(colours, cut_out.begin() + static_cast<std::ptrdiff_t>(4 * at));
+        }
+    const PngPalette palette = voc_palette();
+    for (const PngImage& image :
+         {PngImage{.pixels = mask, .width = kSide, .height = kSide, .kind = PngPixels::Palette, .palette = &palette},
+          PngImage{.pixels = cut_out, .width = kSide, .height = kSide, .kind = PngPixels::Rgba}}) {
+        PngEncoder encoder(3);
+        const std::size_t container = 57 + (image.palette != nullptr ? 12 + sizeof palette : 0);
+        const std::size_t ours = encoder.encode(image, kNoProgress).size() - container;
+        const std::size_t zlibs = bytes_by_zlib(image);
+        EXPECT_LE(static_cast<double>(ours), 1.02 * static_cast<double>(zlibs));
+        EXPECT_GT(ours, kSide * 4) << "it is no picture of one colour";
+    }
 }
 
 TEST(PalettePng, GivesTheSameBytesAgain) {
