@@ -305,12 +305,24 @@ class Tiles(unittest.TestCase):
         scores = self.wanted("Colours", Image.open(images / "square.png"))
         numpy.testing.assert_array_equal(self.mask(world.output / "square.png"), scores.argmax(0))
 
-    def assert_told_as_lacking(self, world, *names):
+    def test_shards_tell_of_a_damaged_picture_once_at_the_end_of_the_whole(self):
+        images = self.folder / "damaged-shards"
+        images.mkdir()
+        for name, part in (("square", 2), ("tall", 1), ("wide", 1)):
+            whole = (self.images / f"{name}.png").read_bytes()
+            (images / f"{name}.png").write_bytes(whole[:len(whole) // part])
+        world = self.world("Colours", "--gpus", "2", "--consumers", "2", "--max-errors", "100%", images=images)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assert_told_as_lacking(world, "square", by="merge")
+        self.assertEqual(1, (world.folder / "launcher.log").read_text().count(" lacks tiles"))
+        self.assertEqual({"tall.png", "wide.png"}, {name for name in world.results() if name.endswith(".png")})
+
+    def assert_told_as_lacking(self, world, *names, by="finish"):
         """On the terminal, with what removes the working files."""
         many = len(names) > 1
         folder = re.escape(str(world.output / ".offramp-tiles"))
         self.assertRegex((world.folder / "launcher.log").read_text(),
-                         rf"\[run\] finish: {len(names)} {'pictures lack' if many else 'picture lacks'} tiles and {'have' if many else 'has'} no mask: {', '.join(names)}; "
+                         rf"\[run\] {by}: {len(names)} {'pictures lack' if many else 'picture lacks'} tiles and {'have' if many else 'has'} no mask: {', '.join(names)}; "
                          rf"what is there of {'them' if many else 'it'}, \d+ MiB in {folder}, is kept for --resume.*remove that folder")
         self.assertEqual(len(names), len(list((world.output / ".offramp-tiles").iterdir())))
 

@@ -122,7 +122,7 @@ class TileCanvases final : public RunOutput {
 
     // Shards write to the canvases of the whole: what lacks tiles now gets none.
     void join(const ResultSettings& own, std::span<const ShardPart> /*parts*/) const override {
-        note_end(own, own.output, {});
+        look_through(canvas_folder(own.output), Whole::Go);  // the end of the whole tells of them
     }
 };
 

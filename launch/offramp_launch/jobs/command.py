@@ -242,8 +242,8 @@ def hashes_of_processors(config):
     return {f"{OF_A_PROCESSOR}{file}": job_merge.digest(file) for file in files if file.is_file()}
 
 
-def ask(command, told_to="", **more):
-    """What a program answers. Errors: LaunchError, in its own words and with its code."""
+def ask(command, told_to="", warned=None, **more):
+    """What a program answers. `warned`: gets what it warns of. Errors: LaunchError, in its own words and with its code."""
     try:
         done = subprocess.run(command, input=told_to, capture_output=True, text=True, check=False, **more)
     except OSError as problem:
@@ -251,8 +251,8 @@ def ask(command, told_to="", **more):
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))
-    for level, message in filter(None, map(severity, done.stderr.splitlines())):
-        print(f"[job] {level}: {message}", flush=True)
+    for _, message in filter(None, map(severity, done.stderr.splitlines() if warned else ())):
+        warned(message)
     return done.stdout
 
 
@@ -356,7 +356,7 @@ def merge(places, argv):
     job.require_for_hosts()
     job.require_made_by(build_of(places))
     enter(job)
-    return job_merge.merge(places, job, partial, ask)
+    return job_merge.merge(places, job, partial, lambda *words, **more: ask(*words, warned=lambda text: print(f"[job] {text}", flush=True), **more))
 
 
 def sbatch(places, argv):

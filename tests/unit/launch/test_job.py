@@ -219,6 +219,13 @@ class JobTest(InAFolder):
         self.assertNotEqual(*hashes)
         self.assertEqual([f"processor {file}"], list(hashes_of_processors({"processor": f"exec:{file}"})))
 
+    def test_what_a_merge_warns_of_is_told(self):
+        told = []
+        command = ["/bin/sh", "-c", "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; echo '10:00:00.000 info offramp-consumer[7] no' >&2"]
+        self.assertEqual("answer\n", job_command.ask(command, warned=told.append))
+        self.assertEqual(["1 picture lacks tiles"], told)
+        self.assertEqual("answer\n", job_command.ask(command))
+
     def test_another_checkout_is_set_up_for_what_the_job_needs(self):
         job = self.job(flags=["--processor", "embeddings-parquet"])
         for argv in (["--job", str(job.folder), "--index", "1"], ["merge", f"--job={job.folder}"]):
