@@ -55,7 +55,7 @@ void describe_input(SettingGroup& group) {
         "by-length", &InputSettings::by_length, of_slabs(is_by_length), "N",
         "auto, off, or a whole number of 1 to 65536",
         "Sources of texts: a batch is computed N texts at a time, ordered by their lengths, and filled up to the "
-        "longest of those N only; auto: on a CPU a 32nd of --batch where the metadata beside the model says any-length",
+        "longest of those N only; auto: a 32nd of --batch where the metadata beside the model says any-length",
         check_by_length);
     group.whole("image-size", &InputSettings::image_size, of_slabs(has_a_model, reads_pictures),
                 {kSmallestImageSize, kLargestImageSize, "auto"},

@@ -83,14 +83,13 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
             "Export it anew: ./launch/offramp export makes models of texts that take any length, and says "
             "any-length in " +
                 metadata.file + "; or leave --by-length out");
-    // On a GPU only where it was asked for: what groups cost there has not been measured.
-    if (!possible || config.by_length == "off" || (gpu && config.by_length == "auto")) {
+    if (!possible || config.by_length == "off") {
         config.by_length = "off";
         return;
     }
     std::uint32_t rows = given > 0 ? given : metadata.batch;
     if (config.batch == 0) {
-        if (rows == 0) rows = kFewestTogether;
+        if (rows == 0) rows = gpu ? kMostTogether : kFewestTogether;
         config.batch = std::min(rows * kGroupsOfABatch, kMostOfABatch / rows * rows);
     }
     if (rows == 0) rows = group_rows_of(config.batch);

@@ -68,11 +68,12 @@ TEST_F(Lengths, TextsAreComputedByLengthWhereTheModelTakesAnyLength) {
         EXPECT_EQ(resolved(of_texts(source)).group_rows(), 32U) << source;
     }
     const MachineSize with_a_gpu{.has_gpu = true, .cores = 8};
-    EXPECT_EQ(resolve_defaults(of_texts(), with_a_gpu, metadata()).by_length, "off");
+    EXPECT_EQ(resolve_defaults(of_texts(), with_a_gpu, metadata()).group_rows(), 256U);
+    EXPECT_EQ(resolve_defaults(of_texts(), with_a_gpu, metadata()).batch, 8192U);
     RunConfig given = of_texts();
-    given.by_length = "256";
-    EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).group_rows(), 256U) << "where it was asked for";
-    EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).batch, 8192U);
+    given.by_length = "64";
+    EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).group_rows(), 64U) << "as it was asked for";
+    EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).batch, 2048U);
     ModelMetadata one_length = metadata();
     one_length.any_length = false;
     const RunConfig as_before = resolve_defaults(of_texts(), {.cores = 2}, one_length);
