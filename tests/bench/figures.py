@@ -147,7 +147,7 @@ def documents(measured, read):
             Document("tests/bench/beside.md", ("Again, with submit() that wakes nobody",), beside_build_late_sources(Bench(measured["beside-h100-late"]))),
             Document("tests/bench/processors.md", ("Processors of one's own, on a GPU machine",),
                      hosted_sources(Bench(measured["hosted-h100"]), Bench(measured["hosted-copy-h100"]), measured["python-deaths-h100"])),
-            Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured["python-h200"], measured["python-submit-h100"], ladder, bench)),
+            Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured, ladder)),
             Document("tests/bench/results.md", ("Measured", "Beside the rates", "Two cores, no GPU"),
                      (*bench_figures.sources(bench, cores), *beside_sources(bench, cores))))
 
@@ -274,17 +274,19 @@ def article_sources(ladder, again):
             Figure("146", ladder.rest("workers", "compute", "d2h", "h2d")))))
 
 
-def queue_sources(python, submit, ladder, bench):
-    loop, slabs = python["loop"], sorted(python["processor"]["slabs_per_second"]["python"])
+def queue_sources(measured, ladder):
+    loop, submit, hosted, now = measured["python-h200"]["loop"], measured["python-submit-h100"], Bench(measured["hosted-h100"]), Bench(measured["revision"])
+    contest = measured["python-contest-h100"]["ratios"]["tf32"]["queue"]["median"]
     return (
         Source("On one NVIDIA H200", (
             *given("64", "512", "512"), Figure("1.41", loop["bytes"] / 1e9), Figure("8", loop["consumers"]), Figure("0.77", loop["batches_per_second"]["cpu"]),
             Figure("7.43", loop["batches_per_second"]["egress"]), Figure("7.40", loop["batches_per_second"]["dropped"]),
             *(Figure(text, loop["of_cpu"][part]) for text, part in (("9.68", "median"), ("9.10", "low"), ("9.97", "high"))))),
         Source("A new segment", (
-            Figure("0.95", ladder.rate("workers")), Figure("7.49", ladder.rate("streams")), Figure("4", bench.readers("W8-4-readers")),
-            Figure("1.18", bench.rate("W8-4-readers") / 1e6), Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))),
-        Source("What it costs", (Figure("35", submit["submit"]["no keys"]["p50_us"]), *given("5", "9", "50"), Figure("33", 1e6 / slabs[len(slabs) // 2]))))
+            Figure("0.95", ladder.rate("workers")), Figure("7.49", ladder.rate("streams")), Figure("8.3", contest), Figure("4", now.readers("W8-4-readers")),
+            Figure("917,000", now.rate("W8-4-readers"), 1000), Figure("16.7", now.ratio("W8-4-readers", "multiprocessing.Queue")))),
+        Source("What it costs", (Figure("35", submit["submit"]["no keys"]["p50_us"]), *given("5", "9", "50"),
+                                 Figure("5.3", hosted.target("W12-nothing", "a slab of in Python")))))
 
 
 def bench_driver(machine):
@@ -295,7 +297,9 @@ def bench_driver(machine):
 def bench_sources(now):
     """`now`: the rows of one revision, whose tables revision_figures.py makes."""
     machine = now.saved["machine"]
-    latency = {name: contestant["figures"]["p50_us"]["median"] for name, contestant in now.row("latency")["contestants"].items()}
+    p50, p99 = ({name: contestant["figures"][part]["median"] for name, contestant in now.row("latency")["contestants"].items()} for part in ("p50_us", "p99_us"))
+    of_limit = {point["consumers"]: point["ratio"]["median"] for point in now.row("E")["curve"]}
+    start = now.row("start")["contestants"]["ours"]["figures"]
     paces = [row["windows"] for row in now.saved["rows"]]
     lengths = {row["seconds_of_a_window"] for row in now.saved["rows"]}
     return (
@@ -304,10 +308,9 @@ def bench_sources(now):
             *(Figure("2", seconds) for seconds in lengths), *given("95"))),
         Source("- DeepLabV3 makes", (Figure("1.41", now.median("W2-device", "bytes_per_batch") / 1e9),)),
         Source("What was missed", (
-            Figure("84", latency["ours"]), Figure("79", latency["libzmq alone"]), Figure("86", latency["multiprocessing.Queue"]),
-            *(Figure(text, now.row("latency")["contestants"][name]["figures"]["p99_us"]["median"]) for text, name in
-              (("208", "ours"), ("175", "libzmq alone"), ("218", "multiprocessing.Queue"))),
-            Figure("3.0", now.target("W6", "producer's CPU")), Figure("2.6", now.cpu("W6")), *given("8"))))
+            Figure("1.19", p99["ours"] / p99["libzmq alone"]), *given("1.1"), Figure("1.05", p50["ours"] / p50["libzmq alone"]),
+            Figure("3.0", now.target("W6", "producer's CPU")), Figure("2.6", now.cpu("W6")), *given("8"), Figure("0.918", of_limit[4]), Figure("0.986", of_limit[6]),
+            Figure("11", 8 * 1.41e9 / 1e9), Figure("2.1", start["all_slabs_seconds"]["median"]), Figure("4.9", start["first_batch_seconds"]["median"]))))
 
 
 IN_PLACE = ("W1-host-read", "W1-device-read", "W1-host-read, windows of 7 s", "W1-device-read, windows of 7 s", "W2-device", "W2-host", "W6")

@@ -41,7 +41,10 @@ ROWS = (
     Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", "encode limit", PLAIN, items="images"),
     Row("W8-1-reader", "messages alone, one consumer", None, QUEUE),
     Row("W8-4-readers", "messages alone", None, QUEUE, short="messages alone, {readers} consumers"),
-    Row("latency", "a slab's number through an idle channel: p50; p99", "libzmq alone", QUEUE))
+    Row("latency", "a slab's number through an idle channel: p50; p99", "libzmq alone", QUEUE),
+    Row("E", "W2-device with 4, 6 and 12 consumers", ALONE),
+    Row("start", "the first batch; all 8 slabs of 1.41 GB; the first slab"))
+SHOWN_OF_CURVE = (4, 6, 12)     # consumers
 
 
 def number(value):
@@ -82,10 +85,27 @@ def latency(row, found):
     return f"{both(found['ours'])} µs", f"{row.limit} {both(row.limit)}", over(row.limit), f"{over(row.peer)} of its time", "–"
 
 
+def curve(row, found):
+    points = {point["consumers"]: point for point in found["curve"]}
+    shown = [points[consumers] for consumers in SHOWN_OF_CURVE]
+    limits = [point["limit"]["median"] for point in shown]
+    return (f"{'; '.join(number(point['rate']['median']) for point in shown)} batches/s", f"{row.limit} {number(min(limits))} to {number(max(limits))}",
+            "; ".join(interval(point["ratio"]) for point in shown), "–", "–")
+
+
+def start(row, found):
+    """In seconds: ours; the smallest pool's first batch, and one object of the pool's size, made at once."""
+    def figure(name, part):
+        return found["contestants"][name]["figures"][part]["median"]
+    batch, slabs, first = (figure(found["ours"], part) for part in ("first_batch_seconds", "all_slabs_seconds", "first_slab_seconds"))
+    smallest, one = figure("smallest pool", "first_batch_seconds"), figure("one object", "all_slabs_seconds")
+    return (f"{batch:.2f}; {slabs:.2f}; {first:.2f} s", f"smallest pool {smallest:.2f}; one object {one:.2f} s", f"{batch / smallest:.2f}; {slabs / one:.2f} of its time", "–", "–")
+
+
 def cells(row, found):
     """What is delivered; the limit; ours over it; ours over the peer as a whole; of that the egress: each over its own model alone."""
-    if found["kind"] == "latency":
-        return latency(row, found)
+    if found["kind"] in OF_A_KIND:
+        return OF_A_KIND[found["kind"]](row, found)
     ratios, ours = found["ratios_of"], found["ours"]
     limit = f"{row.limit} {number(found['contestants'][row.limit]['rate']['median'])}" if row.limit else "–"
     of_limit = interval(ratios[ours][row.limit]) if row.limit else "–"
@@ -98,8 +118,7 @@ def cells(row, found):
     return delivered(row, found), limit, of_limit, over_peer, egress
 
 
-def windows(found):
-    return len(next(iter(found["contestants"].values())).get("rate_of_each_window") or ()) or found["windows"]
+OF_A_KIND = {"latency": latency, "curve": curve, "start": start}
 
 
 def table(saved):
@@ -158,7 +177,7 @@ def check(measured, page, readme):
 
 def condensed(row, whole):
     """Of a row as bench.py tells it: figures, not each window's."""
-    kept = {name: value for name, value in row.items() if name not in ("contestants", "failure", "left_out", "curve", "cores")}
+    kept = {name: value for name, value in row.items() if name not in ("contestants", "failure", "left_out", "cores")}
     kept["contestants"] = {name: {**{what: value for what, value in contestant.items() if what not in ("windows", "facts")},
                                   **({"rate_of_each_window": [window["batches_per_second"] for window in contestant["windows"]]} if row["kind"] == "contest" else {})}
                            for name, contestant in row["contestants"].items()}
