@@ -199,6 +199,8 @@ def merge(paths):
         whole = json.loads(pathlib.Path(path).read_text())
         about = {"machine": {name: value for name, value in whole["machine"].items() if name != "probe"}, "build": whole["build"]}
         rows.update({row["row"]: condensed(row, whole) for row in whole["rows"] if not row["failure"] and not row["left_out"]})
+    for name in sorted(rows.keys() - {row.id for row in ROWS}):
+        print(f"{name} has no place in the table, and is left out", file=sys.stderr)
     pathlib.Path(HERE, "measured", f"{SAVED}.json").write_text(json.dumps({**about, "rows": [rows[row.id] for row in ROWS if row.id in rows]}, indent=1) + "\n")
 
 
