@@ -7,6 +7,7 @@ from offramp_launch.arguments import take_values
 from offramp_launch.setup.environment import install_requirements
 from offramp_launch.exit_code import cannot_be_started, code_of_command
 from offramp_launch.interrupts import run_python
+from offramp_launch.parquet_files import is_parquet
 from offramp_launch.setup.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
 from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
@@ -30,15 +31,6 @@ def provide_tokenizers(places, environment=os.environ):
                 install_requirements(places, (REQUIREMENTS,))
     if python:
         environment[VARIABLE] = python
-
-
-def is_parquet(path):
-    """As far as it can be told by the file's beginning."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError:
-        return False
 
 
 def query(places, argv):
