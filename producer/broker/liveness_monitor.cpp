@@ -1,5 +1,7 @@
 #include "producer/broker/liveness_monitor.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +21,8 @@ constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
 constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
 // The log tells of somebody who stays stalled after twice as long each time, at least so often.
 constexpr std::chrono::nanoseconds kLongestSilence = std::chrono::minutes(10);
+
+bool is_this_process(const Peer& peer) { return peer.credentials.pid == ::getpid(); }
 
 }  // namespace
 
@@ -52,8 +56,8 @@ void LivenessMonitor::reap(Peer& peer) {
     if (peer.held == 0 && work == 0)
         spdlog::info("consumer {} (pid {}) ended and held nothing", peer.ref.session, peer.credentials.pid);
     else
-        spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, peer.held,
-                     work != 0 ? ", one of them in work" : "");
+        spdlog::warn("consumer {} (pid {}) died holding {} slab{}{}", peer.ref.session, peer.credentials.pid, peer.held,
+                     peer.held == 1 ? "" : "s", work != 0 ? ", one of them in work" : "");
     state_.take_slabs_back(peer, work, "died");
 }
 
@@ -121,10 +125,15 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
 
 // A consumer made no progress for a visibility timeout. Its slabs go to others in any case; killing it only gives its
 // memory back sooner, and counts a failure for the slab that it hangs on. What it holds is not touched before its
-// pidfd says that it is dead.
+// pidfd says that it is dead. A consumer may be in the producer's own process, which is never killed for it.
 void LivenessMonitor::on_stalled(Peer& peer) {
     ++state_.totals.leases_expired;
     if (!state_.options.kill_overdue) return;
+    if (is_this_process(peer)) {
+        spdlog::error("consumer {} (pid {}) is overdue and is not killed: it is in the producer's own process",
+                      peer.ref.session, peer.credentials.pid);
+        return;
+    }
     const int refused = state_.watch.kill(peer.watched.died.get());
     if (refused == 0) {
         ++state_.totals.stalled_killed;
@@ -139,8 +148,9 @@ void LivenessMonitor::on_stalled(Peer& peer) {
 void LivenessMonitor::tell_of_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
     if (silent_for < peer.stall_told + std::min(peer.stall_told, kLongestSilence)) return;
     peer.stall_told = silent_for;
-    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {} slabs{}", peer.ref.session,
+    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {} slab{}{}", peer.ref.session,
                  peer.credentials.pid, std::chrono::duration<double>(silent_for).count(), peer.held,
+                 peer.held == 1 ? "" : "s",
                  state_.options.kill_overdue ? "" : ": nobody kills it, as kill-overdue would");
 }
 

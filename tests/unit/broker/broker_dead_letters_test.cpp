@@ -445,7 +445,7 @@ TEST_F(BrokerDeadLetters, OneThatStaysOverdueIsToldOfNowAndThen) {
     f.let_pass(seconds(600));
     EXPECT_EQ(told(), 3U) << "it moves";
     spdlog::set_default_logger(usual);
-    EXPECT_THAT(said.str(), HasSubstr("consumer 1 (pid 11) has made no progress for 60.0 s and keeps 1 slabs"));
+    EXPECT_THAT(said.str(), HasSubstr("consumer 1 (pid 11) has made no progress for 60.0 s and keeps 1 slab:"));
 }
 
 TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
@@ -463,6 +463,28 @@ TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnoth
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
     EXPECT_EQ(f.report().stalled_killed, 0U);
+    EXPECT_FALSE(f.can_fill()) << "it may still read";
+}
+
+// A program's consumer beside its egress: to kill it would end the producer, and with it the run.
+TEST_F(BrokerDeadLetters, OneInTheProducersOwnProcessIsNeverKilledAndItsSlabGoesToAnother) {
+    BrokerFixture f(1, {.kill_overdue = true});
+    ScriptedConsumer hung(f, ::getpid(), 1);
+    hung.join();
+    f.publish(0);
+    hung.receive();
+    hung.work_on(hung.tickets[0]);
+    f.let_pass(seconds(32));
+    f.broker->step();
+    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().stalled_killed, 0U);
+    EXPECT_EQ(f.report().consumers.at(0).end, "");
+    ScriptedConsumer other(f, ::getpid() + 1, 1);
+    other.join();
+    other.receive();
+    ASSERT_EQ(other.tickets.size(), 1U);
+    other.release(other.tickets[0]);
+    EXPECT_EQ(f.report().completed.slabs, 1U);
     EXPECT_FALSE(f.can_fill()) << "it may still read";
 }
 

@@ -522,7 +522,7 @@ TEST(Broker, AnEndThatHeldNothingIsNotToldAsADeath) {
     dying.receive();
     dying.die();
     spdlog::default_logger()->flush();
-    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("(pid 12) died holding 1 slabs"));
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("(pid 12) died holding 1 slab"));
 }
 
 TEST(Broker, AHeartbeatLeftByAPreviousSessionChargesNobody) {
