@@ -8,8 +8,9 @@
  * exception, exit, abort, signal handler or output on a terminal comes out of it. Text is UTF-8.
  *
  * A struct whose first field is `size` has its size in bytes there, sizeof of it: later versions grow at the end only,
- * and what is not there is 0. offramp_error and offramp_dtype never grow; from one offramp_sample to the next are
- * offramp_slab.sample_size bytes.
+ * and what is not there is 0. Zero it before you fill it in (`offramp_egress_options options = {0}`): a word that was
+ * reserved may get a meaning, and an older library ignores it. offramp_error and offramp_dtype never grow; from one
+ * offramp_sample to the next are offramp_slab.sample_size bytes.
  *
  * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and
  * does nothing, and the child keeps none of the run's locks. Calls on one handle may come from any thread.
@@ -112,7 +113,8 @@ typedef struct offramp_egress_options {
     double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
     uint32_t tell_completed;           /* 1: offramp_egress_take_completed() tells which items are done */
     uint32_t kill_overdue;             /* 1: a consumer without progress for that long is killed (SIGKILL), which is
-                                          charged to the slab that it worked on; 0: it stays, and keeps its slabs */
+                                          charged to the slab that it worked on; one in the process of the egress itself
+                                          never is. 0: it stays, and keeps its slabs. No other number */
 } offramp_egress_options;
 
 /* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. While it makes its
@@ -146,8 +148,8 @@ typedef struct offramp_batch {
 OFFRAMP_API int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error);
 
 /* Takes no more, and returns when consumers are done with everything. OFFRAMP_TIMEOUT after `timeout_seconds`
- * (negative: never): call again. A consumer that never comes back from its slab keeps it waiting, unless kill_overdue
- * is set. */
+ * (negative: never): call again. A slab that no consumer comes back from keeps it waiting for as long as they live,
+ * unless kill_overdue is set; one that only some hang on another consumer finishes. */
 OFFRAMP_API int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds, offramp_error* error);
 
 typedef struct offramp_egress_figures {

@@ -89,6 +89,9 @@ EgressDoorOptions options_of(const offramp_egress_options* given) {
     if (options.tensors == nullptr || options.tensor_count < 1 || options.tensor_count > kMaxTensorsPerSlab)
         throw ConfigError(std::to_string(options.tensors == nullptr ? 0 : options.tensor_count) + " tensors",
                           "Describe 1 to " + std::to_string(kMaxTensorsPerSlab));
+    if (options.kill_overdue > 1)
+        throw ConfigError("kill_overdue is " + std::to_string(options.kill_overdue),
+                          "Give 0 or 1, and zero the options before they are filled in");
     EgressDoorOptions wanted{.run_dir = text_or(options.run_dir, ""),
                              .run_id = text_or(options.run_id, ""),
                              .name = text_or(options.name, ""),

@@ -122,6 +122,7 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with([&] { options_.max_key_bytes = 5000; }, "5000 bytes");
     with([&] { options_.max_consumers = 65; }, "65 consumers");
     with([&] { options_.max_delay_seconds = -1; }, "max_delay_seconds");
+    with([&] { options_.kill_overdue = 2; }, "kill_overdue is 2");
     with([&] { options_.visibility_timeout_seconds = std::numeric_limits<double>::quiet_NaN(); },
          "visibility_timeout_seconds");
     const std::string long_name(64, 'n');
