@@ -154,7 +154,7 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
     if (kOthersRecordsFile == name)
         throw BadCommit("a file of sample '" + of.key + "' would be " + std::string(kOthersRecordsFile),
                         "That is the records' file: give another ending");
-    if (names_.contains(name))
+    if (names_.contains({index, name}))
         throw BadCommit(
             "the file " + name + " of sample '" + of.key + "' was committed twice, which would replace the first",
             "Give each result of a sample an ending of its own, as .scores.npy, or make one file of them");
@@ -162,7 +162,7 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
     (*progress_)();
     if (!(*still_current_)()) return;  // another one does the work
     write_atomically(path, bytes, options_.durability);
-    names_.insert(name);
+    names_.emplace(index, name);
     files_[index].push_back(std::move(name));
 }
 

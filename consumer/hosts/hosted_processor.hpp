@@ -79,7 +79,8 @@ class HostedProcessor final : public Processor {
     std::string bad_commit_;
     std::exception_ptr problem_;                                         // of a sink
     std::map<std::uint32_t, std::vector<std::string>> records_, files_;  // by the sample's index
-    std::set<std::string> names_;                                        // of all these files
+    // Of all these files, by the same: of samples with one key the later one's replace the earlier one's.
+    std::set<std::pair<std::uint32_t, std::string>> names_;
 };
 
 }  // namespace offramp

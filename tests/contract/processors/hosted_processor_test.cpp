@@ -175,6 +175,20 @@ TEST_F(Hosted, ANameThatIsCommittedTwiceForASlabIsRefusedAndTheFirstFileStays) {
     }
 }
 
+// Where a program allows keys to be repeated.
+TEST_F(Hosted, OfSamplesWithOneKeyInOneSlabTheLaterOnesFileReplacesTheEarlierOnes) {
+    const auto slab = make_slab(0, 2, "a");
+    SlabContents contents = slab.contents();
+    contents.samples[1].key = contents.samples[0].key;
+    code_.process = [](const offramp_host& host, const offramp_slab&) {
+        EXPECT_EQ(host.commit_file(&host, 0, ".x", "first", 5), OFFRAMP_OK);
+        return host.commit_file(&host, 1, ".x", "second", 6);
+    };
+    HostedProcessor processor(kTestsOwn, options());
+    EXPECT_NO_THROW(processor.process(contents, kNoProgress, kCurrent));
+    EXPECT_THAT(results_in(folder_.path()), ElementsAre(Pair(HasSubstr(".x"), "second")));
+}
+
 TEST_F(Hosted, AHoleIsToldAndHasNoResult) {
     try {
         process(
