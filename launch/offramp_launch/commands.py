@@ -257,8 +257,14 @@ def run_help(places):
 def consume_help(places):
     """With what the program says of its flags: settings of processors are told of by the processors, and stand nowhere else."""
     help_of(places, "consume")
-    said = subprocess.run([places.consumer(), "--help"], stdout=subprocess.PIPE, text=True, check=False).stdout if places.consumer().exists() else ""
-    print("\n" + (consume_command.flags_among(said) if said else "All flags of consumers are listed here once `./launch/offramp setup` has built the programs."))
+    if not places.consumer().exists():
+        print("\nAll flags of consumers are listed here once `./launch/offramp setup` has built the programs.")
+        return int(ExitCode.OK)
+    program = subprocess.run([places.consumer(), "--help"], stdout=subprocess.PIPE, text=True, check=False)
+    if program.returncode != 0:
+        raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help ended with {program.returncode}",
+                          "Its reason stands above; ./launch/offramp setup builds it anew", ExitCode.SYSTEM)
+    print("\nAll flags of consumers, those of each processor among them:\n\n" + consume_command.flags_among(program.stdout))
     return int(ExitCode.OK)
 
 

@@ -49,6 +49,23 @@ class HelpTest(unittest.TestCase):
         self.assertEqual("Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression", flags_among(said))
         self.assertEqual("Something else", flags_among("Something else\n"), "all of it where it is not understood")
 
+    def test_flags_of_consumers_stand_behind_a_sentence_where_their_program_says_them(self):
+        program = self.stage.folder / "bin/offramp-consumer"
+        sentence = "All flags of consumers, those of each processor among them:"
+        program.write_text("#!/bin/sh\nprintf 'Consumers:\\n  --png-level N  Compression\\n'\n")
+        code, said = self.stage.call("consume", "--help")
+        self.assertEqual(0, code, said)
+        self.assertTrue(said.endswith(f"\n{sentence}\n\nConsumers:\n  --png-level N  Compression\n"), said)
+        program.write_text("#!/bin/sh\necho 'no library of its own' >&2\nexit 127\n")
+        code, said = self.stage.call("consume", "--help")
+        self.assertEqual(71, code, said)
+        self.assertRegex(said, r"no library of its own\n(.|\n)*offramp: the flags of consumers cannot be listed: .*/offramp-consumer --help ended with 127\n")
+        program.unlink()
+        code, said = self.stage.call("consume", "--help")
+        self.assertEqual(0, code, said)
+        self.assertIn("are listed here once `./launch/offramp setup` has built the programs", said)
+        self.assertNotIn(sentence, said)
+
     def test_those_that_run_in_a_python_with_pytorch_have_it_where_there_is_none(self):
         for command, own, others in (("export", "--input-shape", "--database"), ("query", "--database", "--input-shape")):
             for flag in ("--help", "-h"):
