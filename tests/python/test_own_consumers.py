@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import offramp
 from loops import BATCHES, ROWS, Loops, left_of, results
 from offramp._consumers import flags_of, last_words
 from offramp._keys import KeysBefore
-from world import ROOT, needs_numpy, wait_for
+from world import ROOT, WATCHDOG_SECONDS, needs_numpy, wait_for
 
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
 
@@ -57,8 +58,8 @@ class OwnConsumers(Loops):
                 gate.unlink()
         self.assertEqual({f"k{number}.bin" for number in range(4)}, set(results(self.folder / "out")) - {"records.jsonl"})
 
-    def living_consumers(self):
-        return json.loads((self.run_dir / "status.json").read_text())["consumers"]
+    def living_consumers(self, run_dir=None):
+        return json.loads(((run_dir or self.run_dir) / "status.json").read_text())["consumers"]
 
     def test_consumers_that_give_up_are_told_with_their_reason(self):
         self.post.write_text("import offramp\ndef save(slab):\n    raise ValueError('no disk of mine')\n")
@@ -79,17 +80,17 @@ class OwnConsumers(Loops):
         self.assertIn("ConsumersFailed: 12 samples were given up", said.splitlines()[-1])
 
     HANGS = """
-import os
+import os, time
 def save(slab):
     while slab.samples[0].key == "b002-0" and not os.path.exists(os.environ["GATES"] + "/over"):
-        pass
+        time.sleep(0.01)
     for sample, values in slab:
         yield sample, ".bin", values.tobytes()
 """
 
     def test_a_function_that_never_returns_is_given_up_where_its_consumers_are_killed(self):
         self.post.write_text(self.HANGS)
-        said = self.work.run(batches=5, code=1, kill_overdue=True, visibility_timeout=4.0, max_charges=2)
+        said = self.work.run(batches=5, code=1, kill_overdue=True, visibility_timeout=8.0, max_charges=2)
         self.assertIn("ConsumersFailed: 4 samples were given up", said.splitlines()[-1])
         self.assertNotIn("RuntimeWarning", said)
         self.assertEqual({f"b{number:03}-{row}.bin" for number in (0, 1, 3, 4) for row in range(ROWS)}, set(self.work.results()))
@@ -101,11 +102,45 @@ def save(slab):
     def test_without_that_it_is_told_while_somebody_waits(self):
         self.post.write_text(self.HANGS)
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
-        warning = b""
-        while b"RuntimeWarning" not in warning:
-            warning += loop.stderr.readline()
-        self.assertRegex(warning.decode(), r"of 2 consumers made no progress for more than 1\.\d s, and nobody ends them: .*kill_overdue=True")
+        self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than "
+                                                r"1\.\d s, and nobody ends them: .*kill_overdue=True")
         self.assertIsNone(loop.poll())
+        self.work.close_gate("over")
+        self.end(loop)
+        self.assertEqual(5 * ROWS, len(self.work.results()))
+
+    def warning_of(self, loop):
+        """Its line; a test fails where the loop ends, or is silent, without one."""
+        said = b""
+        while select.select([loop.stderr], [], [], WATCHDOG_SECONDS)[0] and (line := loop.stderr.readline()):
+            if b"RuntimeWarning" in line:
+                return line.decode()
+            said += line
+        self.fail(f"no warning: {said.decode()}")
+
+    def test_a_consumer_that_hangs_when_all_is_done_is_told_too(self):
+        self.post.write_text("""
+import os, time
+def save(slab):
+    gates = os.environ["GATES"]
+    while os.path.exists(gates + "/begin"):
+        slab.progress()
+        time.sleep(0.01)
+    try:
+        hangs = slab.samples[0].key == "b002-0" and os.open(gates + "/hung", os.O_CREAT | os.O_EXCL) > 0
+    except FileExistsError:
+        hangs = False
+    while hangs and not os.path.exists(gates + "/over"):
+        time.sleep(0.01)
+    for sample, values in slab:
+        yield sample, ".bin", values.tobytes()
+""")
+        gate = self.work.close_gate("begin")
+        loop = self.work.loop(batches=5, visibility_timeout=1.0)
+        wait_for(lambda: (self.work.run_dir / "status.json").exists() and len(self.living_consumers(self.work.run_dir)) == 2, "both")
+        gate.unlink()
+        wait_for(lambda: len(self.work.results()) >= 5 * ROWS, "that all is done but for its end")
+        self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: 1 of [12] consumers made no progress, the first of them for more than ")
         self.work.close_gate("over")
         self.end(loop)
         self.assertEqual(5 * ROWS, len(self.work.results()))
@@ -151,7 +186,7 @@ def save(slab):
                     if again is None:
                         egress.submit(numpy.full((2, 3), number, "float32"), keys)
                     else:
-                        with self.assertRaisesRegex(offramp.BadArgument, f"the key '{again}' names a sample of an earlier batch.*repeated_keys='allow'"):
+                        with self.assertRaisesRegex(offramp.BadArgument, f"the key '{again}' names a sample of an earlier batch.*TensorChanged told of.*repeated_keys='allow'"):
                             egress.submit(numpy.full((2, 3), number, "float32"), keys)
             self.assertEqual((2, 4), egress.figures()[:2])
         self.assertEqual({"a": 0, "b": 0, "c": 3, "d": 3}, self.values_of("out"))
@@ -164,6 +199,31 @@ def save(slab):
             wait_for(lambda: egress.figures().samples_completed == 2, "the first results")
             egress.submit(numpy.full((2, 3), 1, "float32"), ["a", "a"])
         self.assertEqual({"a": 1, "b": 0}, self.values_of("out"))
+
+    def test_keys_may_be_repeated_in_a_batch_for_a_function_of_ones_own(self):
+        import numpy
+
+        self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n")
+        with offramp.Egress(output=self.folder / "out", processor=f"{self.post}:save", consumers=1, repeated_keys="allow", slabs=4,
+                            samples_per_slab=2) as egress:
+            egress.submit(numpy.array([[1, 1], [2, 2]], "float32"), ["a", "a"])
+        self.assertEqual({"a": 2}, {path.name.partition(".")[0]: numpy.load(path)[0] for path in (self.folder / "out").glob("*.npy")})
+
+    def test_a_batch_that_was_dropped_may_be_submitted_again(self):
+        import numpy
+
+        gate = self.work.close_gate("a")
+        os.environ["GATES"] = str(self.work.gates)
+        self.addCleanup(os.environ.pop, "GATES")
+        keys = ["a", *(f"b{number}" for number in range(20))]
+        with offramp.Egress(output=self.folder / "out", processor=f"{self.post}:save", consumers=1, when_full="drop", slabs=2, samples_per_slab=1) as egress:
+            for key in keys:
+                egress.submit(numpy.zeros((1, 3), "float32"), [key])
+            wait_for(lambda: egress.figures().samples_dropped > 0, "that some are dropped")
+            gate.unlink()
+            wait_for(lambda: egress.figures().samples_completed + egress.figures().samples_dropped == len(keys), "that the others are done")
+            egress.submit(numpy.zeros((1, 3), "float32"), [keys[-1]])
+        self.assertIn(f"{keys[-1]}.bin", results(self.folder / "out"))
 
     def test_what_an_earlier_run_has_made_is_not_replaced_by_a_new_batch(self):
         import numpy

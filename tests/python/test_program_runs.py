@@ -151,8 +151,8 @@ class ProgramRuns(Loops):
         self.assertEqual(0, self.work.submitted(), "all of it is done")
 
     def test_a_function_that_never_returns_is_given_up_where_the_command_says_so(self):
-        self.post.write_text("def save(slab):\n    while slab.samples[0].key == 'b002-0':\n        pass\n")
-        self.ended(self.launch("--kill-overdue", program=self.program(batches=5, told="visibility_timeout=4.0, max_charges=1")), 84)
+        self.post.write_text("import time\ndef save(slab):\n    while slab.samples[0].key == 'b002-0':\n        time.sleep(0.01)\n")
+        self.ended(self.launch("--kill-overdue", program=self.program(batches=5, told="visibility_timeout=8.0, max_charges=2")), 84)
         self.assertEqual((ROWS, 4 * ROWS), tuple(self.told("summary.json")["samples"][name] for name in ("quarantined", "released")))
 
     def test_other_options_of_the_processor_are_another_work(self):

@@ -62,9 +62,9 @@ class Egress:
     `name`: of what fills the slabs, for consumers. `slabs`, `samples_per_slab`: buffers in shared memory and their size. `when_full`: "wait",
     or "drop" for batches that find no free slab. `max_charges`: deaths of consumers that a slab may cause before it is set aside.
     `max_delay`: seconds that a small batch waits for others to share its slab. `visibility_timeout`: seconds without progress, before another
-    consumer gets the slab, too. `kill_overdue`: such a consumer is killed, and its slab is charged with the death; without it a function that
-    never returns keeps drain() waiting, which a RuntimeWarning tells. A function that is only slow calls slab.progress(). Whatever is 0 or empty
-    is chosen (offramp.h).
+    consumer gets the slab, too. `kill_overdue`: such a consumer is killed, and its slab is charged with the death; one in the Egress's own process
+    never is. Without it drain() waits where a function returns in no consumer, or in one that this Egress started, which a RuntimeWarning tells. A
+    function that is only slow calls slab.progress(). Whatever is 0 or empty is chosen (offramp.h).
 
     Leaving the context drains; leaving it by an exception abandons what consumers have not done. So does an Egress that is neither left, drained nor
     closed, with a ForgottenWarning, when nothing refers to it any more, or the program ends.
@@ -123,6 +123,7 @@ class Egress:
             self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
         self._once = repeated_keys == "refuse"      # a batch has each key
         self._keys_before = KeysBefore() if self._once and (place is not None or processor is not None) else None
+        self._may_drop = when_full == "drop"        # then what was submitted may have no results
         self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before)
         _open.add(self)
         if self._layout is not None and self._device is not None:
@@ -148,17 +149,20 @@ class Egress:
 
         `keys`: one a sample, which names its results; without them the items' numbers do. A batch that has a key twice is refused. So is one with a key
         of an earlier batch, where the Egress knows that it names results, by `processor` or the launcher: they would be replaced. Some 2 million keys
-        are kept for that (256 MiB), those that pending() leaves out too; what repeats a later one is not noticed. `items`: numbers, one a sample, rising from batch to
-        batch; without them they are counted on. `stream`: the torch.cuda.Stream, the cupy.cuda.Stream, or the number of the cudaStream_t, that the
-        tensors are written on; without it that which PyTorch uses now; of other packages' arrays the one that CUDA's array interface says, as those
-        of CuPy and Numba do, else the legacy stream. For arrays of JAX their computation is waited for.
+        are kept for that (256 MiB), those that pending() leaves out too; what repeats a later one is not noticed. With when_full="drop" only
+        pending()'s are: a batch of this run may have been dropped, and may be submitted again. `items`: numbers, one a sample, rising from batch
+        to batch; without them they are counted on. `stream`: the torch.cuda.Stream, the cupy.cuda.Stream, or the number of the cudaStream_t, that
+        the tensors are written on; without it that which PyTorch uses now; of other packages' arrays the one that CUDA's array interface says, as
+        those of CuPy and Numba do, else the legacy stream. For arrays of JAX their computation is waited for.
 
         Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
-        batch's tensor was written to, freed or resized before it was copied; nothing was taken, the loop may go on, and resume=True makes it again. It never accuses a loop that
-        wrote afterwards, and misses one whose tensor was copied before somebody looked. submit() looks, as it begins, at the batch before it, and at
-        all that are not copied yet if that was 5 ms ago; drain() at all; a thread, every 20 ms, only where there was no submit() for 20 ms. So in a
-        loop of shorter steps a write is told by the first submit() that looks, where the tensor still waits to be copied then, and else not. Of writes PyTorch's counter tells, which tensors of inference_mode(), slices of other
-        tensors, `.data`, and arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked to end: leave the context with it, which drains.
+        batch's tensor was written to, freed or resized before it was copied; nothing was taken, the loop may go on, and resume=True makes it again,
+        or the loop itself where repeated_keys="allow" lets it. It never accuses a loop that wrote afterwards, and misses one whose tensor was copied
+        before somebody looked. submit() looks, as it begins, at the batch before it, and at all that are not copied yet if that was 5 ms ago; drain()
+        at all; a thread, every 20 ms, only where there was no submit() for 20 ms. So in a loop of shorter steps a write is told by the first submit()
+        that looks, where the tensor still waits to be copied then, and else not. Of writes PyTorch's counter tells, which tensors of
+        inference_mode(), slices of other tensors, `.data`, and arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked
+        to end: leave the context with it, which drains.
         """
         self._require_own()
         self._require_not_asked_to_end()
@@ -203,7 +207,7 @@ class Egress:
             run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
             self._before = before
             self._numbering.submitted(at, numbers)
-            if self._keys_before is not None and keys is not None and key_text is not None:
+            if self._keys_before is not None and not self._may_drop and keys is not None and key_text is not None:
                 self._keys_before.add(keys, len(key_text))
         finally:
             self._is_submitting = False

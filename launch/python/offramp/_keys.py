@@ -51,10 +51,10 @@ class KeysBefore:
         if not self._keys.isdisjoint(keys):
             twice = next(key for key in keys if key in self._keys)
             raise BadArgument(f"the key {twice!r} names a sample of an earlier batch, whose results this one's would replace. Give each a key of its own; or, "
-                              "where it is to replace them, Egress(repeated_keys='allow')")
+                              "where it is to replace them, as those of a batch that TensorChanged told of, Egress(repeated_keys='allow')")
 
     def add(self, keys: Sequence[str], text_bytes: int) -> None:
-        """Of a batch that was taken."""
+        """Of a batch that was taken, now or by an earlier run."""
         if self._room > 0:
             self._room -= text_bytes + BESIDE_TEXT_BYTES * len(keys)
             self._keys.update(keys)

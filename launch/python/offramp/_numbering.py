@@ -15,8 +15,8 @@ _Batch = TypeVar("_Batch")
 
 class Numbering:
     """
-    Borrows: the comparison, where what is done is noted; the keys before, where a key names results. Thread: pending() may be in others than of() and submitted(), which take turns. A batch's
-    numbers are settled by submitted(), once the library has taken it.
+    Borrows: the comparison, where what is done is noted; the keys before, where a key names results. Thread: pending() may be in others than of()
+    and submitted(), which take turns. A batch's numbers are settled by submitted(), once the library has taken it.
     """
 
     def __init__(self, comparison: Comparison | None, once: bool, before: KeysBefore | None):

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import queue
+import sys
 import threading
 import time
 import warnings
@@ -213,9 +214,17 @@ class OverdueWarner:
         self._since = self._since or now
         if self._since == now or now >= self._warn_at:
             self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
-            warnings.warn(f"{told.overdue} of {told.consumers} consumers made no progress for more than {self._timeout + now - self._since:.1f} s, and nobody ends "
-                          f"them: they are waited for ({self._run_dir}/status.json has their pids). Kill them, or open the Egress with kill_overdue=True; "
-                          "a function that is only slow calls slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"{told.overdue} of {told.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
+                          f"and nobody ends them: they are waited for ({self._run_dir}/status.json has their pids). Kill them, or open the Egress with kill_overdue=True; "
+                          "a function that is only slow calls slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=_level_of_the_caller())
+
+
+def _level_of_the_caller() -> int:
+    """For a warning of the function that calls this: that of the first line outside of the package, which is the user's."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 class Watch:
