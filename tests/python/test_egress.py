@@ -47,7 +47,7 @@ class Overdue(unittest.TestCase):
                 warner.look(lambda: Figures(consumers=2, overdue=overdue))
             told += [(now, str(each.message)) for each in seen]
         self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in told])
-        self.assertRegex(told[1][1], "^1 of 2 consumers made no progress for more than 60.0 s, and nobody ends them: .*run/status.json")
+        self.assertRegex(told[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and nobody ends them: .*run/status.json")
 
 
 @needs_numpy
