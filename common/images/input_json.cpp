@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "common/base/utf8.hpp"
 #include "common/images/unreadable_item.hpp"
@@ -21,39 +22,36 @@ constexpr std::size_t kMostLevels = 64;
 constexpr std::size_t kShownDigits = 40;
 constexpr std::size_t kShownNameBytes = 60;
 
-struct Shape {
-    bool too_deep = false;
-    std::size_t members = 0;  // of the outermost object, if it is JSON
-};
-
-// Ahead of the parser: with a callback to ask, it looks through the whole of an array behind each object in it.
-Shape shape_of(std::string_view text) {
-    std::size_t levels = 0;
+// Not the parser with a callback to ask: it looks through the whole of an array behind each object in it. `on_member`
+// gets the name of each member of the outermost object, as it stands there in its quotes, if the text is JSON. Returns
+// whether it is of at most kMostLevels.
+template <class OnMember>
+bool look_through(std::string_view text, OnMember on_member) {
+    std::size_t levels = 0, string_at = 0, string_end = 0;
     bool in_string = false;
-    Shape shape;
     for (std::size_t at = 0; at < text.size(); ++at) {
         const char c = text[at];
-        if (c == '"') in_string = !in_string;
+        if (c == '"') {
+            in_string = !in_string;
+            (in_string ? string_at : string_end) = in_string ? at : at + 1;
+        }
         if (in_string && c == '\\') ++at;
         if (in_string) continue;
-        if (c == ':' && levels == 1) ++shape.members;
-        if ((c == '[' || c == '{') && ++levels > kMostLevels) return {.too_deep = true};
+        if (c == ':' && levels == 1) on_member(text.substr(string_at, string_end - string_at));
+        if ((c == '[' || c == '{') && ++levels > kMostLevels) return false;
         if ((c == ']' || c == '}') && levels > 0) --levels;
     }
-    return shape;
+    return true;
 }
 
 // Of an object that has fewer members than its text: which name it is that stands there more than once.
 std::string repeated_name(std::string_view text) {
     std::set<std::string> names;
     std::string repeated;
-    const auto note_name = [&](int depth, json::parse_event_t event, const json& part) {
-        if (depth == 1 && event == json::parse_event_t::key && !names.insert(part.get<std::string>()).second &&
-            repeated.empty())
-            repeated = part.get<std::string>();
-        return true;
-    };
-    (void)parse_json(text, note_name);
+    look_through(text, [&](std::string_view quoted) {
+        auto name = parse_json(quoted).get<std::string>();
+        if (!names.insert(name).second && repeated.empty()) repeated = std::move(name);
+    });
     return printable(utf8_prefix(repeated, kShownNameBytes));
 }
 
@@ -110,8 +108,9 @@ std::string number_in(std::string_view complaint) {
 }  // namespace
 
 json parse_input_object(std::string_view text) {
-    const Shape shape = shape_of(text);
-    if (shape.too_deep) throw UnreadableItem("nested deeper than " + std::to_string(kMostLevels) + " levels");
+    std::size_t members = 0;
+    if (!look_through(text, [&](std::string_view /*quoted*/) { ++members; }))
+        throw UnreadableItem("nested deeper than " + std::to_string(kMostLevels) + " levels");
     json parsed;
     const std::string with_texts = with_large_numbers_as_texts(text);
     try {
@@ -126,7 +125,7 @@ json parse_input_object(std::string_view text) {
         throw UnreadableItem(std::string("not JSON: ") + problem.what());
     }
     if (!parsed.is_object()) throw UnreadableItem(std::string("not a JSON object, but ") + parsed.type_name());
-    if (parsed.size() != shape.members)
+    if (parsed.size() != members)
         throw UnreadableItem("its \"" + repeated_name(with_texts) +
                              "\" is there more than once: give each value a name of its own");
     return parsed;

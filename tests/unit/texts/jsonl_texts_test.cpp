@@ -115,6 +115,13 @@ TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
     EXPECT_THAT(refusal(good, ErrorKind::Usage), HasSubstr("named already"));
 }
 
+// A time that grows with the square of its length would be minutes.
+TEST_F(JsonlTextsTest, ANameThatIsThereTwiceBesideALongListIsFoundInTheTimeThatReadingTakes) {
+    std::string line = R"({"id": "b", "text": "y", "list": [{})";
+    for (int i = 0; i < 1'000'000; ++i) line += ",{}";
+    EXPECT_THAT(refusal(line + R"(], "i\u0064": "c"})"), HasSubstr("its \"id\" is there more than once"));
+}
+
 TEST_F(JsonlTextsTest, NamesWithinAColumnAreItsOwnAffair) {
     const JsonlTexts texts = made(
         R"({"id": "{\"id\": :,", "text": ":", "a": {"text": 1, "id": [{"id": 2}], "b": 3, "b": 4}, "": "", ":": 5})");
