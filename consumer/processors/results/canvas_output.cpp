@@ -42,21 +42,41 @@ void add(Lacking& lacking, const std::string& path) {
         ++lacking.nameless;
 }
 
-// `folder`: where the canvases are to be found from now on.
-void tell(const Lacking& lacking, const std::string& folder) {
-    const std::size_t pictures = lacking.names.size() + lacking.nameless;
-    if (pictures == 0) return;
+std::size_t pictures_in(const Lacking& lacking) { return lacking.names.size() + lacking.nameless; }
+
+std::string number_of(std::size_t pictures) {
+    return pictures == 1 ? "1 picture" : fmt::format("{} pictures", pictures);
+}
+
+// ": a, b, c, and 2 more"; empty where no name is known.
+std::string names_in(const Lacking& lacking) {
     std::string names;
     std::size_t shown = 0;
     for (auto name = lacking.names.begin(); name != lacking.names.end() && shown < kNamesShown; ++name, ++shown)
         names += (shown == 0 ? ": " : ", ") + printable(*name);
-    if (shown > 0 && pictures > shown) names += fmt::format(", and {} more", pictures - shown);
+    if (shown > 0 && pictures_in(lacking) > shown) names += fmt::format(", and {} more", pictures_in(lacking) - shown);
+    return names;
+}
+
+// Of a run that came to its end. `folder`: where the canvases are to be found from now on.
+void tell_lacking(const Lacking& lacking, const std::string& folder) {
+    const std::size_t pictures = pictures_in(lacking);
+    if (pictures == 0) return;
     const bool one = pictures == 1;
     spdlog::warn(
         "{} {} tiles and {} no mask{}; what is there of {}, {} MiB in {}, is kept for --resume, which makes the tiles "
         "that are missing. Where nobody will go on, remove that folder",
-        one ? "1 picture" : fmt::format("{} pictures", pictures), one ? "lacks" : "lack", one ? "has" : "have", names,
-        one ? "it" : "them", (lacking.bytes + (1U << 20U) - 1) >> 20U, folder);
+        number_of(pictures), one ? "lacks" : "lack", one ? "has" : "have", names_in(lacking), one ? "it" : "them",
+        (lacking.bytes + (1U << 20U) - 1) >> 20U, folder);
+}
+
+// Of a run that was stopped while it was at work on them: nothing is wrong with them.
+void tell_unfinished(const Lacking& lacking) {
+    const std::size_t pictures = pictures_in(lacking);
+    if (pictures == 0) return;
+    const bool one = pictures == 1;
+    spdlog::warn("{} {} not finished{}; --resume goes on with {}", number_of(pictures), one ? "is" : "are",
+                 names_in(lacking), one ? "it" : "them");
 }
 
 enum class Whole { Go, Stay };
@@ -96,11 +116,11 @@ class TileCanvases final : public RunOutput {
     // What is left of a next place is moved to the output's own.
     void note_end(const ResultSettings& own, const std::string& folder,
                   const std::string& /*next_place*/) const override {
-        tell(look_through(canvas_folder(folder), Whole::Go), canvas_folder(own.output));
+        tell_lacking(look_through(canvas_folder(folder), Whole::Go), canvas_folder(own.output));
     }
 
     void note_broken_off(const ResultSettings& /*own*/, const std::string& folder) const override {
-        tell(look_through(canvas_folder(folder), Whole::Stay), canvas_folder(folder));
+        tell_unfinished(look_through(canvas_folder(folder), Whole::Stay));
     }
 
     // The run's own, of which note_end() has left those that lack tiles, instead of a previous run's.

@@ -201,7 +201,7 @@ TEST_F(TileCanvasTest, ThePicturesNameIsInIt) {
     EXPECT_EQ(TileCanvas::name_of(folder + "/none"), "");
 }
 
-TEST_F(TileCanvasTest, PicturesThatLackTilesAreToldAtTheEndAndWhereARunIsBrokenOff) {
+TEST_F(TileCanvasTest, PicturesThatLackTilesAreToldAtTheEndAndThoseUnderWayWhereARunIsBrokenOff) {
     const auto told = [&](const std::function<void(const RunOutput&)>& end) {
         std::ostringstream text;
         const auto before = spdlog::default_logger();
@@ -218,12 +218,15 @@ TEST_F(TileCanvasTest, PicturesThatLackTilesAreToldAtTheEndAndWhereARunIsBrokenO
     EXPECT_EQ(told(end), "");
     TileCanvas(next + "0", kForm, Durability::Process, "whole").note_committed();
     const TileCanvas first(next + "1", kForm, Durability::Process, "p1");
-    EXPECT_THAT(told([&](const RunOutput& output) { output.note_broken_off({}, folder + "/.offramp-next-1"); }),
-                ::testing::HasSubstr("1 picture lacks tiles and has no mask: p1; what is there of it, 1 MiB in " +
-                                     next.substr(0, next.size() - 1) + ", is kept for --resume"));
+    const auto broken_off = [&](const RunOutput& output) { output.note_broken_off({}, folder + "/.offramp-next-1"); };
+    EXPECT_THAT(told(broken_off), ::testing::HasSubstr("1 picture is not finished: p1; --resume goes on with it"));
     EXPECT_TRUE(fs::exists(next + "0")) << "which goes on with it";
     for (const char* name : {"5", "4", "3", "2"})
         TileCanvas(next + name, kForm, Durability::Process, std::string("p") + name);
+    EXPECT_THAT(told(broken_off),
+                ::testing::AllOf(::testing::HasSubstr("5 pictures are not finished: p1, p2, p3, and 2 more; --resume "
+                                                      "goes on with them"),
+                                 ::testing::Not(::testing::HasSubstr("remove"))));
     EXPECT_THAT(told(end),
                 ::testing::HasSubstr("5 pictures lack tiles and have no mask: p1, p2, p3, and 2 more; what is there of "
                                      "them, 1 MiB in " +
