@@ -47,12 +47,12 @@ void require_listed_rows(const std::string& path, const TextTable& texts) {
     std::uint64_t rows = 0;
     std::string told;
     if (!std::getline(file, told) || std::from_chars(told.data(), told.data() + told.size(), rows).ec != std::errc())
-        throw Error(ErrorKind::NoInput, path + " cannot be read", "Start the run again, with --resume");
+        throw ProtocolError(path + " cannot be read", "Start the run again, with --resume");
     if (texts.size() < rows || told_of(texts, rows) != told)
-        throw Error(ErrorKind::NoInput,
+        throw Error(ErrorKind::BadInput,
                     texts.description() + ": they are not the " + std::to_string(rows) +
                         " that the run began with: a row was changed, taken out or put in between",
-                    "Put back what the run began with; or end it, and begin another one with another --output");
+                    "Put back what the run began with and give --resume, or begin another run with another --output");
 }
 
 }  // namespace offramp

@@ -68,18 +68,41 @@ class TextTables(TextRuns, unittest.TestCase):
             with self.subTest(source):
                 self.assertEqual(self.results(self.resumed(source, path).output), wanted)
 
-    def test_a_consumer_that_finds_other_rows_than_the_run_began_with_does_not_start(self):
+    def test_a_consumer_that_finds_other_rows_than_the_run_began_with_ends_the_run(self):
         path = self.write("changed.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
         world = self.world("jsonl-text", path, processors=("--processor", "records"))
         with world.gate() as gate:
             world.start()
             gate.let(2)
             world.until(lambda: world.status().get("done_samples"), "samples done")
-            beside = path.with_suffix(".new")
-            beside.write_text("".join(json.dumps({**row, "year": 0}) + "\n" for row in self.rows))
-            beside.rename(path)
+            self.replace(path, [{**row, "year": 0} for row in self.rows])
             world.call("scale", "3", "--run-dir", world.run_dir)
-            world.until(lambda: f"not the {ROWS} that the run began with" in world.said(), "a consumer refused")
+            self.assertEqual(world.wait(), 65, world.said())
+        self.assertIn(f"not the {ROWS} that the run began with", (world.folder / "launcher.log").read_text())
+        self.assertNotIn("restart", (world.folder / "launcher.log").read_text())
+
+    def test_a_consumer_that_finds_rows_added_at_the_end_goes_on(self):
+        path = self.write("longer.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
+        world = self.world("jsonl-text", path, processors=("--processor", "records"))
+        with world.gate() as gate:
+            world.start()
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples"), "samples done")
+            self.replace(path, [*self.rows, {**self.rows[0], "id": "added"}])
+            self.assertEqual(world.call("scale", "3", "--run-dir", world.run_dir)[0], 0)
+            logs = world.run_dir / "logs"
+            world.until(lambda: sum(log.read_text().count(" has consumer index ") for log in logs.glob("consumer-*.log")) == 3, "the new consumer")
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+        with contextlib.closing(sqlite3.connect(world.output / "records.sqlite")) as database:
+            self.assertEqual(database.execute("SELECT count(*) FROM records WHERE status = 'done'").fetchone(), (ROWS,))
+
+    @staticmethod
+    def replace(path, rows):
+        """By another file: consumers that run keep theirs."""
+        beside = path.with_suffix(".new")
+        beside.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        beside.rename(path)
 
     def test_shards_put_together_are_the_whole(self):
         wanted = self.undisturbed("parquet-text", self.parquet, "--columns", "year,title")

@@ -57,6 +57,8 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     const EgressTraits& traits = strategy_->traits();
     const auto still_wanted = [this] { lifecycle_.require_not_stopped(); };
     OpenedInput opened = open_input(config_, still_wanted);  // told before a model is loaded
+    const std::string listed_rows = place_.folder() + "/" + run_files::kListedRows;
+    if (opened.texts && place_.is_recovered()) require_listed_rows(listed_rows, *opened.texts);
     model_ = open_model(config_, traits, *device_, *compute_);
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;
@@ -69,8 +71,8 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
     egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_,
                                           egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
-    if (texts && !place_.is_recovered())
-        keep_listed_rows(place_.folder() + "/" + run_files::kListedRows, *texts, place_.readable_by_group());
+    // Of a recovered run, too: its producer may have died before it kept them.
+    if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
     egress_->open_to_consumers();
     still_wanted();
     pipeline_ = std::make_unique<RunPipeline>(RunPipeline::Parts{.config = config_,

@@ -28,11 +28,11 @@ struct OfAManifest : testing::Test {
     }
 
     template <class Work>
-    static std::string no_input(Work&& work) {
+    static std::string refusal(Work&& work, ErrorKind kind = ErrorKind::NoInput) {
         try {
             work();
         } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), ErrorKind::NoInput);
+            EXPECT_EQ(problem.kind(), kind);
             return problem.what();
         }
         return "no error";
@@ -46,8 +46,8 @@ TEST_F(OfAManifest, ColumnsAreFoundByTheSamplesKey) {
     const InputColumns columns(config, "records");
     EXPECT_EQ(columns.of("7/chair").columns, "{\"label\":\"chair\",\"price\":12}");
     EXPECT_EQ(columns.of("8").columns, "{}");
-    EXPECT_THAT(no_input([&] { columns.of("9"); }), HasSubstr("'9'"));
-    EXPECT_THAT(no_input([&] { columns.of("line-2"); }), HasSubstr("list.jsonl:2"));
+    EXPECT_THAT(refusal([&] { columns.of("9"); }), HasSubstr("'9'"));
+    EXPECT_THAT(refusal([&] { columns.of("line-2"); }), HasSubstr("list.jsonl:2"));
 }
 
 TEST_F(OfAManifest, OriginalsAreFoundByTheSamplesKey) {
@@ -56,7 +56,7 @@ TEST_F(OfAManifest, OriginalsAreFoundByTheSamplesKey) {
     EXPECT_EQ(image.size, (ImageSize{5, 5}));
     EXPECT_EQ(*image.rgb, gradient({5, 5}, 2));
     EXPECT_EQ(originals.of("8").size, (ImageSize{8, 4}));
-    EXPECT_THAT(no_input([&] { originals.of("photos/a"); }), HasSubstr("the sample 'photos/a'"));
+    EXPECT_THAT(refusal([&] { originals.of("photos/a"); }), HasSubstr("the sample 'photos/a'"));
 }
 
 TEST_F(OfAManifest, SyntheticItemsStandForThePicturesOfTheirNames) {
@@ -81,8 +81,9 @@ TEST(InputColumnsOfTexts, AreOfTheRowsThatTheRunBeganWith) {
     keep_listed_rows((folder.path() / run_files::kListedRows).string(), *open_texts(config), false);
     EXPECT_EQ(InputColumns(config, "records", folder.path().string()).of("a").columns, "{\"year\":1999}");
     folder.write("texts.jsonl", "{\"id\":\"a\",\"text\":\"two\",\"year\":2000}\n");
-    EXPECT_THAT(OfAManifest::no_input([&] { InputColumns(config, "records", folder.path().string()); }),
-                HasSubstr("not the 1 that the run began with"));
+    EXPECT_THAT(
+        OfAManifest::refusal([&] { InputColumns(config, "records", folder.path().string()); }, ErrorKind::BadInput),
+        HasSubstr("not the 1 that the run began with"));
 }
 
 // Rows that are another shard's, or done, have numbers for names.

@@ -26,11 +26,11 @@ struct ListedRowsOfARun : testing::Test {
         config.input = folder.write("rows.jsonl", rows);
         return open_texts(config);
     }
-    std::string refused(const std::string& rows) {
+    std::string refused(const std::string& rows, ErrorKind kind = ErrorKind::BadInput) {
         try {
             require_listed_rows(path(), *listed(rows));
         } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), ErrorKind::NoInput);
+            EXPECT_EQ(problem.kind(), kind) << "restarting a consumer does not mend it";
             return problem.what();
         }
         return "";
@@ -46,6 +46,14 @@ TEST_F(ListedRowsOfARun, TheSameRowsAreTaken) {
 
 TEST_F(ListedRowsOfARun, RowsMayBeAddedAtTheEnd) {
     EXPECT_EQ(refused(std::string(kTwoRows) + "{\"id\":\"c\",\"text\":\"three\"}\n"), "");
+}
+
+TEST_F(ListedRowsOfARun, ANewRunsTakeThePlaceOfThoseOfAnotherOneThere) {
+    const std::string other = "{\"id\":\"c\",\"text\":\"three\"}\n";
+    keep_listed_rows(path(), *listed(other), true);
+    EXPECT_EQ(refused(other), "");
+    EXPECT_THAT(refused(kTwoRows), HasSubstr("not the 1 that the run began with"));
+    EXPECT_EQ(std::filesystem::status(path()).permissions(), static_cast<std::filesystem::perms>(0640));
 }
 
 TEST_F(ListedRowsOfARun, OtherRowsAreRefused) {
@@ -64,7 +72,7 @@ TEST_F(ListedRowsOfARun, WhereNoneWereKeptNothingIsRequired) {
 
 TEST_F(ListedRowsOfARun, AKeptFileThatIsNoneIsRefused) {
     std::ofstream(path()) << "many";
-    EXPECT_THAT(refused(kTwoRows), HasSubstr("listed-rows cannot be read"));
+    EXPECT_THAT(refused(kTwoRows, ErrorKind::Protocol), HasSubstr("listed-rows cannot be read"));
 }
 
 }  // namespace
