@@ -19,7 +19,7 @@ from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.jobs.files import link, told
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
-from offramp_launch.supervision.log_follower import last_error, severity
+from offramp_launch.supervision.log_follower import last_error, warnings_in
 from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, removed_after_a_failure
 from offramp_launch.run_dir import new_run_id
 
@@ -251,7 +251,7 @@ def ask(command, told_to="", warned=None, **more):
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))
-    for _, message in filter(None, map(severity, done.stderr.splitlines() if warned else ())):
+    for message in warnings_in(done.stderr.splitlines() if warned else ()):
         warned(message)
     return done.stdout
 
@@ -356,7 +356,7 @@ def merge(places, argv):
     job.require_for_hosts()
     job.require_made_by(build_of(places))
     enter(job)
-    return job_merge.merge(places, job, partial, lambda *words, **more: ask(*words, warned=lambda text: print(f"[job] {text}", flush=True), **more))
+    return job_merge.merge(places, job, partial, lambda *words, **more: ask(*words, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True), **more))
 
 
 def sbatch(places, argv):

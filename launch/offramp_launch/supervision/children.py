@@ -7,7 +7,7 @@ import time
 
 from offramp_launch.supervision import memory_kills
 from offramp_launch.exit_code import cannot_be_started, signal_name
-from offramp_launch.supervision.log_follower import last_error, severity, size_of
+from offramp_launch.supervision.log_follower import last_error, size_of, warnings_in
 
 LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
 
@@ -78,8 +78,13 @@ class Child:
         return last_error(text) or next((line.strip() for line in reversed(text.splitlines()) if line.strip()), None)
 
     def warnings(self):
-        """What it warned of in this life."""
-        return [message for level, message in filter(None, map(severity, self._written().splitlines())) if level == "warning"]
+        """What it warned of in this life, however much it wrote behind it."""
+        try:
+            with open(self.log_path, "rb") as log:
+                log.seek(self.log_begin)
+                return list(warnings_in(line.decode(errors="replace").rstrip("\n") for line in log))
+        except OSError:
+            return []
 
     def told_an_error(self):
         return last_error(self._written()) is not None

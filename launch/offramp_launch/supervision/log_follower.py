@@ -45,6 +45,11 @@ def severity(line):
     return found if found and found[0] in WORTH_SHOWING else None
 
 
+def warnings_in(lines):
+    """The messages of the warnings among them."""
+    return (message for level, message in filter(None, map(severity, lines)) if level == "warning")
+
+
 def record(line):
     """(level, message) of a line that begins a record of a log; else nothing."""
     if line.startswith("{"):

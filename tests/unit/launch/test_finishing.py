@@ -61,6 +61,12 @@ class FinishingTest(unittest.TestCase):
         self.assertEqual(0, self.run_program(script, lambda _: None))
         self.assertEqual(["finish: 1 picture lacks tiles"], self.notes)
 
+    def test_what_it_warned_of_before_it_wrote_much_is_told(self):
+        """More than the end of a log in which last words are looked for."""
+        script = "echo '10:00:00.000 warning offramp-consumer[8] first'; yes '10:00:01.000 info offramp-consumer[8] it goes on' | head -n 4000"
+        self.assertEqual(0, self.run_program(script, lambda _: None))
+        self.assertEqual(["finish: first"], self.notes)
+
     def test_it_has_what_is_kept_open_and_a_session_of_its_own(self):
         with open(self.folder / "lock", "w", encoding="ascii") as lock:
             code = self.run_program(f"test -e /proc/self/fd/{lock.fileno()} && set -- $(cat /proc/$$/stat) && test $6 = $$", lambda _: None, (lock.fileno(),))

@@ -221,7 +221,8 @@ class JobTest(InAFolder):
 
     def test_what_a_merge_warns_of_is_told(self):
         told = []
-        command = ["/bin/sh", "-c", "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; echo '10:00:00.000 info offramp-consumer[7] no' >&2"]
+        command = ["/bin/sh", "-c", "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; "
+                   "for level in info error critical; do echo \"10:00:00.000 $level offramp-consumer[7] no\" >&2; done"]
         self.assertEqual("answer\n", job_command.ask(command, warned=told.append))
         self.assertEqual(["1 picture lacks tiles"], told)
         self.assertEqual("answer\n", job_command.ask(command))
