@@ -11,11 +11,10 @@ import tempfile
 import time
 import unittest
 
-from left_behind import left_since
 from test_bench import left_processes
 
 BENCH = pathlib.Path(__file__).resolve().parents[1]
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 240
 GONE_SECONDS = 30
 
 
@@ -26,10 +25,18 @@ def within(seconds, holds):
     return found
 
 
-def works(status):
-    with contextlib.suppress(OSError, ValueError):
-        return bool(json.loads(status.read_text()).get("released_samples"))
-    return False
+def working(runs):
+    """The id of one of these runs' directories that has worked, and has something in /dev/shm; None where there is none."""
+    for run in runs:
+        with contextlib.suppress(OSError, ValueError):
+            status = json.loads((run / "status.json").read_text())
+            if status.get("released_samples") and objects_of(status["run_id"]):
+                return status["run_id"]
+    return None
+
+
+def objects_of(run_id):
+    return [name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-{run_id}-")]
 
 
 def kill_all(mark):
@@ -42,7 +49,6 @@ def kill_all(mark):
 class Ended(unittest.TestCase):
     def ended(self, program, *arguments, runs):
         """`runs`: a pattern of its runs' directories."""
-        before = left_since(set())
         mark = f"OFFRAMP_BENCH_TEST={os.getpid()}-{self.id()}"
         with tempfile.TemporaryDirectory(prefix="offramp-ended-") as place, open(pathlib.Path(place, "said"), "w+") as said:
             temporary = pathlib.Path(place, "t")
@@ -57,14 +63,16 @@ class Ended(unittest.TestCase):
             def told():
                 return pathlib.Path(place, "said").read_text()
 
-            self.assertTrue(within(PATIENCE_SECONDS, lambda: measuring.poll() is not None or any(works(run / "status.json") for run in temporary.glob(runs))), told())
+            run_id = within(PATIENCE_SECONDS, lambda: working(temporary.glob(runs)) or measuring.poll() is not None)
             self.assertIsNone(measuring.poll(), told())
+            self.assertTrue(run_id, told())
             measuring.send_signal(signal.SIGTERM)
             self.assertEqual(128 + signal.SIGTERM, measuring.wait(PATIENCE_SECONDS), told())
             within(GONE_SECONDS, lambda: not left_processes(mark))      # a program's own one may end a moment after it
             self.assertEqual([], left_processes(mark), told())
             self.assertEqual([], [path.name for path in temporary.iterdir()], told())
-            self.assertEqual(set(), left_since(before))
+            within(GONE_SECONDS, lambda: not objects_of(run_id))
+            self.assertEqual([], objects_of(run_id))
 
     def test_consumers_that_follow_the_work(self):
         self.ended("following.py", runs="offramp-following-*/run")
