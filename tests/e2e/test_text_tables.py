@@ -6,10 +6,12 @@ import json
 import os
 import pathlib
 import random
+import signal
 import sqlite3
 import unittest
 
 from tests.e2e.test_several_inputs import NETWORKS, TOKENS, WORDS
+from tests.support.run_memory import endpoint
 from tests.support.text_runs import TextRuns
 
 ROWS = 240
@@ -80,6 +82,36 @@ class TextTables(TextRuns, unittest.TestCase):
             self.assertEqual(world.wait(), 65, world.said())
         self.assertIn(f"not the {ROWS} that the run began with", (world.folder / "launcher.log").read_text())
         self.assertNotIn("restart", (world.folder / "launcher.log").read_text())
+
+    def test_a_producer_that_finds_other_rows_than_the_dead_one_ends_the_run(self):
+        path = self.write("of-the-first.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
+        world = self.world("jsonl-text", path, processors=("--processor", "records"))
+        with world.gate() as gate:
+            world.start()
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples"), "samples done")
+            self.replace(path, [{**row, "year": 0} for row in self.rows])
+            os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
+            self.assertEqual(world.wait(), 65, world.said())
+        self.assertIn(f"not the {ROWS} that the run began with", (world.folder / "launcher.log").read_text())
+
+    def test_a_run_that_is_continued_where_a_dead_one_kept_its_rows_keeps_its_own(self):
+        path = self.write("grown.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
+        world = self.world("jsonl-text", path, processors=("--processor", "records"))
+        world.break_off(slabs=2)
+        kept = world.run_dir / "listed-rows"
+        self.assertTrue(kept.read_text().startswith(f"{ROWS} "))
+        self.replace(path, [*self.rows, {**self.rows[0], "id": "added"}])
+        (world.run_dir / "status.json").unlink()
+        world.runs = 0      # the same directory
+        with world.gate() as gate:
+            world.start("--resume")
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples") and kept.read_text().startswith(f"{ROWS + 1} "), "the rows of the second run")
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+        with contextlib.closing(sqlite3.connect(world.output / "records.sqlite")) as database:
+            self.assertEqual(database.execute("SELECT count(*) FROM records WHERE status = 'done'").fetchone(), (ROWS + 1,))
 
     def test_a_consumer_that_finds_rows_added_at_the_end_goes_on(self):
         path = self.write("longer.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
