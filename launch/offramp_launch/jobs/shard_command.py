@@ -35,8 +35,8 @@ class Attempt:
     index: int
     flags: list
     strict: bool = False
-    http: tuple | None = None       # where its run is to be watched
-    first: int | None = None        # with how many consumers it begins, where their number follows the work
+    http: typing.Optional[tuple] = None       # where its run is to be watched
+    first: typing.Optional[int] = None        # with how many consumers it begins, where their number follows the work
     before_done: typing.Callable = lambda run_dir: None
 
 
