@@ -256,9 +256,9 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(0, rows[0].settle_seconds, "there is no peer to wait for")
         self.assertEqual(([["compute alone"]], ()), ([[target.over for target in row.targets if hasattr(target, "over")] for row in rows], rows[0].beside))
         row, = workloads.without(workloads.choose(workloads.make_rows(False), ["W10-cut-out"]), ["plain*"])
-        self.assertEqual(2, len(row.targets), "limits are what is left")
+        self.assertEqual(3, len(row.targets), "limits are what is left, and page faults")
         row, = workloads.without([row], ["decode limit"])
-        self.assertEqual((), row.targets, "both look at the decode limit")
+        self.assertEqual(["Faults"], [type(target).__name__ for target in row.targets], "both others look at the decode limit")
 
     def test_what_only_other_rows_have_may_be_named(self):
         row, = workloads.choose(workloads.make_rows(False), ["W7"])
