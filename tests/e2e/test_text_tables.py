@@ -71,12 +71,7 @@ class TextTables(TextRuns, unittest.TestCase):
                 self.assertEqual(self.results(self.resumed(source, path).output), wanted)
 
     def test_a_consumer_that_finds_other_rows_than_the_run_began_with_ends_the_run(self):
-        path = self.write("changed.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
-        world = self.world("jsonl-text", path, processors=("--processor", "records"))
-        with world.gate() as gate:
-            world.start()
-            gate.let(2)
-            world.until(lambda: world.status().get("done_samples"), "samples done")
+        with self.begun("changed.jsonl") as (world, path, _):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             world.call("scale", "3", "--run-dir", world.run_dir)
             self.assertEqual(world.wait(), 65, world.said())
@@ -84,12 +79,7 @@ class TextTables(TextRuns, unittest.TestCase):
         self.assertNotIn("restart", (world.folder / "launcher.log").read_text())
 
     def test_a_producer_that_finds_other_rows_than_the_dead_one_ends_the_run(self):
-        path = self.write("of-the-first.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
-        world = self.world("jsonl-text", path, processors=("--processor", "records"))
-        with world.gate() as gate:
-            world.start()
-            gate.let(2)
-            world.until(lambda: world.status().get("done_samples"), "samples done")
+        with self.begun("of-the-first.jsonl") as (world, path, _):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
             self.assertEqual(world.wait(), 65, world.said())
@@ -114,12 +104,7 @@ class TextTables(TextRuns, unittest.TestCase):
             self.assertEqual(database.execute("SELECT count(*) FROM records WHERE status = 'done'").fetchone(), (ROWS + 1,))
 
     def test_a_consumer_that_finds_rows_added_at_the_end_goes_on(self):
-        path = self.write("longer.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
-        world = self.world("jsonl-text", path, processors=("--processor", "records"))
-        with world.gate() as gate:
-            world.start()
-            gate.let(2)
-            world.until(lambda: world.status().get("done_samples"), "samples done")
+        with self.begun("longer.jsonl") as (world, path, gate):
             self.replace(path, [*self.rows, {**self.rows[0], "id": "added"}])
             self.assertEqual(world.call("scale", "3", "--run-dir", world.run_dir)[0], 0)
             logs = world.run_dir / "logs"
@@ -128,6 +113,17 @@ class TextTables(TextRuns, unittest.TestCase):
             self.assertEqual(world.wait(), 0, world.said())
         with contextlib.closing(sqlite3.connect(world.output / "records.sqlite")) as database:
             self.assertEqual(database.execute("SELECT count(*) FROM records WHERE status = 'done'").fetchone(), (ROWS,))
+
+    @contextlib.contextmanager
+    def begun(self, name):
+        """(a run over a file of this name that has done two slabs and waits at the gate before the next, the file, the gate)."""
+        path = self.write(name, "".join(json.dumps(row) + "\n" for row in self.rows))
+        world = self.world("jsonl-text", path, processors=("--processor", "records"))
+        with world.gate() as gate:
+            world.start()
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples"), "samples done")
+            yield world, path, gate
 
     @staticmethod
     def replace(path, rows):

@@ -561,7 +561,7 @@ class OnAGpu(Egresses):
         self.assertEqual((8 * (HELD_BACK + BESIDE), []), self.of_replays(graph_of_numbers(), copy=True))
 
     def test_without_copies_replays_overwrite_a_graphs_outputs(self):
-        """The twin. Nobody is told: a replay is no write that PyTorch counts."""
+        """The twin. Nobody is told: a replay is not a write that PyTorch counts."""
         self.require_all_overwritten(self.of_replays(graph_of_numbers())[1])
 
     @unittest.skipUnless(COMPILES, "skipped: torch.compile needs triton, a C compiler, and Python's headers")

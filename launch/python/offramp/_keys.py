@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence
+from typing import Sequence
 
 from offramp._errors import BadArgument
-from offramp._told import one_a_sample
 
 EXAMPLE = "['a', 'b']"
 # For the keys of earlier batches, which takes some 2 million. Each also takes its text, Python's part of that, and its place in the set.
 ROOM_BYTES, BESIDE_TEXT_BYTES = 1 << 28, 100
 
 
-def key_text_of(keys: Iterable[str] | None, rows: int, once: bool) -> bytes | None:
-    """One after another, with a NUL behind each: for the library, and at once. `once`: none stands twice."""
+def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | None:
+    """Of what one_a_sample() gave: one after another, with a NUL behind each: for the library, and at once. `once`: none stands twice."""
     if keys is None:
         return None
-    keys = one_a_sample("keys", keys, EXAMPLE)
     try:
         text = "\0".join(keys)
     except TypeError:
@@ -54,7 +52,7 @@ class KeysBefore:
                               "where it is to replace them, as those of a batch that TensorChanged told of, Egress(repeated_keys='allow')")
 
     def add(self, keys: Sequence[str], text_bytes: int) -> None:
-        """Of a batch that was taken, now or by an earlier run."""
+        """Of a batch that was taken, or that pending() leaves out: an earlier run has done it."""
         if self._room > 0:
             self._room -= text_bytes + BESIDE_TEXT_BYTES * len(keys)
             self._keys.update(keys)

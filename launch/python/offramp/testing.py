@@ -20,8 +20,9 @@ from typing import Iterable, Mapping
 
 from offramp._arrays import Outputs, outputs_of
 from offramp._errors import BadArgument, Error, Failed
-from offramp._keys import key_text_of
+from offramp._keys import EXAMPLE, key_text_of
 from offramp._order import outermost_first, strides_of
+from offramp._told import one_a_sample
 
 __all__ = ["build", "process", "save_slab"]
 
@@ -42,7 +43,7 @@ def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys:
     if not given:
         raise BadArgument("a slab without tensors. Give one or more")
     rows = next(iter(given.values())).shape[0]
-    keys = [str(row) for row in range(rows)] if keys is None else keys if isinstance(keys, str) else list(keys)
+    keys = [str(row) for row in range(rows)] if keys is None else one_a_sample("keys", keys, EXAMPLE)
     for each, outputs in given.items():
         if outputs.shape[0] != rows:
             raise BadArgument(f"'{each}' has {outputs.shape[0]} samples, and the first tensor {rows}. Give tensors of one batch")

@@ -179,7 +179,7 @@ TEST(PngEncoder, MakesFilesNoLargerThanThoseOfZlib) {
         const std::size_t ours = encoder.encode(image, kNoProgress).size() - container;
         const std::size_t zlibs = bytes_by_zlib(image);
         EXPECT_LE(static_cast<double>(ours), 1.02 * static_cast<double>(zlibs));
-        EXPECT_GT(ours, kSide * 4) << "it is no picture of one colour";
+        EXPECT_GT(ours, kSide * 4) << "it is not a picture of one colour";
     }
 }
 
