@@ -203,10 +203,11 @@ def stream_of(given: object, outputs: list[Outputs]) -> int | None:
     """
     The handle of a stream: a number, a torch.cuda.Stream, a cupy.cuda.Stream; without one, that which each array says, or PyTorch uses now on its device.
     """
+    handle = None if given is None else handle_of(given)        # a stream is looked at also where the CPU has no use for it
     if outputs[0].device == "cpu":
         return None
-    if given is not None:
-        return handle_of(given) or None
+    if handle is not None:
+        return handle or None
     said = {current_stream(each.owner.device) if each.stream is None else each.stream for each in outputs}
     if len(said) > 1:
         raise BadArgument(f"the tensors of one batch are written on several streams: {', '.join(map(hex, sorted(said)))}. Let one of them wait for the others, and "

@@ -27,7 +27,6 @@ from offramp._library import library, path_of
 from offramp._numbering import Numbering
 from offramp._order import Layout
 from offramp._run import Figures, Run, Watch
-from offramp._torch import handle_of
 
 ONLY = "output"         # the name of a tensor that is submitted without one
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
@@ -191,8 +190,6 @@ class Egress:
             if self._keys_before is not None and keys is not None:
                 self._keys_before.require_others(keys)
             at, numbers = self._numbering.of(keys, rows, _items(items, rows))
-            if stream is not None:
-                handle_of(stream)       # of one, also where the CPU has no use for it
             counted, on_stream = None if self._is_counted_on(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
