@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "common/base/log.hpp"
@@ -21,6 +23,10 @@ constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
 constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
 // The log tells of somebody who stays stalled after twice as long each time, at least so often.
 constexpr std::chrono::nanoseconds kLongestSilence = std::chrono::minutes(10);
+
+std::string slabs_held_by(const Peer& peer) {
+    return std::to_string(peer.held) + (peer.held == 1 ? " slab" : " slabs");
+}
 
 bool is_this_process(const Peer& peer) { return peer.credentials.pid == ::getpid(); }
 
@@ -56,8 +62,8 @@ void LivenessMonitor::reap(Peer& peer) {
     if (peer.held == 0 && work == 0)
         spdlog::info("consumer {} (pid {}) ended and held nothing", peer.ref.session, peer.credentials.pid);
     else
-        spdlog::warn("consumer {} (pid {}) died holding {} slab{}{}", peer.ref.session, peer.credentials.pid, peer.held,
-                     peer.held == 1 ? "" : "s", work != 0 ? ", one of them in work" : "");
+        spdlog::warn("consumer {} (pid {}) died holding {}{}", peer.ref.session, peer.credentials.pid,
+                     slabs_held_by(peer), work != 0 ? ", one of them in work" : "");
     state_.take_slabs_back(peer, work, "died");
 }
 
@@ -148,9 +154,8 @@ void LivenessMonitor::on_stalled(Peer& peer) {
 void LivenessMonitor::tell_of_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
     if (silent_for < peer.stall_told + std::min(peer.stall_told, kLongestSilence)) return;
     peer.stall_told = silent_for;
-    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {} slab{}{}", peer.ref.session,
-                 peer.credentials.pid, std::chrono::duration<double>(silent_for).count(), peer.held,
-                 peer.held == 1 ? "" : "s",
+    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}", peer.ref.session,
+                 peer.credentials.pid, std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
                  state_.options.kill_overdue ? "" : ": nobody kills it, as kill-overdue would");
 }
 
