@@ -193,8 +193,8 @@ class Gpus(OfGpus):
         self.assertEqual((world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost))
 
     def test_what_is_done_when_slab_after_slab_fails_is_gone_on_with(self):
-        # A slab a batch: of a shard whose batches share slabs, on a busy machine, all could be given up by the slabs that are on their way at its end.
-        world = self.world(*MANY, "--processor", "crash-on-item", "--copy-outputs", "48", "--batches-per-slab", "1", workers=1, shards=3)
+        # Each slab is tried three times: the gate lets too few pass for all of the second shard's hundred batches to be given up before it ends.
+        world = self.world(*MANY, "--processor", "crash-on-item", "--copy-outputs", "64x64x64", "--batches-per-slab", "1", workers=1, shards=3)
         well = world.folder / "as long as this has bytes"
         well.write_bytes(bytes(1000))
         world.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)), OFFRAMP_TEST_CRASH_ITEM="any", OFFRAMP_TEST_CRASH_HOW="fail",
@@ -206,7 +206,8 @@ class Gpus(OfGpus):
             well.write_bytes(b"")
             gate.let(60)
             world.until(lambda: "slabs failed 20 times in a row" in world.said(), "the end of the second shard")
-            gate.let(60)        # for slabs that are on their way; too few for all of the shard to be given up meanwhile
+            world.until(lambda: (read(world.run_dir / "s1/status.json") or {}).get("state") == "draining", "its producer drains")
+            gate.open()
             self.assertEqual(world.wait(), 84, world.said())
         self.assertIn("  go on      ", world.said())
         well.write_bytes(bytes(1000))

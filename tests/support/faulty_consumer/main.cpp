@@ -23,10 +23,14 @@ namespace {
 constexpr std::string_view kCrashOnItem = "crash-on-item";
 constexpr std::array<std::string_view, 1> kMadeBesides{kCrashOnItem};
 
-std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
+std::unique_ptr<Processor> make_named_processor(const RunConfig& config) {
     if (config.processor == kCrashOnItem)
         return std::make_unique<CrashOnItem>(make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), config));
-    auto processor = own_processors(nullptr).make(config);
+    return own_processors(nullptr).make(config);
+}
+
+std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
+    auto processor = make_named_processor(config);
     if (!text_setting("OFFRAMP_TEST_GATE", "").empty()) return std::make_unique<Gated>(std::move(processor));
     if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty())
         return std::make_unique<Rechecked>(std::move(processor));
