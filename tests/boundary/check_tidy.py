@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """
 clang-tidy over every C++ file that a build compiles, the tests' too, by .clang-tidy. Every finding is one line on standard error, and the exit status
-is 1. --tests-one-in 3: all of the product, and of the tests' files each day the next third.
+is 1. --one-in 3: each day the next third of the files; without it, all of them, as before a change is handed in.
 
 Most of a file's seconds are those of the headers that it includes. So the sources of many rooms are read together, as one. A source that cannot be
 read so, because another one has a name of its own that is the same, is read once more with those that share its fate. Left out: device code, which
@@ -166,19 +166,16 @@ class Reader:
         return self.read(f"{name}-a", dict(halves[:len(halves) // 2])) + self.read(f"{name}-b", dict(halves[len(halves) // 2:]))
 
 
-def todays(files, source, one_in, turn=TURN):
-    """Of the tests' files today's share, and all others."""
-    tests = sorted(file for file in files if source / "tests" in file.parents)
-    left_out = set(tests).difference(share(tests, one_in, turn))
-    return {file: flags for file, flags in files.items() if file not in left_out}
+def todays(files, one_in, turn=TURN):
+    return {file: files[file] for file in share(sorted(files), one_in, turn)}
 
 
-def check(tool, build, source, jobs, only="", tests_one_in=1):
+def check(tool, build, source, jobs, only="", one_in=1):
     """(every finding once, how many files were read)."""
     folder = build / "tidy"
     folder.mkdir(exist_ok=True)
     reader = Reader(tool, build, source, folder)
-    files = todays(sources(build, source, only), source, tests_one_in)
+    files = todays(sources(build, source, only), one_in)
     together = sorted(groups(files), key=len, reverse=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
         said = list(workers.map(lambda numbered: reader.read(f"{numbered[0]}", numbered[1]), enumerate(together)))
@@ -191,7 +188,7 @@ def main():
     parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2], help="the repository")
     parser.add_argument("--build", type=pathlib.Path, required=True, help="a folder that CMake configured and Ninja built")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--tests-one-in", type=int, default=1, metavar="N", help="of the tests' files each day the next share (default: all)")
+    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="each day the next share of the files (default: all)")
     parser.add_argument("room", nargs="?", default="", help="a regular expression: these rooms only (producer.broker)")
     options = parser.parse_args()
     tool = find_tool()
@@ -199,9 +196,9 @@ def main():
         print(f"no clang-tidy {OLDEST} or later is installed: apt-get install {NAMES[0]}", file=sys.stderr)
         return 77
     source = options.source.resolve()
-    if options.tests_one_in > 1:
-        print(f"of the tests' files {told(TURN, options.tests_one_in)}", flush=True)
-    lines, files = check(tool, options.build.resolve(), source, options.jobs, options.room, options.tests_one_in)
+    if options.one_in > 1:
+        print(f"of the files {told(TURN, options.one_in)}", flush=True)
+    lines, files = check(tool, options.build.resolve(), source, options.jobs, options.room, options.one_in)
     for line in lines:
         print(line, file=sys.stderr)
     if files == 0:
