@@ -335,8 +335,9 @@ class WithoutARun(World):
                                 (("",), "run directory")):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Consumer(*arguments)
-        with self.assertRaises(TypeError):
-            offramp.Consumer(None)
+        for told in (None, 5):
+            with self.subTest(told), self.assertRaisesRegex(TypeError, f"run_dir is {told}. Give a path"):
+                offramp.Consumer(told)
         with self.assertRaisesRegex(offramp.NoSuchRun, str(self.run_dir)):
             list(offramp.Consumer(self.run_dir, wait_for_run=0.01))
         consumer = offramp.Consumer(self.run_dir)

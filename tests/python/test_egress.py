@@ -564,6 +564,10 @@ class Options(Egresses):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):
             offramp.Egress("")
+        for options, text in (({"run_dir": 5}, "run_dir is 5. Give a path"), ({"run_dir": b"run"}, "run_dir is b'run'. Give a path"),
+                              ({"output": 5, "processor": "npy"}, "output is 5. Give a path")):
+            with self.subTest(options), self.assertRaisesRegex(TypeError, text):
+                offramp.Egress(**options)
         with self.assertRaisesRegex(TypeError, "complex64"):
             offramp.Egress(self.run_dir, {"output": ("complex64", (4,))}, "cpu")
         self.assertFalse(self.run_dir.exists())

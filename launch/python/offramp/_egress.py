@@ -99,6 +99,7 @@ class Egress:
         max_delay, visibility_timeout = _told.seconds("max_delay", max_delay), _told.seconds("visibility_timeout", visibility_timeout)
         self._device = None if device is None else _device(str(device))
         self._layout = None if tensors is None else [_layout(*each) for each in _told.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
+        output = None if output is None else _told.path("output", output)
         own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers if consumers != 0 else None, "settings": settings}
         self._launched = _taken_from_the_launcher(own)
         place = self._launched.place if self._launched else None
@@ -423,7 +424,7 @@ def _require_whole(own: Mapping[str, Any]) -> None:
         return
     if not isinstance(processor, str) or not processor:
         raise TypeError(f"the processor is {processor!r}. Name it in a text, such as 'npy' or 'post.py:save'")
-    if own["output"] is None or not os.fspath(own["output"]):
+    if not own["output"]:
         raise BadArgument(f"processor '{processor}' has no place for its results. Give output=, a folder")
     if own["consumers"] is not None:
         _told.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")

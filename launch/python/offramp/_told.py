@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+import os
 from typing import Any, Iterable, Mapping, Sequence
 
 from offramp._errors import BadArgument
@@ -29,6 +30,12 @@ def text(name: str, told: Any) -> str:
     if not isinstance(told, str):
         raise TypeError(f"{name} is {told!r:.80}. Give a text, or leave it out")
     return told
+
+
+def path(name: str, told: Any) -> str:
+    if not isinstance(told, (str, os.PathLike)) or not isinstance(os.fspath(told), str):
+        raise TypeError(f"{name} is {told!r:.80}. Give a path: a text, or one of pathlib's")
+    return os.fspath(told)
 
 
 def yes_or_no(name: str, told: Any) -> bool:
