@@ -11,6 +11,7 @@ import re
 import subprocess
 
 from contestants import ContestantError
+from file_workloads import ENCODE
 from specs import Messages, Ours
 from targets import Reaches
 
@@ -28,13 +29,15 @@ def programs_in(folder):
 
 
 def with_other_build(row, programs):
-    """The row with the other build behind its first contestant."""
+    """The row with the other build behind its first contestant, and behind the limit that is our consumers' own work."""
     first, *others = row.contestants
     if row.curve or not isinstance(first, (Ours, Messages)):
         raise ValueError(f"--beside: {row.id} takes no second build; name rows that do, as W2 W6")
     other = dataclasses.replace(first, name=NAME, build=programs)
     targets = (*row.targets, Reaches(NAME)) if row.kind == "contest" else row.targets
-    return dataclasses.replace(row, contestants=(first, other, *others), targets=targets)
+    encoders = [dataclasses.replace(spec, name=f"{spec.name}, {NAME}", build=programs) for spec in others if spec.name == ENCODE]
+    return dataclasses.replace(row, contestants=(first, other, *others, *encoders), targets=targets,
+                               beside=(*row.beside, *((ENCODE, spec.name) for spec in encoders)))
 
 
 def program_of(spec):

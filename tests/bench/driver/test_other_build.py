@@ -127,6 +127,13 @@ class Parts(OlderBuild):
         self.assertIsNone(first.build)
         self.assertEqual((*row.targets, Reaches(other_build.NAME)), with_it.targets)
 
+    def test_of_files_the_encode_limit_is_seen_in_both_builds(self):
+        with_it = other_build.with_other_build(row_named("W10-cut-out"), self.folder)
+        specs = {spec.name: spec for spec in with_it.contestants}
+        limit, other = specs["encode limit"], specs[f"encode limit, {other_build.NAME}"]
+        self.assertEqual((limit.flags, limit.consumers, None, self.folder), (other.flags, other.consumers, limit.build, other.build))
+        self.assertIn((limit.name, other.name), with_it.beside)
+
     def test_the_rungs_of_a_build_without_a_ladder_are_its_producers(self):
         spec = Ours("limit", {"rung": "compute-alone"}, program="offramp-ladder", build=self.folder)
         self.assertEqual("offramp-producer", other_build.program_of(spec))
