@@ -68,7 +68,7 @@ def blocks(text, headings):
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
             fenced = not fenced
-        made = line == revision_figures.BEGIN or made and line != revision_figures.END
+        made = line in (revision_figures.BEGIN, revision_figures.BEGIN_WITHOUT_GPU) or made and line != revision_figures.END
         if line.startswith("#") and not fenced:
             close()
             inside = line.lstrip("#").strip() in headings

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """
-The tables of rows that were all measured of one revision, on machines of one kind: that of revision.md, and the short one of the root README. They are made of
-measured/revision.json; check_figures.py holds both pages against it, and refuses a file with rows of several revisions or machines.
+The tables of rows that were all measured of one revision, on machines of one kind: those of revision.md, with a GPU and without, and the short one of the root
+README. They are made of measured/revision.json and revision-without-gpu.json; check_figures.py holds both pages against them, and refuses a file with rows of
+several revisions or machines.
 
-    revision_figures.py                    prints both tables: for the pages
-    revision_figures.py --merge FILE...    what `bench --json` wrote, into measured/revision.json: each row as the last file has it
+    revision_figures.py                    prints the tables: for the pages
+    revision_figures.py --merge FILE...    what `bench --json` wrote on machines with a GPU, or without, into the file of such: each row as the last FILE has it
 """
 
 import json
@@ -14,9 +15,11 @@ from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 SAVED, PAGE, README = "revision", "tests/bench/revision.md", "README.md"
+WITHOUT_GPU = "revision-without-gpu"
 BEGIN, END = "<!-- revision_figures.py: begin -->", "<!-- revision_figures.py: end -->"
+BEGIN_WITHOUT_GPU = "<!-- revision_figures.py, without a GPU: begin -->"
 ALONE, TRANSFORMED, COPIES, PINNED, PEER_ALONE = "compute alone", "model and transform alone", "copy ceiling", "article 4-pinned", "article, compute alone"
-QUEUE, PLAIN = "multiprocessing.Queue", "plain PyTorch"
+QUEUE, PLAIN, LIBRARY, DECODE, ENCODE = "multiprocessing.Queue", "plain PyTorch", "sentence-transformers", "decode limit", "encode limit"
 
 
 class Row(NamedTuple):
@@ -38,7 +41,7 @@ ROWS = (
     Row("W4a-1-reader", "the same, one consumer", None, PINNED),
     Row("W6", "no model: the link; every byte read", COPIES, PINNED, short="no model: the link, {readers} consumers"),
     Row("W7", "made JPEG files in, PNG masks out", TRANSFORMED, PLAIN, items="images", short="made JPEG files in, PNG masks out"),
-    Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", "encode limit", PLAIN, items="images"),
+    Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ENCODE, PLAIN, items="images"),
     Row("W8-1-reader", "messages alone, one consumer", None, QUEUE),
     Row("W8-4-readers", "messages alone", None, QUEUE, short="messages alone, {readers} consumers"),
     Row("latency", "a slab's number through an idle channel: p50; p99", "libzmq alone", QUEUE),
@@ -47,12 +50,33 @@ ROWS = (
 SHOWN_OF_CURVE = (4, 6, 12)     # consumers
 
 
+class FilesRow(NamedTuple):
+    """From files to files, on a CPU: `parts` are the contestants that do each a part of the work, and share the cores."""
+    id: str
+    what: str
+    parts: tuple
+    peer: str
+    items: str
+
+
+FILES_ROWS = (
+    FilesRow("W7", "DeepLabV3: JPEG files in, PNG masks out", (TRANSFORMED, DECODE, ENCODE), PLAIN, "images"),
+    FilesRow("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ("model alone", DECODE, ENCODE), PLAIN, "images"),
+    FilesRow("W11-sqlite", "lines of text to MiniLM's vectors in SQLite", ("model alone", "tokenizer alone", "executemany from a file"), LIBRARY, "lines"),
+    FilesRow("W11-postgres", "the same in PostgreSQL", ("model alone", "tokenizer alone", "COPY from memory"), LIBRARY, "lines"))
+
+
 def number(value):
     """Three digits that count, thousands apart."""
     if value >= 1000:
         step = 10 ** (len(str(int(value))) - 3)
         return f"{round(value / step) * step:,}"
     return f"{value:.{max(0, 3 - len(str(int(value))))}f}"
+
+
+def small(value):
+    """Of what is to be none."""
+    return f"{value:.2g}" if value < 10 else number(value)
 
 
 def interval(ratio):
@@ -144,35 +168,60 @@ def short_table(saved):
     return lines
 
 
-def mixed(saved):
+def files_cells(row, found, cores):
+    """What is delivered; the slowest part, and ours over it; what the cores allow for all parts together, and ours of that; ours over the peer; page faults."""
+    def median(name, part):
+        return found["contestants"][name][part]["median"]
+    ours = found["ours"]
+    items = found["batch"] if found["unit"] == "batches" else 1
+    slowest = min(row.parts, key=lambda name: found["contestants"][name]["rate"]["median"])
+    spent = sum(median(name, part) for name in row.parts for part in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch"))
+    allowed = 1000 * cores / spent
+    of_allowed = f"{number(allowed * items)}; {median(ours, 'rate') / allowed:.2f}" if allowed < median(slowest, "rate") else "no less"
+    return (f"{number(median(ours, 'rate') * items)} {row.items}/s", f"{slowest} {number(median(slowest, 'rate') * items)}",
+            interval(found["ratios_of"][ours][slowest]), of_allowed, times(found["ratios_of"][ours][row.peer]),
+            "; ".join(f"{small(median(name, 'producer_faults_per_batch'))}, {small(median(name, 'readers_faults_per_batch'))}" for name in (ours, row.peer)))
+
+
+def files_table(saved):
+    """The lines of revision.md about machines without a GPU."""
+    by_id = {found["row"]: found for found in saved["rows"]}
+    lines = ["| row | what | delivered | slowest part | ours over it | what the cores allow; ours of it | ours over the peer | page faults a batch, producer's and consumers': "
+             "ours; peer's | revision |", "|" + "---|" * 9]
+    for row in FILES_ROWS:
+        if row.id in by_id:
+            lines.append(f"| {row.id} | {row.what} | " + " | ".join(files_cells(row, by_id[row.id], saved["machine"]["cores"])) + f" | `{by_id[row.id]['revision']}` |")
+    return lines
+
+
+def mixed(saved, name=SAVED):
     """Why these rows are not of one table, or nothing."""
     anew = "Measure all rows of one anew: bench ROW... --json FILE, then revision_figures.py --merge FILE..."
     if not saved["rows"]:
-        return f"measured/{SAVED}.json has no rows. {anew}"
+        return f"measured/{name}.json has no rows. {anew}"
     for what in ("revision", "device"):
         found = sorted({str(row.get(what)) for row in saved["rows"]})
         if len(found) > 1:
-            return f"measured/{SAVED}.json has rows of several {what}s: {', '.join(found)}. {anew}"
+            return f"measured/{name}.json has rows of several {what}s: {', '.join(found)}. {anew}"
     revision = saved["rows"][0].get("revision") or "unknown"
     if revision == "unknown" or revision.endswith("-dirty"):
-        return f"measured/{SAVED}.json has rows of the revision '{revision}', which nobody can build again. {anew}"
+        return f"measured/{name}.json has rows of the revision '{revision}', which nobody can build again. {anew}"
     if saved["build"]["revision"] != revision:
-        return f"measured/{SAVED}.json has rows of {revision} and tells of a build of {saved['build']['revision']}. {anew}"
+        return f"measured/{name}.json has rows of {revision} and tells of a build of {saved['build']['revision']}. {anew}"
     return ""
 
 
-def between(text):
+def between(text, begin=BEGIN):
     """The lines that the program made, of a page."""
-    return text.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
+    return text.partition(begin)[2].partition(END)[0].strip().splitlines()
 
 
 def check(measured, page, readme):
     """What is wrong; a list of texts."""
-    saved = measured[SAVED]
-    if problem := mixed(saved):
-        return [problem]
-    return [f"{path}: its table is not what measured/{SAVED}.json has; revision_figures.py prints it" for path, text, wanted in
-            ((PAGE, page, table(saved)), (README, readme, short_table(saved))) if between(text) != wanted]
+    problems = [problem for name in (SAVED, WITHOUT_GPU) if (problem := mixed(measured[name], name))]
+    return problems or [f"{path}: its table is not what measured/{name}.json has; revision_figures.py prints it" for path, found, name, wanted in
+                        ((PAGE, between(page), SAVED, table(measured[SAVED])), (README, between(readme), SAVED, short_table(measured[SAVED])),
+                         (PAGE, between(page, BEGIN_WITHOUT_GPU), WITHOUT_GPU, files_table(measured[WITHOUT_GPU]))) if found != wanted]
 
 
 def condensed(row, whole):
@@ -194,23 +243,30 @@ def rounded(value):
 
 
 def merge(paths):
+    wholes = [json.loads(pathlib.Path(path).read_text()) for path in paths]
+    for name, places, of_it in ((SAVED, ROWS, [whole for whole in wholes if whole["machine"]["gpu"]]),
+                                (WITHOUT_GPU, FILES_ROWS, [whole for whole in wholes if not whole["machine"]["gpu"]])):
+        if of_it:
+            merge_into(name, places, of_it)
+
+
+def merge_into(name, places, wholes):
     rows, about = {}, {}
-    for path in paths:
-        whole = json.loads(pathlib.Path(path).read_text())
-        about = {"machine": {name: value for name, value in whole["machine"].items() if name != "probe"}, "build": whole["build"]}
+    for whole in wholes:
+        about = {"machine": {part: value for part, value in whole["machine"].items() if part != "probe"}, "build": whole["build"]}
         rows.update({row["row"]: condensed(row, whole) for row in whole["rows"] if not row["failure"] and not row["left_out"]})
-    for name in sorted(rows.keys() - {row.id for row in ROWS}):
-        print(f"{name} has no place in the table, and is left out", file=sys.stderr)
-    pathlib.Path(HERE, "measured", f"{SAVED}.json").write_text(json.dumps({**about, "rows": [rows[row.id] for row in ROWS if row.id in rows]}, indent=1) + "\n")
+    for row in sorted(rows.keys() - {row.id for row in places}):
+        print(f"{row} has no place in the table, and is left out", file=sys.stderr)
+    pathlib.Path(HERE, "measured", f"{name}.json").write_text(json.dumps({**about, "rows": [rows[row.id] for row in places if row.id in rows]}, indent=1) + "\n")
 
 
 def main(argv):
     if argv[:1] == ["--merge"]:
         merge(argv[1:])
-    saved = json.loads(pathlib.Path(HERE, "measured", f"{SAVED}.json").read_text())
-    if problem := mixed(saved):
+    saved, without_gpu = (json.loads(pathlib.Path(HERE, "measured", f"{name}.json").read_text()) for name in (SAVED, WITHOUT_GPU))
+    if problem := mixed(saved) or mixed(without_gpu, WITHOUT_GPU):
         sys.exit(problem)
-    print("\n".join([*table(saved), "", *short_table(saved)]))
+    print("\n".join([*table(saved), "", *short_table(saved), "", *files_table(without_gpu)]))
 
 
 if __name__ == "__main__":

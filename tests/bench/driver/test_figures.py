@@ -89,6 +89,19 @@ class OneRevision(unittest.TestCase):
     LINE = "| W6 | no model: the link; every byte read | 38.4 batches/s, 54.1 GB/s | copy ceiling 39.2 | 0.978 [0.968, 0.988] | 1.28× [1.27, 1.29] | all of it | `abc` |"
     SHORT = "| no model: the link, 12 consumers | 38.4 batches/s, 54.1 GB/s | 0.978 [0.968, 0.988] | 1.28× |"
 
+    # On two cores, 160 ms of them a batch in each of three parts: 4.17 batches/s are allowed.
+    CPU_ROW = {"row": "W10-cut-out", "unit": "batches", "batch": 16, "ours": "ours", "revision": "abc", "device": "no GPU",
+               "contestants": {name: {"rate": {"median": rate}, "producer_cpu_ms_per_batch": {"median": 160}, "readers_cpu_ms_per_batch": {"median": 0},
+                                      "producer_faults_per_batch": {"median": faults}, "readers_faults_per_batch": {"median": faults}}
+                               for name, rate, faults in (("ours", 5, 0.138), ("model alone", 12.5, 0), ("decode limit", 12, 0), ("encode limit", 11.5, 0), ("plain PyTorch", 2, 20_400))},
+               "ratios_of": {"ours": {name: {"median": ratio, "low": ratio - 0.01, "high": ratio + 0.01} for name, ratio in (("encode limit", 0.43), ("plain PyTorch", 2.5))}}}
+    WITHOUT_GPU = {"machine": {"cores": 2}, "build": {"revision": "abc"}, "rows": [CPU_ROW]}
+    CPU_LINE = ("| W10-cut-out | rendered JPEG pictures in, masks and cut-outs out as PNG | 80.0 images/s | encode limit 184 | 0.430 [0.420, 0.440] | 66.7; 1.20 | "
+                "2.50× [2.49, 2.51] | 0.14, 0.14; 20,400, 20,400 | `abc` |")
+
+    def test_without_a_gpu_what_the_cores_allow_and_page_faults_are_told(self):
+        self.assertEqual([self.CPU_LINE], revision_figures.files_table(self.WITHOUT_GPU)[2:])
+
     def test_both_tables_are_of_what_was_measured(self):
         saved = {"rows": [self.ROW]}
         self.assertEqual([self.LINE], revision_figures.table(saved)[2:])
@@ -96,23 +109,28 @@ class OneRevision(unittest.TestCase):
 
     def test_a_page_with_another_figure_is_wrong(self):
         saved = {"build": {"revision": "abc"}, "rows": [self.ROW]}
+        measured = {"revision": saved, "revision-without-gpu": self.WITHOUT_GPU}
         pages = ["\n".join([revision_figures.BEGIN, *table(saved), revision_figures.END]) for table in (revision_figures.table, revision_figures.short_table)]
-        self.assertEqual([], revision_figures.check({"revision": saved}, *pages))
-        self.assertEqual(1, len(revision_figures.check({"revision": saved}, pages[0], pages[1].replace("54.1", "54.2"))))
+        pages[0] += "\n".join(["", revision_figures.BEGIN_WITHOUT_GPU, *revision_figures.files_table(self.WITHOUT_GPU), revision_figures.END])
+        self.assertEqual([], revision_figures.check(measured, *pages))
+        for page, figure in ((1, "54.1"), (0, "54.1"), (0, "20,400")):
+            with self.subTest(page=page, figure=figure):
+                changed = [text.replace(figure, "54.2") if number == page else text for number, text in enumerate(pages)]
+                self.assertEqual(1, len(revision_figures.check(measured, *changed)))
 
     def test_rows_of_two_revisions_or_machines_are_refused(self):
         for what in ("revision", "device"):
             saved = {"rows": [self.ROW, {**self.ROW, what: "another"}]}
             with self.subTest(what):
-                self.assertIn(f"rows of several {what}s: ", "".join(revision_figures.check({"revision": saved}, "", "")))
+                self.assertIn(f"rows of several {what}s: ", "".join(revision_figures.check({"revision": saved, "revision-without-gpu": self.WITHOUT_GPU}, "", "")))
 
     def test_rows_of_a_revision_that_nobody_can_build_again_are_refused(self):
         for revision, build, told in ((None, None, "nobody can build again"), ("abc-dirty", "abc-dirty", "nobody can build again"),
                                       ("abc", "another", "tells of a build of another")):
             with self.subTest(revision=revision, build=build):
                 saved = {"build": {"revision": build}, "rows": [{**self.ROW, "revision": revision}]}
-                self.assertIn(told, "".join(revision_figures.check({"revision": saved}, "", "")))
-        self.assertIn("has no rows", "".join(revision_figures.check({"revision": {"rows": []}}, "", "")))
+                self.assertIn(told, "".join(revision_figures.check({"revision": saved, "revision-without-gpu": self.WITHOUT_GPU}, "", "")))
+        self.assertIn("has no rows", "".join(revision_figures.check({"revision": {"rows": []}, "revision-without-gpu": self.WITHOUT_GPU}, "", "")))
 
 
 class TheRepository(unittest.TestCase):
