@@ -74,7 +74,7 @@ class Bench:
         self.outputs += 1
         output, run_dir = self.folder / f"output-{self.outputs}", self.folder / f"run-{self.outputs}"
         command = [str(ROOT / "launch/offramp"), "run", "--device", self.options.device, "--profile", "embeddings", "--model", model, "--input", self.input, "--limit", lines,
-                   "--output", output, "--run-dir", run_dir, "--consumers", 1, *flags]
+                   "--output", output, "--run-dir", run_dir, "--consumers", self.options.consumers, *flags]
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
                               env={**os.environ, "OFFRAMP_PYTHON": sys.executable, "OFFRAMP_SKIP_PACKAGES": "1"})
         if done.returncode != 0:
@@ -125,7 +125,7 @@ def measure(bench, rounds):
         rates[OFF].append(rate)
         rate, library = bench.encode(lines // 8)
         rates[LIBRARY].append(rate)
-        facts = {"rows": options.rows, "batch": summary["batch"], "batch_filled_up": filled["batch"], "tokens": summary["tokens"], "tokens_filled_up": filled["tokens"],
+        facts = {"rows": options.rows, "consumers": options.consumers, "batch": summary["batch"], "batch_filled_up": filled["batch"], "tokens": summary["tokens"], "tokens_filled_up": filled["tokens"],
                  "tokens_a_line": sum(map(len, bench.tokens)) / len(bench.tokens), "longest": bench.longest,
                  "least_cosine": {"sentence-transformers": cosine(vectors[:lines // 8], library), "filled up": cosine(vectors[:lines // 4], former)}}
         print(f"round {number + 1}: " + ", ".join(f"{name} {of[-1]:.1f}" for name, of in rates.items()) + " lines/s", flush=True)
@@ -143,6 +143,7 @@ def main():
     parser.add_argument("--filled", type=lambda text: pathlib.Path(text).resolve(), metavar="FILE", help="what the run that fills texts up computes by: the model "
                         "exported with --length fixed (default: MODEL)")
     parser.add_argument("--filled-batch", type=lambda text: ("--batch", text), default=(), metavar="N", help="its batch (default: a run's own)")
+    parser.add_argument("--consumers", type=int, default=1, help="each writes its part of the table")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
