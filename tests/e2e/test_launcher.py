@@ -156,9 +156,10 @@ class Launcher(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can start programs as another user")
     def test_other_users_runs_are_not_this_users_affair(self):
-        lock = pathlib.Path("/dev/shm/offramp-others-00000000000000ab.lock")
-        lock.touch(mode=0o600)
-        os.chown(lock, 1, 1)    # of neither of the two: runs of other tests sweep root's
+        made, lock = (pathlib.Path("/dev/shm", f"{prefix}-others-00000000000000ab.lock") for prefix in ("made", "offramp"))
+        made.touch(mode=0o600)
+        os.chown(made, 1, 1)    # of neither of the two: runs of other tests sweep root's
+        made.rename(lock)
         self.addCleanup(lock.unlink)
         nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
         producer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")

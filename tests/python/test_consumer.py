@@ -51,9 +51,10 @@ def expected(batches):
 @needs_numpy
 class Consumers(World):
     def produce(self, batches, consumers=0):
-        """Once so many `consumers` are there."""
+        """Submits once so many `consumers` are there. Its run is there when this returns."""
         producer = self.python(PRODUCER, self.run_dir, batches, consumers)
         self.addCleanup(self.nothing_is_left_in_memory, [producer.pid])
+        wait_for(lambda: f"producer_pid={producer.pid}\n" in self.told("endpoint"), "its run")
         return producer
 
     def finish(self, producer, batches):
@@ -250,7 +251,7 @@ class Consumers(World):
                 consumer = self.python("""
                     import sys, offramp
                     try:
-                        list(offramp.Consumer(sys.argv[1]))
+                        list(offramp.Consumer(sys.argv[1], wait_for_producer=100))
                     except offramp.NoSuchRun as problem:
                         print(problem)
                 """, self.run_dir)
@@ -260,7 +261,6 @@ class Consumers(World):
                 killed.kill()
                 killed.wait()
                 other = self.produce(1, consumers=1)
-                wait_for(lambda: f"producer_pid={other.pid}\n" in self.told("endpoint"), "another run")
                 consumer.send_signal(signal.SIGCONT)
                 self.assertRegex(self.end(consumer), "another (run's|one) by now")
                 self.finish(other, 1)

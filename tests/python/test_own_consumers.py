@@ -140,7 +140,7 @@ def save(slab):
         wait_for(lambda: (self.work.run_dir / "status.json").exists() and len(self.living_consumers(self.work.run_dir)) == 2, "both")
         gate.unlink()
         wait_for(lambda: len(self.work.results()) >= 5 * ROWS, "that all is done but for its end")
-        self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: 1 of [12] consumers made no progress, the first of them for more than ")
+        self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than ")
         self.work.close_gate("over")
         self.end(loop)
         self.assertEqual(5 * ROWS, len(self.work.results()))
