@@ -201,7 +201,7 @@ class Gpus(OfGpus):
                                  OFFRAMP_TEST_CRASH_TIMES="1000", OFFRAMP_TEST_CRASH_FILE=str(well), OFFRAMP_TEST_THEN="checksum")
         with world.gate() as gate:
             world.start()
-            gate.let(110)
+            gate.let(100)       # all of the first shard
             world.until(lambda: world.told_of("producer 1").get("shards_done"), "the first shard done")
             well.write_bytes(b"")
             gate.let(60)

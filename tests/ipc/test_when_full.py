@@ -225,7 +225,7 @@ class WhenFull(unittest.TestCase):
 
     def dies_at(self, point):
         with RealRun(*COPY, "--when-full", "spill") as run:
-            environment = {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"{point}#3:kill"}
+            environment = {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"{point}#3:stop"}
             run.environment |= environment
             run.start_producer()
             for name in environment:
@@ -233,7 +233,9 @@ class WhenFull(unittest.TestCase):
             if point == "spill.read_back":
                 self.until_status(run, "everything else on the disk", lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
                 run.start_consumer()
-            with run.kept_from_sweeps():
+            with run.kept_from_sweeps():        # from before it is dead
+                run.until(lambda: is_stopped(run.producer), point)
+                kill(run.producer)
                 self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
                 run.start_producer("--adopt")
                 self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)

@@ -78,8 +78,9 @@ class Launched:
         return json.loads((self.run_dir / "summary.json").read_text())
 
     def said(self):
-        logs = [self.folder / "launcher.log", *sorted((self.run_dir / "logs").glob("*.log"))]
-        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2500:]}\n" for path in logs if path.exists())
+        """The launcher's log, and the ends of the programs'."""
+        logs = [(self.folder / "launcher.log", 0), *((path, -2500) for path in sorted((self.run_dir / "logs").glob("*.log")))]
+        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[begin:]}\n" for path, begin in logs if path.exists())
 
 
 class LaunchedRun(Launched):

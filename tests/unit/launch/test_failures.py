@@ -159,12 +159,17 @@ class FailureTest(unittest.TestCase):
     def test_a_run_that_is_stopped_while_it_waits_to_begin(self):
         self.on_new_stages(self.stopped_while_it_waits)
 
+    def holder_of(self, lock):
+        """A process that has the lock now, until communicate() ends it."""
+        holder = subprocess.Popen(["flock", lock, "sh", "-c", "echo; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        holder.stdout.readline()
+        return holder
+
     def stopped_while_it_waits(self, number):
         output = self.stage.folder / "output"
         output.mkdir()
-        holder = subprocess.Popen(["flock", output / ".offramp-lock", "cat"], stdin=subprocess.PIPE)
+        holder = self.holder_of(output / ".offramp-lock")
         self.addCleanup(holder.communicate)
-        until(lambda: (output / ".offramp-lock").exists())
         gone = subprocess.Popen(["true"])
         gone.wait()
         (output / ".offramp-lock").write_text(json.dumps({"run": "dead", "pid": gone.pid}))
@@ -238,8 +243,7 @@ class FailureTest(unittest.TestCase):
             self.assertEqual(account, {name: (run_dir / name).read_bytes() for name in account})
             return json.loads((run_dir / "not-begun.json").read_text())
 
-        holder = subprocess.Popen(["flock", output / ".offramp-lock", "cat"], stdin=subprocess.PIPE)
-        until(lambda: (output / ".offramp-lock").exists())
+        holder = self.holder_of(output / ".offramp-lock")
         (output / ".offramp-lock").write_text(json.dumps({"run": "another", "pid": os.getpid()}))
         code, said = self.stage.call(*again, str(output))
         self.assertEqual(ExitCode.RUN_IN_USE, code, said)

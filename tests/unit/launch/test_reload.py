@@ -124,9 +124,9 @@ class ReloadTest(unittest.TestCase):
         newcomer = self.enter()
         self.launcher.send_signal(signal.SIGINT)
         self.assertEqual({"signal": "SIGTERM"}, self.producer.hear())
-        self.assertIn("the run is ending", self.end_of_command(69))
         self.assertEqual({"signal": "SIGTERM"}, newcomer.hear())
-        newcomer.order(exit=0)
+        newcomer.order(exit=0)      # before its two seconds are over
+        self.assertIn("the run is ending", self.end_of_command(69))
         code, said = self.stage.call("reload")
         self.assertEqual((69, True), (code, "takes no consumers any more" in said), said)
         self.end(*self.consumers)
