@@ -37,17 +37,27 @@ class Egresses(World):
 
 
 class Overdue(unittest.TestCase):
-    def test_that_consumers_stay_overdue_is_told_ever_more_seldom(self):
-        warner, overdue, told = OverdueWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}), 1, []
+    def told_by(self, warner):
+        """When, and what; they go on after 300 s, and hang again."""
+        told = []
         for now in range(1, 400):
             with unittest.mock.patch("offramp._run.time") as clock, warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("default")
                 clock.monotonic.return_value = float(now)
-                overdue = 0 if now == 300 else 1        # they went on, and hang again
+                overdue = 0 if now == 300 else 1
                 warner.look(lambda: Figures(consumers=2, overdue=overdue))
             told += [(now, str(each.message)) for each in seen]
+        return told
+
+    def test_that_consumers_stay_overdue_is_told_ever_more_seldom(self):
+        told = self.told_by(OverdueWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
         self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in told])
         self.assertRegex(told[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and nobody ends them: .*run/status.json")
+
+    def test_where_they_are_killed_those_that_stay_are_told(self):
+        told = self.told_by(OverdueWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_overdue": 1}))
+        self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in told])
+        self.assertRegex(told[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_overdue does not end them: they are in this process")
 
 
 @needs_numpy
@@ -577,6 +587,27 @@ class Options(Egresses):
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu", slabs=numpy.int64(3), max_delay=numpy.float32(0.5)) as egress:
             self.assertEqual((3, 0.5), (egress._options["slabs"], egress._options["max_delay_seconds"]))
+
+    def test_one_of_this_process_that_hangs_is_told_where_others_would_be_killed(self):
+        import numpy
+
+        over = threading.Event()
+
+        def consume():
+            for _ in offramp.Consumer(self.run_dir):
+                over.wait()
+        consumer = threading.Thread(target=consume)
+        with warnings.catch_warnings(record=True) as seen, unittest.mock.patch("offramp._run.KILLED_WITHIN_SECONDS", 0.1):
+            warnings.simplefilter("always")
+            with offramp.Egress(self.run_dir, visibility_timeout=0.3, kill_overdue=True) as egress:
+                egress.submit(numpy.zeros((2, 3), "float32"))
+                consumer.start()
+                while not seen:
+                    with self.assertRaises(offramp.Timeout):
+                        egress.drain(timeout=1)
+                over.set()
+        consumer.join()
+        self.assertRegex(str(seen[0].message), "^1 of 1 consumers made no progress, .* kill_overdue does not end them: they are in this process")
 
     def test_one_run_directory_has_one_producer(self):
         tensors = {"output": ("float32", (4, 6))}

@@ -62,8 +62,8 @@ class Egress:
     or "drop" for batches that find no free slab. `max_charges`: deaths of consumers that a slab may cause before it is set aside.
     `max_delay`: seconds that a small batch waits for others to share its slab. `visibility_timeout`: seconds without progress, before another
     consumer gets the slab, too. `kill_overdue`: such a consumer is killed, and its slab is charged with the death; one in the Egress's own process
-    never is. Without it drain() waits for ever where a function never returns, be it in every consumer or in one that this Egress started; a
-    RuntimeWarning tells it. A function that is only slow calls slab.progress(). Whatever is 0 or empty is chosen (offramp.h).
+    never is. Without it, and for that one, drain() waits for ever where a function never returns, be it in every consumer or in one that this Egress
+    started; a RuntimeWarning tells it. A function that is only slow calls slab.progress(). Whatever is 0 or empty is chosen (offramp.h).
 
     Leaving the context drains; leaving it by an exception abandons what consumers have not done. So does an Egress that is neither left, drained nor
     closed, with a ForgottenWarning, when nothing refers to it any more, or the program ends.

@@ -26,6 +26,7 @@ WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
 LOOK_SECONDS = 0.005    # between two looks of a loop that submits at all tensors that must not change
 QUIET_SECONDS = 0.02    # without a submit, before the thread looks, at them and at what is copied, and between two looks of it
 LOOK_AT_CONSUMERS_SECONDS = 0.5     # who are waited for: do they make progress
+KILLED_WITHIN_SECONDS = 5   # else they are not, or will not be
 FIRST_WARNING_SECONDS = 30  # from the first warning that they do not to the second
 VISIBILITY_TIMEOUT_SECONDS = 30     # where nobody chose another (offramp.h)
 BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
@@ -55,7 +56,7 @@ class Run:
                  require_consumers: Callable[[], None] = lambda: None):
         self.device = device
         self._require_consumers = require_consumers
-        self._warner = None if options.get("kill_overdue") else OverdueWarner(options)
+        self._warner = OverdueWarner(options)
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._calling: list[int] = []       # threads that are in the library
@@ -149,8 +150,7 @@ class Run:
     def _look_after_consumers(self) -> None:
         """While somebody waits for them, after every WAIT_SECONDS."""
         self._require_consumers()
-        if self._warner is not None:
-            self._warner.look(self.figures)
+        self._warner.look(self.figures)
 
     def require_noted(self) -> None:
         """Errors: CannotWrite, where the checkpoint cannot be written, which is tried once more."""
@@ -195,9 +195,11 @@ class Run:
 
 
 class OverdueWarner:
-    """Warns of consumers without progress that nobody kills, while they are waited for: at first at once, then after twice as long each time."""
+    """Warns of consumers without progress that nobody kills, while they are waited for: at first at once, then after twice as long each time. Where they are
+    killed, of those that are still there after a while."""
 
     def __init__(self, options: Mapping[str, Any]):
+        self._kills = bool(options.get("kill_overdue"))
         self._run_dir = os.fsdecode(options["run_dir"])
         self._timeout = options["visibility_timeout_seconds"] or VISIBILITY_TIMEOUT_SECONDS
         self._look_at = self._warn_at = self._since = 0.0
@@ -209,14 +211,16 @@ class OverdueWarner:
         self._look_at = now + LOOK_AT_CONSUMERS_SECONDS
         told = figures()
         if not told.overdue:
-            self._since = 0.0
+            self._since = self._warn_at = 0.0
             return
         self._since = self._since or now
-        if self._since == now or now >= self._warn_at:
+        if now >= self._warn_at and now - self._since >= (KILLED_WITHIN_SECONDS if self._kills else 0.0):
             self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
+            how, remedy = (("kill_overdue does not end them: they are in this process, which it leaves alone, or another user's", "End them yourself") if self._kills else
+                           ("nobody ends them", "Kill them, or open the Egress with kill_overdue=True"))
             warnings.warn(f"{told.overdue} of {told.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
-                          f"and nobody ends them: they are waited for ({self._run_dir}/status.json has their pids). Kill them, or open the Egress with kill_overdue=True; "
-                          "a function that is only slow calls slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=_level_of_the_caller())
+                          f"and {how}: they are waited for ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow calls "
+                          "slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=_level_of_the_caller())
 
 
 def _level_of_the_caller() -> int:
