@@ -172,6 +172,10 @@ def files_cells(row, found, cores):
     """What is delivered; the slowest part, and ours over it; what the cores allow for all parts together, and ours of that; ours over the peer; page faults."""
     def median(name, part):
         return found["contestants"][name][part]["median"]
+    def faults(name):
+        """A batch of the program's, the producer's and all consumers'; lines are counted one by one."""
+        of_a_batch = 1 if found["unit"] == "batches" else found["started_as"][name]["flags"]["batch"]
+        return ", ".join(small(median(name, part) * of_a_batch) for part in ("producer_faults_per_batch", "readers_faults_per_batch"))
     ours = found["ours"]
     items = found["batch"] if found["unit"] == "batches" else 1
     slowest = min(row.parts, key=lambda name: found["contestants"][name]["rate"]["median"])
@@ -180,7 +184,7 @@ def files_cells(row, found, cores):
     of_allowed = f"{number(allowed * items)}; {median(ours, 'rate') / allowed:.2f}" if allowed < median(slowest, "rate") else "no less"
     return (f"{number(median(ours, 'rate') * items)} {row.items}/s", f"{slowest} {number(median(slowest, 'rate') * items)}",
             interval(found["ratios_of"][ours][slowest]), of_allowed, times(found["ratios_of"][ours][row.peer]),
-            "; ".join(f"{small(median(name, 'producer_faults_per_batch'))}, {small(median(name, 'readers_faults_per_batch'))}" for name in (ours, row.peer)))
+            f"{faults(ours)}; {faults(row.peer)}")
 
 
 def files_table(saved):

@@ -19,10 +19,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tests.support.compiled_together import sources_of
-from tests.support.turn import TURN, share, told
+from tests.support.turn import TURN, told
 
 OLDEST = 19     # earlier ones cannot read libstdc++'s source_location, or know no ExcludeHeaderFilterRegex
 NAMES = ("clang-tidy-19", "clang-tidy")
@@ -166,8 +167,9 @@ class Reader:
         return self.read(f"{name}-a", dict(halves[:len(halves) // 2])) + self.read(f"{name}-b", dict(halves[len(halves) // 2:]))
 
 
-def todays(files, one_in, turn=TURN):
-    return {file: files[file] for file in share(sorted(files), one_in, turn)}
+def todays(files, source, one_in, turn=TURN):
+    """By name, so that a new file moves no other one to another day."""
+    return {file: flags for file, flags in files.items() if zlib.crc32(str(file.relative_to(source)).encode()) % one_in == turn % one_in}
 
 
 def check(tool, build, source, jobs, only="", one_in=1):
@@ -175,7 +177,7 @@ def check(tool, build, source, jobs, only="", one_in=1):
     folder = build / "tidy"
     folder.mkdir(exist_ok=True)
     reader = Reader(tool, build, source, folder)
-    files = todays(sources(build, source, only), one_in)
+    files = todays(sources(build, source, only), source, one_in)
     together = sorted(groups(files), key=len, reverse=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
         said = list(workers.map(lambda numbered: reader.read(f"{numbered[0]}", numbered[1]), enumerate(together)))

@@ -57,7 +57,7 @@ class Overdue(unittest.TestCase):
     def test_where_they_are_killed_those_that_stay_are_told(self):
         told = self.told_by(OverdueWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_overdue": 1}))
         self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in told])
-        self.assertRegex(told[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_overdue does not end them: they are in this process")
+        self.assertRegex(told[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_overdue has not ended them: they are in this process")
 
 
 @needs_numpy
@@ -596,9 +596,10 @@ class Options(Egresses):
         def consume():
             for _ in offramp.Consumer(self.run_dir):
                 over.wait()
-        consumer = threading.Thread(target=consume)
+        consumer = threading.Thread(target=consume, daemon=True)
         with warnings.catch_warnings(record=True) as seen, unittest.mock.patch("offramp._run.KILLED_WITHIN_SECONDS", 0.1):
-            warnings.simplefilter("always")
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", RuntimeWarning)
             with offramp.Egress(self.run_dir, visibility_timeout=0.3, kill_overdue=True) as egress:
                 egress.submit(numpy.zeros((2, 3), "float32"))
                 consumer.start()
@@ -607,7 +608,7 @@ class Options(Egresses):
                         egress.drain(timeout=1)
                 over.set()
         consumer.join()
-        self.assertRegex(str(seen[0].message), "^1 of 1 consumers made no progress, .* kill_overdue does not end them: they are in this process")
+        self.assertRegex(str(seen[0].message), "^1 of 1 consumers made no progress, .* kill_overdue has not ended them: they are in this process")
 
     def test_one_run_directory_has_one_producer(self):
         tensors = {"output": ("float32", (4, 6))}

@@ -216,7 +216,8 @@ class OverdueWarner:
         self._since = self._since or now
         if now >= self._warn_at and now - self._since >= (KILLED_WITHIN_SECONDS if self._kills else 0.0):
             self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
-            how, remedy = (("kill_overdue does not end them: they are in this process, which it leaves alone, or another user's", "End them yourself") if self._kills else
+            how, remedy = (("kill_overdue has not ended them: they are in this process, which it leaves alone, another user's, or slow to die",
+                            "In this process let the function return; end others yourself") if self._kills else
                            ("nobody ends them", "Kill them, or open the Egress with kill_overdue=True"))
             warnings.warn(f"{told.overdue} of {told.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
                           f"and {how}: they are waited for ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow calls "

@@ -102,6 +102,15 @@ class OneRevision(unittest.TestCase):
     def test_without_a_gpu_what_the_cores_allow_and_page_faults_are_told(self):
         self.assertEqual([self.CPU_LINE], revision_figures.files_table(self.WITHOUT_GPU)[2:])
 
+    def test_page_faults_of_lines_are_those_of_a_batch_of_them(self):
+        lines = {**self.CPU_ROW, "row": "W11-sqlite", "unit": "lines", "batch": 1, "started_as": {name: {"flags": {"batch": 16}} for name in ("ours", "sentence-transformers")},
+                 "contestants": {name: {"rate": {"median": 100}, "producer_cpu_ms_per_batch": {"median": 5}, "readers_cpu_ms_per_batch": {"median": 0},
+                                        "producer_faults_per_batch": {"median": 0.13}, "readers_faults_per_batch": {"median": 0}}
+                                 for name in ("ours", "sentence-transformers", "model alone", "tokenizer alone", "executemany from a file")},
+                 "ratios_of": {"ours": {name: {"median": 1, "low": 1, "high": 1} for name in ("model alone", "sentence-transformers")}}}
+        (line,) = revision_figures.files_table({**self.WITHOUT_GPU, "rows": [lines]})[2:]
+        self.assertIn("| 100 lines/s | model alone 100 | 1.000 [1.000, 1.000] | no less | 1.00× [1.00, 1.00] | 2.1, 0; 2.1, 0 |", line)
+
     def test_both_tables_are_of_what_was_measured(self):
         saved = {"rows": [self.ROW]}
         self.assertEqual([self.LINE], revision_figures.table(saved)[2:])
