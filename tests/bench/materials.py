@@ -2,7 +2,10 @@
 specs.py's placeholders."""
 
 import contextlib
+import hashlib
+import importlib.metadata
 import importlib.util
+import json
 import os
 import pathlib
 import pydoc_data.topics
@@ -86,11 +89,13 @@ class Materials:
     # Pictures and networks.
 
     def _images(self, flags):
-        return run_for_json("pictures", [sys.executable, HERE / "images.py", self._folder / "pictures", flags["batch"]])["list"]
+        return self._pictures("pictures", flags["batch"])
 
     def _photographs(self, flags):
-        return run_for_json("photographs", [sys.executable, HERE / "images.py", self._folder / "photographs", flags["batch"],
-                                            "--longest", SMALL_LONGEST if self._small else LONGEST])["list"]
+        return self._pictures("photographs", flags["batch"], "--longest", SMALL_LONGEST if self._small else LONGEST)
+
+    def _pictures(self, name, *words):
+        return self._kept(name, "images.py", words, lambda folder: run_for_json(name, [sys.executable, HERE / "images.py", folder / name, *words])["list"])
 
     def _shipped_weights(self, flags):
         return ROOT / "launch/demo/cutout.safetensors"
@@ -102,9 +107,9 @@ class Materials:
         return self._network("first-pixel", "first-pixel.pt")
 
     def _first_token(self, flags):
-        tokenizer = self._file_for(specs.ENCODER, flags).with_suffix(".tokenizer.json")
-        shutil.copyfile(tokenizer, self._folder / "first-token.tokenizer.json")
-        return self._network("first-token", "first-token.pt", "--tokens", self._file_for(specs.MAX_TOKENS, flags))
+        network = self._network("first-token", "first-token.pt", "--tokens", self._file_for(specs.MAX_TOKENS, flags))
+        shutil.copyfile(self._file_for(specs.ENCODER, flags).with_suffix(".tokenizer.json"), network.with_suffix(".tokenizer.json"))
+        return network
 
     def _cutout_results(self, flags):
         return self._results("cutout", specs.SHIPPED_WEIGHTS, specs.PHOTOGRAPHS, flags)
@@ -117,8 +122,27 @@ class Materials:
                              "--images", self._file_for(images, flags), "--batch", flags["batch"], "--image-size", flags["image-size"], *more)
 
     def _network(self, kind, name, *words):
-        run_to_end(f"{kind} for the row", [sys.executable, HERE / "networks.py", kind, self._folder / name, *words])
-        return self._folder / name
+        def make(folder):
+            run_to_end(f"{kind} for the row", [sys.executable, HERE / "networks.py", kind, folder / name, *words])
+            return folder / name
+        return pathlib.Path(self._kept(name, "networks.py", (kind, *words), make))
+
+    def _kept(self, name, program, words, make, place=None):
+        """What `make` makes in a folder, a path; where there is a folder for materials, once for all calls that want the same of the same program. `place`: else."""
+        if self._given.materials is None:
+            return str(make(place or self._folder))
+        sources = sorted((HERE / program).glob("*.py")) or [HERE / program]
+        wanted = "\0".join(map(str, (*words, importlib.metadata.version("torch")))).encode() + b"".join(source.read_bytes() for source in sources)
+        folder = self._given.materials / f"{name}-{hashlib.sha256(wanted).hexdigest()[:16]}"
+        made = folder / "made.json"
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)       # of a call that was killed
+            folder.mkdir(parents=True)
+            path = str(make(folder))
+            unfinished = folder / "made.new"
+            unfinished.write_text(json.dumps(path), encoding="utf-8")
+            unfinished.rename(made)
+        return json.loads(made.read_text(encoding="utf-8"))
 
     # Texts.
 
@@ -147,17 +171,19 @@ class Materials:
         """Made once for all rows: exported, which takes a minute; for small ones traced."""
         if self._given.encoder:
             return self._given.encoder
-        folder = self._file_for(specs.SENTENCES, flags)
-        encoder = self._shared / ("encoder.pt" if self._small else "encoder.pt2")
-        if encoder.exists():
-            return encoder
+        name = "encoder.pt" if self._small else "encoder.pt2"
+        if self._given.materials is None and (self._shared / name).exists():
+            return self._shared / name
+        sentences = self._file_for(specs.SENTENCES, flags)
+        program, begin, words = "../../launch/exporter", [f"sentence:{sentences}", "--output"], ("--batch", "any", "--max-tokens", TOKENS, "--precision",
+                                                                                                  "bf16" if self._gpu else "fp32")
         if self._small:
-            run_to_end("tracing the encoder", [sys.executable, HERE / "networks.py", "encoder", encoder, "--folder", folder, "--tokens", SMALL_TOKENS,
-                                               "--batch", flags["batch"]])
-        else:
-            run_to_end("export of the encoder", [sys.executable, ROOT / "launch/exporter", f"sentence:{folder}", "--output", encoder, "--batch", "any",
-                                                 "--max-tokens", TOKENS, "--precision", "bf16" if self._gpu else "fp32"], seconds=EXPORT_SECONDS)
-        return encoder
+            program, begin, words = "networks.py", ["encoder"], ("--folder", sentences, "--tokens", SMALL_TOKENS, "--batch", flags["batch"])
+
+        def make(folder):
+            run_to_end("the encoder", [sys.executable, HERE / program, *begin, folder / name, *words], seconds=EXPORT_SECONDS)
+            return folder / name
+        return pathlib.Path(self._kept("encoder", program, (sentences, *words), make, self._shared))
 
     def _max_tokens(self, flags):
         notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml")

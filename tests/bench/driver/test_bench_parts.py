@@ -300,6 +300,19 @@ class MaterialsTest(unittest.TestCase):
         self.assertEqual(first["input"], second["input"])
         self.assertGreaterEqual(len(first["input"].read_text().splitlines()), 100_000)
 
+    def test_pictures_are_kept_for_the_next_call_and_made_anew_where_they_are_others_or_were_not_finished(self):
+        kept = self.folder / "kept"
+
+        def made(batch):
+            return pathlib.Path(self.materials(materials=kept).fill_in({"batch": batch, "input": specs.PHOTOGRAPHS})["input"])
+        first = made(2)
+        when = first.stat().st_mtime_ns
+        self.assertEqual((first, when), (made(2), first.stat().st_mtime_ns))
+        self.assertNotEqual(first, made(3))
+        next(told for told in kept.rglob("made.json") if str(first) in told.read_text()).unlink()
+        self.assertEqual(first, made(2))
+        self.assertGreater(first.stat().st_mtime_ns, when)
+
     def test_what_the_user_has_ready_is_taken(self):
         (self.folder / "mine.toml").write_text('input-shape = "2x48"\ninput-dtype = "int32"\n')
         materials = self.materials(sentences=self.folder, encoder=self.folder / "mine.pt2")
