@@ -47,8 +47,9 @@ def make_wheel(places, into):
 
 
 def make_debs(places, into):
-    if shutil.which("dpkg-shlibdeps") is None:
-        raise LaunchError("Debian packages are made by dpkg-shlibdeps, which is not here", "apt-get install dpkg-dev, on a Debian 12", ExitCode.SYSTEM)
+    for tool, package in (("dpkg-shlibdeps", "dpkg-dev"), ("file", "file")):     # cpack asks file which of all are programs
+        if shutil.which(tool) is None:
+            raise LaunchError(f"Debian packages are made by {tool}, which is not here", f"apt-get install {package}, on a Debian 12", ExitCode.SYSTEM)
     folder = places.build_folder("release")
     run_step("Debian packages", ["cpack", "--config", str(folder / "CPackConfig.cmake"), "-G", "DEB", "-B", str(into)], places.logs / "deb.log")
     shutil.rmtree(into / "_CPack_Packages", ignore_errors=True)

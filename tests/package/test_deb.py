@@ -12,7 +12,7 @@ import unittest
 from environments import run
 from installed import BUILD, ROOT, VERSION, Installed
 
-TOOLS = ("cpack", "dpkg-deb", "dpkg-shlibdeps")
+TOOLS = ("cpack", "dpkg-deb", "dpkg-shlibdeps", "file")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
 
 

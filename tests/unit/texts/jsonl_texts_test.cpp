@@ -147,7 +147,9 @@ TEST_F(JsonlTextsTest, WhatIsInListsIsOfOneTypeToo) {
 }
 
 TEST_F(JsonlTextsTest, ATextOfTenMegabytesIsReadAsUnreadable) {
-    const JsonlTexts texts = made("{\"id\": 1, \"text\": \"" + std::string(10'000'000, 'x') + "\", \"n\": 1}\n");
+    std::string text;
+    text.resize(10'000'000, 'x');
+    const JsonlTexts texts = made("{\"id\": 1, \"text\": \"" + text + "\", \"n\": 1}\n");
     EXPECT_THROW(texts.text(0), UnreadableItem);
     EXPECT_EQ(texts.beside(0).columns, R"({"n":1})");
 }
