@@ -125,14 +125,14 @@ class Materials:
         def make(folder):
             run_to_end(f"{kind} for the row", [sys.executable, HERE / "networks.py", kind, folder / name, *words])
             return folder / name
-        return pathlib.Path(self._kept(name, "networks.py", (kind, *words), make))
+        return pathlib.Path(self._kept(name, "networks.py", (kind, *words, importlib.metadata.version("torch")), make))
 
     def _kept(self, name, program, words, make, place=None):
         """What `make` makes in a folder, a path; where there is a folder for materials, once for all calls that want the same of the same program. `place`: else."""
         if self._given.materials is None:
             return str(make(place or self._folder))
         sources = sorted((HERE / program).glob("*.py")) or [HERE / program]
-        wanted = "\0".join(map(str, (*words, importlib.metadata.version("torch")))).encode() + b"".join(source.read_bytes() for source in sources)
+        wanted = "\0".join(map(str, words)).encode() + b"".join(source.read_bytes() for source in sources)
         folder = self._given.materials / f"{name}-{hashlib.sha256(wanted).hexdigest()[:16]}"
         made = folder / "made.json"
         if not made.exists():
@@ -183,7 +183,7 @@ class Materials:
         def make(folder):
             run_to_end("the encoder", [sys.executable, HERE / program, *begin, folder / name, *words], seconds=EXPORT_SECONDS)
             return folder / name
-        return pathlib.Path(self._kept("encoder", program, (sentences, *words), make, self._shared))
+        return pathlib.Path(self._kept("encoder", program, (sentences, *words, importlib.metadata.version("torch")), make, self._shared))
 
     def _max_tokens(self, flags):
         notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml")

@@ -13,6 +13,8 @@ import pathlib
 import sys
 from typing import NamedTuple
 
+from targets import allowed_by_cores, slowest_of
+
 HERE = pathlib.Path(__file__).resolve().parent
 SAVED, PAGE, README = "revision", "tests/bench/revision.md", "README.md"
 WITHOUT_GPU = "revision-without-gpu"
@@ -178,9 +180,7 @@ def files_cells(row, found, cores):
         return ", ".join(small(median(name, part) * of_a_batch) for part in ("producer_faults_per_batch", "readers_faults_per_batch"))
     ours = found["ours"]
     items = found["batch"] if found["unit"] == "batches" else 1
-    slowest = min(row.parts, key=lambda name: found["contestants"][name]["rate"]["median"])
-    spent = sum(median(name, part) for name in row.parts for part in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch"))
-    allowed = 1000 * cores / spent
+    slowest, allowed = slowest_of(found["contestants"], row.parts), allowed_by_cores(found["contestants"], row.parts, cores)
     of_allowed = f"{number(allowed * items)}; {median(ours, 'rate') / allowed:.2f}" if allowed < median(slowest, "rate") else "no less"
     return (f"{number(median(ours, 'rate') * items)} {row.items}/s", f"{slowest} {number(median(slowest, 'rate') * items)}",
             interval(found["ratios_of"][ours][slowest]), of_allowed, times(found["ratios_of"][ours][row.peer]),

@@ -162,6 +162,16 @@ class Figure:
                        f"{value:.3g} ({ours:.3g} of {other['median']:.3g} s)" if self.over else f"{value:.3g} s")
 
 
+def slowest_of(contestants, names):
+    return min(names, key=lambda name: contestants[name]["rate"]["median"])
+
+
+def allowed_by_cores(contestants, names, cores):
+    """Batches a second, for the CPU time that a batch takes in all of these together; None where they take none."""
+    spent = sum(contestants[name][key]["median"] for name in names for key in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch"))
+    return 1000 * cores / spent if spent > 0 else None
+
+
 @dataclasses.dataclass(frozen=True)
 class SmallestOf:
     """Our rate over the slowest of these contestants': what limits a row whose work passes through all of them."""
@@ -169,7 +179,7 @@ class SmallestOf:
     at_least: float
 
     def judge(self, result):
-        smallest = min(self.limits, key=lambda name: result["contestants"][name]["rate"]["median"])
+        smallest = slowest_of(result["contestants"], self.limits)
         ratio = result["ratios_of"][result["ours"]][smallest]
         return verdict(f"rate over the smallest of {', '.join(self.limits)}", f"≥ {self.at_least}", ratio["median"], ratio["median"] >= self.at_least,
                        f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}], {smallest}")
@@ -183,11 +193,11 @@ class CoresAllow:
     at_least: float
 
     def judge(self, result):
-        spent = sum(result["contestants"][name][key]["median"] for name in self.parts for key in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch"))
+        allowed = allowed_by_cores(result["contestants"], self.parts, result["cores"])
         what, wanted = f"rate over what {result['cores']} cores allow for {', '.join(self.parts)} together", f"≥ {self.at_least}"
-        if spent <= 0:
+        if allowed is None:
             return verdict(what, wanted, None, False)
-        rates = {name: result["contestants"][name]["rate"]["median"] for name in self.parts} | {"cores": 1000 * result["cores"] / spent}
+        rates = {name: result["contestants"][name]["rate"]["median"] for name in self.parts} | {"cores": allowed}
         limit = min(rates, key=rates.get)
         ours = result["contestants"][result["ours"]]["rate"]["median"]
         value = ours / rates[limit] if limit == "cores" else result["ratios_of"][result["ours"]][limit]["median"]

@@ -54,7 +54,7 @@ class Consumers(World):
         """Submits once so many `consumers` are there. Its run is there when this returns."""
         producer = self.python(PRODUCER, self.run_dir, batches, consumers)
         self.addCleanup(self.nothing_is_left_in_memory, [producer.pid])
-        wait_for(lambda: f"producer_pid={producer.pid}\n" in self.told("endpoint"), "its run")
+        wait_for(lambda: f"producer_pid={producer.pid}\n" in self.text_of("endpoint"), "its run")
         return producer
 
     def finish(self, producer, batches):
@@ -255,7 +255,7 @@ class Consumers(World):
                     except offramp.NoSuchRun as problem:
                         print(problem)
                 """, self.run_dir)
-                wait_for(lambda: '"consumers": [\n  {' in self.told("status.json"), "that it is let in")
+                wait_for(lambda: '"consumers": [\n  {' in self.text_of("status.json"), "that it is let in")
                 if when != "before":
                     consumer.send_signal(signal.SIGSTOP)
                 killed.kill()
@@ -264,12 +264,6 @@ class Consumers(World):
                 consumer.send_signal(signal.SIGCONT)
                 self.assertRegex(self.end(consumer), "another (run's|one) by now")
                 self.finish(other, 1)
-
-    def told(self, name):
-        try:
-            return (self.run_dir / name).read_text()
-        except FileNotFoundError:       # not there yet, or between two runs
-            return ""
 
     def test_stop_ends_the_loop_when_the_slab_at_hand_is_done(self):
         producer = self.produce(3)

@@ -20,12 +20,6 @@ from world import needs_numpy, wait_for
 
 @needs_numpy
 class Killed(Loops):
-    def told_endpoint(self):
-        try:
-            return (self.run_dir / "endpoint").read_text()
-        except FileNotFoundError:       # between two runs
-            return ""
-
     def test_at_each_step(self):
         cases = ((("before 0",), BATCHES), (("submitted 1",), 0),
                  (("submitted 6", "b000-0", "b001-0"), BATCHES - 4),     # four slabs are full, and two batches wait to be copied
@@ -94,7 +88,7 @@ class Killed(Loops):
         self.assertEqual(-signal.SIGKILL, loop.returncode, loop.communicate()[1])
         consumer.kill()      # it would wait for another producer
         loop = self.work.loop_told(told)
-        wait_for(lambda: str(loop.pid) in self.told_endpoint(), "the next run")
+        wait_for(lambda: str(loop.pid) in self.text_of("endpoint"), "the next run")
         read = self.end(self.python(reader, self.run_dir))
         self.end(loop)
         self.assertEqual(int(read), ROWS * self.work.submitted())

@@ -34,6 +34,13 @@ class World(unittest.TestCase):
             return [name for name in os.listdir("/dev/shm") for pid in pids if name.startswith(f"offramp-egress-{pid}-")]
         wait_for(lambda: not left(), f"that {left()} goes")
 
+    def text_of(self, name):
+        """Of a file of the run directory; empty before it is there, and between two runs."""
+        try:
+            return (self.run_dir / name).read_text()
+        except FileNotFoundError:
+            return ""
+
     def python(self, program, *arguments, **options):
         """Another interpreter with this program; killed at the test's end if it still is there."""
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)], stdout=subprocess.PIPE,
