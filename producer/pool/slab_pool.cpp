@@ -11,8 +11,8 @@
 namespace offramp {
 namespace {
 
-// More than this gain nothing on one object.
-constexpr unsigned kMostOnFirstSpan = 16;
+// More gain nothing on one object, and disturb a model that is being loaded: common/decisions/0004.
+constexpr unsigned kMostOnFirstSpan = 5;
 // A thread for less costs more than it saves.
 constexpr std::size_t kLeastPart = std::size_t{1} << 20;
 

@@ -20,8 +20,8 @@
 
 namespace offramp {
 
-// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked: the first span with every
-// core, as a batch can be filled as soon as one span is there; then the others side by side. Knows nothing of holders
+// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked: the first span by itself,
+// as a batch can be filled as soon as one span is there; then the others side by side. Knows nothing of holders
 // or sockets.
 //
 // Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock,
@@ -40,8 +40,8 @@ class SlabPool {
     };
     // How the faulting is shared out. Faults of one object serialise for the most part, those of several do not.
     struct Threads {
-        unsigned first_span = 0;     // 0: one a core, 16 at most
-        unsigned other_spans = 2;    // on each
+        unsigned first_span = 0;     // 0: one a core, 5 at most
+        unsigned other_spans = 1;    // on each
         unsigned spans_at_once = 0;  // 0: one a core
     };
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener)

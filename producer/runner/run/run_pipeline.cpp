@@ -78,7 +78,8 @@ void RunPipeline::run() {
     const RunConfig& config = parts_.config;
     // Figures of a run that was interrupted mean nothing.
     const bool measures_limits = config.measure_limits > 0 && !config.adopt;
-    parts_.egress.wait_until_first_usable();
+    // The first batch is computed while its slab is being made; but nobody's turn passes in waiting for one.
+    if (parts_.turn.is_shared()) parts_.egress.wait_until_first_usable();
     auto turn = parts_.turn.take([this] { return !parts_.lifecycle.stopped(); });
     if (turn) {
         if (measures_limits) measuring_.measure_limits_before();
