@@ -33,6 +33,14 @@ SMALL_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}   # on two cores, several programs'
 USAGE, UNAVAILABLE, FAILED = 64, 69, 1
 
 
+def counts(text):
+    """Numbers of consumers on a curve."""
+    numbers = tuple(int(number) if number.isdecimal() else 0 for number in text.split(","))
+    if min(numbers) < 1 or sorted(set(numbers)) != list(numbers):
+        raise argparse.ArgumentTypeError(f"{text}: give rising numbers from 1 on, such as 4,6,12")
+    return numbers
+
+
 def parse(argv):
     parser = argparse.ArgumentParser(prog="offramp bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wanted", nargs="*", metavar="ROW", help="workloads (W1) or rows (W1-host-write); default: all")
@@ -42,6 +50,7 @@ def parse(argv):
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything that was measured here")
     parser.add_argument("--windows", type=int, metavar="N", help="windows of each contestant (default 6; at least 2)")
     parser.add_argument("--seconds", type=float, metavar="S", help="least length of a window (default 3)")
+    parser.add_argument("--consumers", type=counts, metavar="N,N", help="on the curve of row E (default 1,2,3,4,6,8,12,15)")
     parser.add_argument("--keep-logs", type=pathlib.Path, metavar="DIR", help="keep every program's log here")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
     parser.add_argument("--beside", type=pathlib.Path, metavar="BUILD", help="a second build, build/release of another checkout: it runs what each row's "
@@ -60,6 +69,10 @@ def parse(argv):
 
 def rows_of(options, gpu=True):
     rows = without(choose(make_rows(options.small, gpu=gpu), options.wanted), options.without)
+    if options.consumers:
+        if not any(row.curve for row in rows):
+            raise ValueError(f"--consumers {','.join(map(str, options.consumers))} is for the curve of row E, which is not among the rows")
+        rows = [dataclasses.replace(row, curve=options.consumers) if row.curve else row for row in rows]
     if not options.beside:
         return rows
     programs = programs_in(options.beside)

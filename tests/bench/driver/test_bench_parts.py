@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import dataclasses
 import importlib.util
+import io
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import bench
 import contest
 import intervals
 import report
@@ -453,6 +455,17 @@ class TargetsTest(unittest.TestCase):
         self.assertTrue(targets.OnCurve(4, 0.97).judge(result_with(curve=curve)).reached)
         self.assertFalse(targets.OnCurve(4, 0.98).judge(result_with(curve=curve)).reached)
         self.assertEqual(("not measured", False), (targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).found, targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).reached))
+
+    def test_the_curves_numbers_of_consumers_can_be_given(self):
+        curve_of = lambda *words: [row.curve for row in bench.rows_of(bench.parse(words)) if row.curve]
+        self.assertEqual([(4, 6, 12)], curve_of("E", "--consumers", "4,6,12"))
+        self.assertEqual([(4,)], curve_of("--consumers", "4"))
+        with self.assertRaisesRegex(ValueError, "--consumers 4 is for the curve of row E"):
+            bench.rows_of(bench.parse(["W2", "--consumers", "4"]))
+        for words in ("0,4", "4,4", "6,4", "four", "", "4,"):
+            with self.subTest(words), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+                bench.parse(["E", "--consumers", words])
+            self.assertIn("rising numbers from 1 on", said.getvalue())
 
     def test_of_several_limits_the_smallest_counts(self):
         result = result_with()
