@@ -128,8 +128,8 @@ class PoolBench {
                               {"cores", std::thread::hardware_concurrency()}};
         for (const auto& [name, times] : seen) result[name] = describe(times);
         if (seen.contains("pool") && seen.contains("one-object"))
-            result["pool_all_over_one_object"] = result["pool"]["all_seconds"].get<double>() /
-                                                 result["one-object"]["all_seconds"].get<double>();
+            result["pool_all_over_one_object"] =
+                result["pool"]["all_seconds"].get<double>() / result["one-object"]["all_seconds"].get<double>();
         return result;
     }
 
