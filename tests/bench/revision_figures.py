@@ -22,13 +22,15 @@ BEGIN, END = "<!-- revision_figures.py: begin -->", "<!-- revision_figures.py: e
 BEGIN_WITHOUT_GPU = "<!-- revision_figures.py, without a GPU: begin -->"
 ALONE, TRANSFORMED, COPIES, PINNED, PEER_ALONE = "compute alone", "model and transform alone", "copy ceiling", "article 4-pinned", "article, compute alone"
 QUEUE, PLAIN, LIBRARY, DECODE, ENCODE = "multiprocessing.Queue", "plain PyTorch", "sentence-transformers", "decode limit", "encode limit"
+TABLE = "executemany from a file"
 
 
 class Row(NamedTuple):
-    """`limit`, `peer`, `peer_alone`: contestants; none where the row has no such. `items`: what a batch's items are called, where these are counted."""
+    """`limit`, `peer`, `peer_alone`: contestants; none where the row has no such. Of several limits the slowest counts. `items`: what a batch's items are
+    called, where these are counted."""
     id: str
     what: str
-    limit: str = None
+    limit: str | tuple = None
     peer: str = None
     peer_alone: str = None
     items: str = None
@@ -42,8 +44,11 @@ ROWS = (
     Row("W4a-4-readers", "embeddings, 256 KiB a batch", None, PINNED, short="embeddings, 256 KiB a batch, {readers} consumers"),
     Row("W4a-1-reader", "the same, one consumer", None, PINNED),
     Row("W6", "no model: the link; every byte read", COPIES, PINNED, short="no model: the link, {readers} consumers"),
-    Row("W7", "made JPEG files in, PNG masks out", TRANSFORMED, PLAIN, items="images", short="made JPEG files in, PNG masks out"),
-    Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ENCODE, PLAIN, items="images"),
+    Row("W7", "made JPEG files in, PNG masks out", (TRANSFORMED, DECODE, ENCODE), PLAIN, items="images", short="JPEG files into PNG masks, {readers} consumers"),
+    Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ("model alone", DECODE, ENCODE), PLAIN, items="images",
+        short="JPEG files into cut-outs, {readers} consumers"),
+    Row("W11-sqlite", "lines of text to MiniLM's vectors in SQLite", ("model alone", TABLE), LIBRARY, items="lines",
+        short="text into vectors in SQLite, {readers} consumers"),
     Row("W8-1-reader", "messages alone, one consumer", None, QUEUE),
     Row("W8-4-readers", "messages alone", None, QUEUE, short="messages alone, {readers} consumers"),
     Row("latency", "a slab's number through an idle channel: p50; p99", "libzmq alone", QUEUE),
@@ -64,7 +69,7 @@ class FilesRow(NamedTuple):
 FILES_ROWS = (
     FilesRow("W7", "DeepLabV3: JPEG files in, PNG masks out", (TRANSFORMED, DECODE, ENCODE), PLAIN, "images"),
     FilesRow("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ("model alone", DECODE, ENCODE), PLAIN, "images"),
-    FilesRow("W11-sqlite", "lines of text to MiniLM's vectors in SQLite", ("model alone", "tokenizer alone", "executemany from a file"), LIBRARY, "lines"),
+    FilesRow("W11-sqlite", "lines of text to MiniLM's vectors in SQLite", ("model alone", "tokenizer alone", TABLE), LIBRARY, "lines"),
     FilesRow("W11-postgres", "the same in PostgreSQL", ("model alone", "tokenizer alone", "COPY from memory"), LIBRARY, "lines"))
 
 
@@ -114,8 +119,8 @@ def latency(row, found):
 def curve(row, found):
     points = {point["consumers"]: point for point in found["curve"]}
     shown = [points[consumers] for consumers in SHOWN_OF_CURVE]
-    limits = [point["limit"]["median"] for point in shown]
-    return (f"{'; '.join(number(point['rate']['median']) for point in shown)} batches/s", f"{row.limit} {number(min(limits))} to {number(max(limits))}",
+    limits = sorted({number(point["limit"]["median"]) for point in shown})
+    return (f"{'; '.join(number(point['rate']['median']) for point in shown)} batches/s", f"{row.limit} {' to '.join(limits[::max(len(limits) - 1, 1)])}",
             "; ".join(interval(point["ratio"]) for point in shown), "–", "–")
 
 
@@ -133,8 +138,10 @@ def cells(row, found):
     if found["kind"] in OF_A_KIND:
         return OF_A_KIND[found["kind"]](row, found)
     ratios, ours = found["ratios_of"], found["ours"]
-    limit = f"{row.limit} {number(found['contestants'][row.limit]['rate']['median'])}" if row.limit else "–"
-    of_limit = interval(ratios[ours][row.limit]) if row.limit else "–"
+    limits = found["contestants"]
+    slowest = slowest_of(limits, row.limit) if isinstance(row.limit, tuple) else row.limit
+    limit = f"{slowest} {number(limits[slowest]['rate']['median'] * (found['batch'] if row.items else 1))}" if slowest else "–"
+    of_limit = interval(ratios[ours][slowest]) if slowest else "–"
     over_peer = times(ratios[ours][row.peer]) if row.peer else "–"
     egress = "–"
     if row.peer_alone:

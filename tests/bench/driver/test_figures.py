@@ -111,6 +111,14 @@ class OneRevision(unittest.TestCase):
         (line,) = revision_figures.files_table({**self.WITHOUT_GPU, "rows": [lines]})[2:]
         self.assertIn("| 100 lines/s | model alone 100 | 1.000 [1.000, 1.000] | no less | 1.00× [1.00, 1.00] | 2.1, 0; 2.1, 0 |", line)
 
+    def test_of_several_limits_the_slowest_is_told(self):
+        files = {**self.ROW, "row": "W10-cut-out", "batch": 64, "started_as": {"ours": {"readers": 12}},
+                 "contestants": {name: {"rate": {"median": rate}} for name, rate in
+                                 (("ours", 30), ("model alone", 700), ("decode limit", 35), ("encode limit", 40), ("plain PyTorch", 6))},
+                 "ratios_of": {"ours": {name: {"median": over, "low": over, "high": over} for name, over in (("decode limit", 0.875), ("encode limit", 0.75), ("plain PyTorch", 5))}}}
+        (line,) = revision_figures.table({"rows": [files]})[2:]
+        self.assertIn("| 1,920 images/s | decode limit 2,240 | 0.875 [0.875, 0.875] | 5.00× [5.00, 5.00] | – |", line)
+
     def test_both_tables_are_of_what_was_measured(self):
         saved = {"rows": [self.ROW]}
         self.assertEqual([self.LINE], revision_figures.table(saved)[2:])
