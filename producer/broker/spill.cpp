@@ -96,12 +96,13 @@ bool Spill::wants_to_write() {
     return now - *egress_waits_since_ >= kPatience && now >= next_write_;
 }
 
-// One that took a consumer down stays, and its incident report with it.
+// One that took a consumer down stays, and its incident report with it; so does one of a recovered run whose memory is
+// not there yet.
 std::optional<std::uint32_t> Spill::oldest_waiting() const {
     std::optional<std::uint32_t> oldest;
     for (const ReadySlab& entry : state_.ready) {
         const SlabWord word = state_.ledger.word(entry.slab);
-        if (!ReadyQueue::is_current(entry, word)) continue;
+        if (!ReadyQueue::is_current(entry, word) || !state_.memory.usable(entry.slab)) continue;
         if (state_.ledger.charges(entry.slab) > 0 || !state_.ledger.holders(entry.slab).empty()) continue;
         if (!oldest ||
             state_.fillings[entry.slab].published.items_through < state_.fillings[*oldest].published.items_through)

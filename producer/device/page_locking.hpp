@@ -10,7 +10,7 @@ namespace offramp {
 // What both devices do alike around page-locking.
 
 inline constexpr std::size_t kMaxRegistrationBytes = std::size_t{64} << 30;
-inline constexpr std::size_t kProofBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kProofBytes = std::size_t{64} << 20;
 
 // Broken contract: an empty range, or one above kMaxRegistrationBytes.
 void expect_pinnable(std::span<std::byte> range);

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
@@ -106,6 +107,7 @@ void SlabPool::start_others() {
 void SlabPool::prepare(std::uint32_t index) {
     Span& span = spans_[index];
     span.region = std::make_unique<SharedRegion>(start_ == RunStart::Recovered ? adopt_span(index) : make_span(index));
+    failpoint("pool.span_named");
     populate(*span.region, index == 0 ? threads_.first_span : threads_.other_spans);
     if (index == 0) start_others();
     if (pin_) span.pinned = pin_(span.region->bytes());

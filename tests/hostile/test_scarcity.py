@@ -4,11 +4,12 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import signal
 import subprocess
 import unittest
 
 from tests.support.launched_resume import World
-from tests.support.real_run import SANITIZER, RealRun, left_behind, shared_memory, undisturbed
+from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--processor", "checksum", "--log-level", "info")
@@ -110,6 +111,21 @@ class FilledSharedMemory(unittest.TestCase):
             run.wait_for_consumers()
             run.finish_outputs()
             self.assertEqual(run.files(), self.wanted)
+
+    @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
+    def test_a_pool_that_cannot_be_made_ends_the_run(self):
+        """There was room when the run began, and none when the slabs take it: before the first batch, and beside it."""
+        for span in (1, 3):
+            with self.subTest(span=span), RealRun(*COPY) as run:
+                run.environment |= {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"pool.span_named#{span}:stop"}
+                run.start_producer()
+                run.until(lambda: is_stopped(run.producer), "a slab that has a name and no memory")
+                self.take_what_is_free()
+                kill(run.producer, signal.SIGCONT)
+                self.assertEqual(run.wait(run.producer), 80, run.logs())
+                self.assertIn("/dev/shm is full: enlarge it", run.logs())
+                self.assertEqual(left_behind(shared_memory), set())
+                self.stranger.unlink()
 
     def test_a_run_that_needs_more_says_so_and_goes_on_later(self):
         """Of the rungs only `workers` makes memory in mid-run: a segment a batch."""

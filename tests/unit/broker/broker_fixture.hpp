@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,7 +89,7 @@ struct BrokerFixture {
         options.run_nonce = kNonce;
         options.allowed_uids = {1000};
         broker = std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, heartbeats,
-                                          Broker::SlabMemory{[](std::uint32_t) { return true; },
+                                          Broker::SlabMemory{[this](std::uint32_t slab) { return !unmade.contains(slab); },
                                                              [this](std::uint32_t slab) { return bytes_of(slab); }},
                                           options);
     }
@@ -125,6 +126,7 @@ struct BrokerFixture {
     std::vector<SlabEntry> entries;
     std::vector<HeartbeatRecord> heartbeats;
     std::vector<std::byte> bytes;
+    std::set<std::uint32_t> unmade;  // slabs whose memory is not there yet
     InMemoryHub hub;
     ScriptedWatch watch;
     ManualClock clock;

@@ -125,6 +125,23 @@ TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer
     EXPECT_TRUE(f.report().conserved());
 }
 
+TEST_F(BrokerSpill, WhatHasNoMemoryYetStays) {
+    BrokerFixture& f = start(2);
+    f.publish(0);
+    f.publish(1);
+    f.unmade = {0, 1};  // as in a run that was taken over, whose memory is being mapped
+    let_the_egress_wait();
+    f.clock.advance(milliseconds(50));
+    f.broker->step();
+    f.unmade = {0};
+    f.broker->step();
+    wait_for_the_disk(1);
+    f.broker->step();
+    egress_.join();
+    EXPECT_EQ(files(), 1U);
+    EXPECT_TRUE(std::filesystem::exists(folder_ + "/slab-1-1.spill")) << "the oldest is the other one";
+}
+
 TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNobody) {
     BrokerFixture& f = start(1);
     f.publish(0);
