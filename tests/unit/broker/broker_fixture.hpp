@@ -88,10 +88,11 @@ struct BrokerFixture {
           port(hub.broker_port()) {
         options.run_nonce = kNonce;
         options.allowed_uids = {1000};
-        broker = std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, heartbeats,
-                                          Broker::SlabMemory{[this](std::uint32_t slab) { return !unmade.contains(slab); },
-                                                             [this](std::uint32_t slab) { return bytes_of(slab); }},
-                                          options);
+        broker =
+            std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, heartbeats,
+                                     Broker::SlabMemory{[this](std::uint32_t slab) { return !unmade.contains(slab); },
+                                                        [this](std::uint32_t slab) { return bytes_of(slab); }},
+                                     options);
     }
 
     // One filled slab of `samples` samples, as batch `batch`.
