@@ -49,7 +49,8 @@ void EgressRun::recover() {
 
 void EgressRun::make_pool() {
     SlabPool::Pin pin = [this](std::span<std::byte> span) { return pinning_.lock(span); };
-    SlabPool::Listener news{[this] { exchange_->wake(); },
+    exchange_->expect_memory();
+    SlabPool::Listener news{[this] { exchange_->note_memory(); },
                             [this](std::exception_ptr error) {
                                 hooks_.on_pool_failure(std::move(error));
                                 exchange_->stop();  // whoever waits for a slab wakes up, and finds that it is told

@@ -58,7 +58,7 @@ std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
         waiting_ = true;
         granted_.wait(lock, [&] { return !grants_.empty() || stopped_ || (asks && short_); });
         waiting_ = false;
-        waited_ns_ += now_ns() - began;
+        waited_ns_ += waited_since(began);
     }
     if (stopped_ || grants_.empty()) return std::nullopt;
     const Grant grant = grants_.front();
@@ -198,6 +198,12 @@ void SlabExchange::wake() {
     notify();
 }
 
+void SlabExchange::note_memory() {
+    std::uint64_t since = kNotYet;
+    memory_since_ns_.compare_exchange_strong(since, now_ns());
+    wake();
+}
+
 void SlabExchange::notify() noexcept {
     if (broker_listens_ && broker_listens_.exchange(false)) ring();
 }
@@ -209,8 +215,14 @@ void SlabExchange::ring() noexcept {
 
 double SlabExchange::wait_seconds() const {
     std::uint64_t waited = waited_ns_;
-    if (waiting_) waited += now_ns() - waiting_since_ns_;
+    if (waiting_) waited += waited_since(waiting_since_ns_);
     return static_cast<double>(waited) / 1e9;
+}
+
+std::uint64_t SlabExchange::waited_since(std::uint64_t began_ns) const {
+    const std::uint64_t from = std::max<std::uint64_t>(began_ns, memory_since_ns_);
+    const std::uint64_t now = now_ns();
+    return from < now ? now - from : 0;
 }
 
 }  // namespace offramp

@@ -28,8 +28,8 @@ namespace offramp {
 //
 // Owns: two short queues and an eventfd. Borrows: the slabs' bytes (SlabPool), through the grants; the clock.
 // Thread: wait_for_slab(), publish() and finish() from the egress; take(), take_published(), grant(), note_shortage(),
-// listen(), wake_fd() from the broker, or who stands in; let_stand_in(), stop() and wake() from any. Blocks:
-// wait_for_slab() only.
+// listen(), wake_fd() from the broker, or who stands in; note_memory(), let_stand_in(), stop() and wake() from any.
+// Blocks: wait_for_slab() only.
 class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
   public:
     static constexpr std::uint32_t kAheadByPool = 0;
@@ -39,6 +39,12 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // `grants_ahead`: by default a quarter of the pool, 2 to 64 slabs.
     static std::shared_ptr<SlabExchange> make(std::uint32_t grants_ahead = kAheadByPool,
                                               const Clock& clock = kSteadyClock);
+
+    // Slabs get their memory from now on; what is waited for before the first of them has it counts as no wait for a
+    // slab. Called before there is an egress.
+    void expect_memory() { memory_since_ns_ = kNotYet; }
+    // A slab more has its memory: for the broker to grant it.
+    void note_memory();
 
     // --- egress ---
     // Sleeps until a slab may be filled. Nothing after stop(); with Return, nothing either when the broker was asked
@@ -104,7 +110,9 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // With the mutex not held, after what there is was put under it.
     void notify() noexcept;
     void ring() noexcept;
+    std::uint64_t waited_since(std::uint64_t began_ns) const;
 
+    static constexpr std::uint64_t kNotYet = ~std::uint64_t{0};
     const Clock& clock_;
     std::uint32_t grants_ahead_;
     std::function<void(const PublishedSlab&)> before_publishing_;
@@ -124,6 +132,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     std::atomic<bool> waiting_{false};
     std::atomic<std::uint64_t> waited_ns_{0};
     std::atomic<std::uint64_t> waiting_since_ns_{0};
+    std::atomic<std::uint64_t> memory_since_ns_{0};
 };
 
 }  // namespace offramp

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <array>
+#include <chrono>
 #include <thread>
 
 #include "tests/support/manual_clock.hpp"
@@ -145,6 +146,23 @@ TEST(SlabExchange, CountsTheTimeThatTheEgressWaited) {
     const double waited = exchange->wait_seconds();
     EXPECT_GT(waited, 0);
     EXPECT_EQ(exchange->wait_seconds(), waited) << "only waiting counts";
+}
+
+TEST(SlabExchange, CountsNoWaitBeforeTheFirstSlabHasItsMemory) {
+    const auto exchange = SlabExchange::make();
+    exchange->expect_memory();
+    std::thread waiter([&] { EXPECT_TRUE(exchange->wait_for_slab()); });
+    while (!exchange->waiting()) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_EQ(exchange->wait_seconds(), 0);
+    const std::uint64_t there = now_ns();
+    exchange->note_memory();
+    while (exchange->wait_seconds() == 0) std::this_thread::yield();
+    exchange->note_memory();  // another slab's
+    exchange->grant(one(0, 1));
+    waiter.join();
+    EXPECT_LE(exchange->wait_seconds(), static_cast<double>(now_ns() - there) / 1e9);
+    EXPECT_GT(exchange->wait_seconds(), 0);
 }
 
 TEST(SlabExchange, RingsOnceForABrokerThatSleepsAndNotAtAllForOneThatIsAwake) {
