@@ -119,8 +119,9 @@ def latency(row, found):
 def curve(row, found):
     points = {point["consumers"]: point for point in found["curve"]}
     shown = [points[consumers] for consumers in SHOWN_OF_CURVE]
-    limits = sorted({number(point["limit"]["median"]) for point in shown})
-    return (f"{'; '.join(number(point['rate']['median']) for point in shown)} batches/s", f"{row.limit} {' to '.join(limits[::max(len(limits) - 1, 1)])}",
+    limits = [point["limit"]["median"] for point in shown]
+    least, most = number(min(limits)), number(max(limits))
+    return (f"{'; '.join(number(point['rate']['median']) for point in shown)} batches/s", f"{row.limit} {least if least == most else f'{least} to {most}'}",
             "; ".join(interval(point["ratio"]) for point in shown), "–", "–")
 
 
