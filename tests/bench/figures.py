@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+import revision_figures
 from check_figures import Figure, Source
 
 PAGE = 4096
-RUNG_4, RUNG_4_PINNED, PEER_ALONE = "article 4", "article 4-pinned", "article, compute alone"
-ALONE, TRANSFORMED, COPIES = "compute alone", "model and transform alone", "copy ceiling"
+ALONE, COPIES = "compute alone", "copy ceiling"
 OTHER_BUILD = "other build"
 
 
@@ -85,9 +85,6 @@ class Bench:
     def gigabytes(self, row, contestant=None):
         return self.rate(row, contestant) * self.median(row, "bytes_per_batch", contestant) / 1e9
 
-    def batch(self, row):
-        return self._rows[row]["batch"]
-
     def readers(self, row, contestant=None):
         row = self._rows[row]
         return row["started_as"][contestant or row["ours"]]["readers"]
@@ -100,13 +97,6 @@ class Bench:
         """Three figures: the median and its interval."""
         return tuple(Figure(text, self.ratio(row, contestant, of, part)) for text, part in zip(texts, ("median", "low", "high"), strict=True))
 
-    def model(self, row, text):
-        return Figure(text, self.ratio(row, PEER_ALONE, of=ALONE))
-
-    def egress(self, row, text):
-        """What we deliver of our model's rate, over what the peer delivers of its own."""
-        return Figure(text, self.ratio(row, ALONE) / self.ratio(row, PEER_ALONE, of=RUNG_4_PINNED))
-
     def cpu(self, row, contestant=None):
         return self.median(row, "producer_cpu_ms_per_batch", contestant)
 
@@ -116,9 +106,6 @@ class Bench:
 
     def target(self, row, beginning):
         return next(target["value"] for target in self._rows[row]["targets"] if target["what"].startswith(beginning))
-
-    def seconds(self, row, contestant, what):
-        return self._rows[row]["contestants"][contestant]["figures"][what]["median"]
 
     def least(self, rows, what):
         return min(self.median(row, what) for row in rows)
@@ -130,7 +117,7 @@ class Bench:
 def documents(measured, read):
     """`read` gives the text of a file of the repository."""
     ladder, again = Ladder(measured["ladder-h200"]), Ladder(measured["ladder-h200-again"])
-    bench, cores = Bench(measured["bench-h200"]), Bench(measured["bench-2-cores"])
+    now = Bench(measured["revision"])
     crash = read("tests/bench/deaths.md")
 
     def cited(text, phrase):
@@ -139,17 +126,17 @@ def documents(measured, read):
 
     import bench_figures
     return (Document("README.md", ("Why the GPU waits", "Measured"),
-                     (*ladder_sources(ladder), *bench_sources(Bench(measured["revision"])), *other_sources(cited))),
+                     (*ladder_sources(ladder), *bench_sources(now), *other_sources(cited))),
             Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
             Document("tests/bench/beside.md", ("What the two libraries cost",), beside_build_sources(Bench(measured["beside-h200"]))),
             Document("tests/bench/beside.md", ("Again, with hosts for other people's code",),
                      beside_build_again_sources(Bench(measured["beside-h100"]), Bench(measured["beside-h100-again"]))),
             Document("tests/bench/beside.md", ("Again, with submit() that wakes nobody",), beside_build_late_sources(Bench(measured["beside-h100-late"]))),
             Document("tests/bench/processors.md", ("Processors of one's own, on a GPU machine",),
-                     hosted_sources(Bench(measured["hosted-h100"]), Bench(measured["hosted-copy-h100"]), measured["python-deaths-h100"])),
+                     hosted_sources(now, measured["python-deaths-h100"])),
             Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured, ladder)),
-            Document("tests/bench/results.md", ("Measured", "Beside the rates", "Two cores, no GPU"),
-                     (*bench_figures.sources(bench, cores), *beside_sources(bench, cores))))
+            Document("tests/bench/results.md", ("Consumers of W2", "Texts into PostgreSQL", "Private memory"),
+                     bench_figures.sources(Bench(measured["bench-h200"]), now)))
 
 
 def ladder_sources(ladder):
@@ -234,21 +221,19 @@ def beside_build_late_sources(beside):
                                                                                              (runs[0], runs[1], runs[2], runs[3]), strict=True))))
 
 
-def hosted_sources(hosted, again, deaths):
-    pace, ratios = hosted.saved["pace"], sorted(deaths["ratios"])
+def hosted_sources(now, deaths):
+    ratios = sorted(deaths["ratios"])
     return (
-        Source("Rows W12", (Figure("16", hosted.saved["machine"]["cores"]), Figure("4", pace["windows"]), Figure("2", pace["seconds"]))),
-        Source("In that run", (Figure("1,490", hosted.median("W12-copy", "readers_faults_per_batch", "in Python"), 10), *given("172,000", "11", "64"),
-                               Figure("0", again.median("W12-copy", "readers_faults_per_batch", "in Python")))),
+        Source("Rows W12", (Figure("16", now.saved["machine"]["cores"]), Figure("4", now.row("W12-nothing")["windows"]),
+                            Figure("2", now.row("W12-nothing")["seconds_of_a_window"]))),
         Source("One of", (*given("12"), Figure("50", sum(window["deaths"] for window in deaths["windows"])), Figure("0.940", ratios[len(ratios) // 2]),
                           *given("0.99"))),
-        Source("| a Python function", (Figure("5.3", hosted.target("W12-nothing", "a slab of in Python")), *given("30"))),
-        Source("| a program behind", (Figure("100", hosted.target("W12-nothing", "a slab of program")), *given("150"))),
-        Source("| 4 consumers with", (Figure("4", hosted.readers("W12-readers")), Figure("499,000", hosted.rate("W12-readers"), 1000), *given("60,000"))),
-        Source("| a shared object", (*hosted.over("W12-hash", "compiled in", ("0.979", "0.946", "1.030")), *given("0.99"))),
-        Source("| 12 consumers", (Figure("12", hosted.readers("W12-copy")), *hosted.over("W12-copy", "shared object", ("0.940", "0.913", "0.962")),
-                                  *given("0.98"))),
-        Source("| the same since", (*given("12"), *again.over("W12-copy", "shared object", ("1.189", "1.131", "1.238")), *given("0.98"))))
+        Source("| a Python function", (Figure("3.3", now.target("W12-nothing", "a slab of in Python")), *given("30"))),
+        Source("| a program behind", (Figure("64", now.target("W12-nothing", "a slab of program")), *given("150"))),
+        Source("| 4 consumers with", (Figure("4", now.readers("W12-readers")), Figure("772,000", now.rate("W12-readers"), 1000), *given("60,000"))),
+        Source("| a shared object", (*now.over("W12-hash", "compiled in", ("1.021", "0.978", "1.078")), *given("0.99"))),
+        Source("| 12 consumers", (Figure("12", now.readers("W12-copy")), *now.over("W12-copy", "shared object", ("1.017", "0.939", "1.073")),
+                                  *given("0.98"))))
 
 
 def article_sources(ladder, again):
@@ -275,7 +260,7 @@ def article_sources(ladder, again):
 
 
 def queue_sources(measured, ladder):
-    loop, submit, hosted, now = measured["python-h200"]["loop"], measured["python-submit-h100"], Bench(measured["hosted-h100"]), Bench(measured["revision"])
+    loop, submit, now = measured["python-h200"]["loop"], measured["python-submit-h100"], Bench(measured["revision"])
     contest = measured["python-contest-h100"]["ratios"]["tf32"]["queue"]["median"]
     return (
         Source("On one NVIDIA H200", (
@@ -286,7 +271,7 @@ def queue_sources(measured, ladder):
             Figure("0.95", ladder.rate("workers")), Figure("7.49", ladder.rate("streams")), Figure("8.3", contest), Figure("4", now.readers("W8-4-readers")),
             Figure("1,150,000", now.rate("W8-4-readers"), 10000), Figure("18.1", now.ratio("W8-4-readers", "multiprocessing.Queue")))),
         Source("What it costs", (Figure("35", submit["submit"]["no keys"]["p50_us"]), *given("5", "9", "50"),
-                                 Figure("5.3", hosted.target("W12-nothing", "a slab of in Python")))))
+                                 Figure("3.3", now.target("W12-nothing", "a slab of in Python")))))
 
 
 def bench_driver(machine):
@@ -299,8 +284,8 @@ def bench_sources(now):
     machine = now.saved["machine"]
     p50, p99 = ({name: contestant["figures"][part]["median"] for name, contestant in now.row("latency")["contestants"].items()} for part in ("p50_us", "p99_us"))
     start = {name: contestant["figures"] for name, contestant in now.row("start")["contestants"].items()}
-    paces = {row["windows"] for row in now.saved["rows"] if row["row"] != "start"}
-    lengths = {row["seconds_of_a_window"] for row in now.saved["rows"]}
+    shown = [now.row(row.id) for row in revision_figures.ROWS if row.short]
+    paces, lengths = {row["windows"] for row in shown}, {row["seconds_of_a_window"] for row in shown}
     return (
         Source("`./launch/offramp bench` on one NVIDIA H200", (
             *given("5", "16"), Figure("580", int(machine["driver"].split(".")[0])), Figure("16", machine["cores"]), *(Figure("4", windows) for windows in paces),
@@ -308,33 +293,9 @@ def bench_sources(now):
         Source("- DeepLabV3 makes", (Figure("1.41", now.median("W2-device", "bytes_per_batch") / 1e9),)),
         Source("A test holds these tables", (Figure("1.03", p50["ours"] / p50["libzmq alone"]), Figure("0.98", p99["ours"] / p99["libzmq alone"]))),
         Source("What was missed", (
-            Figure("0.991", now.ratio("W1-host-write", "compute alone")), *given("0.995"), Figure("0.88", now.ratio("W10-cut-out", "decode limit")), *given("0.9"), Figure("3.0", now.target("W6", "producer's CPU")), Figure("2.3", now.cpu("W6")),
+            Figure("0.993", now.ratio("W1-host-write, windows of 7 s", ALONE)), *given("7", "0.995"), Figure("0.88", now.ratio("W10-cut-out", "decode limit")), *given("0.9"), Figure("3.0", now.target("W6", "producer's CPU")), Figure("2.3", now.cpu("W6")),
             *given("8"), Figure("11", 8 * 1.41e9 / 1e9), Figure("0.5", start["ours"]["first_slab_seconds"]["median"]), Figure("1.9", start["ours"]["all_slabs_seconds"]["median"]),
             Figure("3.0", start["ours"]["first_batch_seconds"]["median"]), Figure("2.5", start["smallest pool"]["first_batch_seconds"]["median"]))))
-
-
-IN_PLACE = ("W1-host-read", "W1-device-read", "W1-host-read, windows of 7 s", "W1-device-read, windows of 7 s", "W2-device", "W2-host", "W6")
-COPIED = ("W1-host-write", "W1-device-write", "W1-device-write, windows of 7 s", "W1-rungs-0-1", "W1-rungs-2-3")
-DEEPLAB = tuple(row for row in IN_PLACE + COPIED if row != "W6")
-
-
-def beside_sources(bench, cores):
-    in_all = IN_PLACE + COPIED
-    return (
-        Source("The peer is the article's last rung", (
-            Figure("344,000", bench.median("W1-host-write", "readers_faults_per_batch", RUNG_4_PINNED), 1000),)),
-        Source("Without a GPU, on two cores", (
-            Figure("112", cores.rate("W10-cut-out") * cores.batch("W10-cut-out")), Figure("0.955", cores.target("W10-cut-out", "rate over what 2 cores")),
-            Figure("2.1", cores.ratio("W10-cut-out", "plain PyTorch")))),
-        Source("Page faults a batch", (
-            Figure("1.41", bench.median("W6", "bytes_per_batch") / 1e9),
-            Figure("0.16", bench.least(in_all, "producer_faults_per_batch")), Figure("0.35", bench.most(in_all, "producer_faults_per_batch")),
-            Figure("0.12", bench.least(in_all, "readers_faults_per_batch")), Figure("0.25", bench.most(in_all, "readers_faults_per_batch")),
-            Figure("3,720", bench.median("W7", "readers_faults_per_batch"), 10), Figure("17.8", bench.median("W6", "producer_private_mib")),
-            Figure("604", bench.least(DEEPLAB, "producer_private_mib")), Figure("669", bench.most(DEEPLAB, "producer_private_mib")),
-            Figure("8.9", bench.least(IN_PLACE, "readers_private_mib")), Figure("22.0", bench.most(IN_PLACE, "readers_private_mib")),
-            Figure("70", bench.least(COPIED, "readers_private_mib")), Figure("79", bench.most(COPIED, "readers_private_mib")),
-            Figure("1,314", bench.median("W10-cut-out", "readers_private_mib")), Figure("12", bench.readers("W10-cut-out")))))
 
 
 def other_sources(cited):

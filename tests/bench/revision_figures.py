@@ -5,7 +5,8 @@ README. They are made of measured/revision.json and revision-without-gpu.json; c
 several revisions or machines.
 
     revision_figures.py                    prints the tables: for the pages
-    revision_figures.py --merge FILE...    what `bench --json` wrote on machines with a GPU, or without, into the file of such: each row as the last FILE has it
+    revision_figures.py --merge FILE...    what `bench --json` wrote on machines with a GPU, or without, into the file of such: each row as the last FILE has it;
+                                           rows that are there stay, if they are of the last FILE's revision
 """
 
 import json
@@ -26,31 +27,54 @@ TABLE = "executemany from a file"
 
 
 class Row(NamedTuple):
-    """`limit`, `peer`, `peer_alone`: contestants; none where the row has no such. Of several limits the slowest counts. `items`: what a batch's items are
-    called, where these are counted."""
+    """`limit`, `peer`, `peer_alone`: contestants; none where the row has no such. Of several limits the slowest counts, of several peers each is told. `items`:
+    what a batch's items are called, where these are counted. `no_model`: on neither side, so that all of a gain is the egress's."""
     id: str
     what: str
     limit: str | tuple = None
-    peer: str = None
+    peer: str | tuple = None
     peer_alone: str = None
     items: str = None
     short: str = None       # in the root README; none: not there
+    no_model: bool = False
+
+
+def long_windows(row, seconds):
+    """What a row is called that was measured again, in longer windows."""
+    return f"{row}, windows of {seconds:g} s"
 
 
 ROWS = (
     Row("W1-host-write", "DeepLabV3 TF32, fp32 from the host; consumers write a copy", ALONE, PINNED, short="DeepLabV3 TF32, {readers} consumers"),
+    Row("W1-host-read", "the same, every byte read in place", ALONE, PINNED, PEER_ALONE),
+    Row("W1-device-write", "DeepLabV3 TF32, input resident; consumers write a copy", ALONE, PINNED),
+    Row("W1-device-read", "the same, every byte read in place", ALONE, PINNED, PEER_ALONE),
+    *(Row(long_windows(f"W1-{way}", 7), "the same in longer windows", ALONE) for way in ("host-write", "host-read", "device-write", "device-read")),
+    Row("W1-rungs-0-1", "W1-host-write; over the article's rungs 0 and 1", None, ("article 0", "article 1")),
+    Row("W1-rungs-2-3", "the same; over its rungs 2 and 3", None, ("article 2", "article 3")),
     Row("W2-device", "DeepLabV3 bf16, input resident; every byte read", ALONE, PINNED, PEER_ALONE, short="DeepLabV3 bf16, {readers} consumers"),
-    Row("W3-class-map", "the same, each pixel's class in 8 bits", TRANSFORMED),
-    Row("W4a-4-readers", "embeddings, 256 KiB a batch", None, PINNED, short="embeddings, 256 KiB a batch, {readers} consumers"),
-    Row("W4a-1-reader", "the same, one consumer", None, PINNED),
-    Row("W6", "no model: the link; every byte read", COPIES, PINNED, short="no model: the link, {readers} consumers"),
+    Row("W2-host", "the same, fp32 from the host", ALONE, PINNED, PEER_ALONE),
+    Row("W3-class-map", "W2-device, each pixel's class in 8 bits", TRANSFORMED),
+    Row("W3-low-res-fp32", "logits before the last enlargement, fp32", TRANSFORMED),
+    Row("W3-low-res-fp16", "the same in fp16", TRANSFORMED),
+    Row("W4a-4-readers", "embeddings, 256 KiB a batch", None, PINNED, short="embeddings, 256 KiB a batch, {readers} consumers", no_model=True),
+    Row("W4a-1-reader", "the same, one consumer", None, PINNED, no_model=True),
+    Row("W4b", "a small encoder as a CUDA graph, on both sides", ALONE, PINNED, PEER_ALONE),
+    Row("W5", "four feature maps a batch, no model", COPIES),
+    Row("W6", "no model: the link; every byte read", COPIES, PINNED, short="no model: the link, {readers} consumers", no_model=True),
     Row("W7", "made JPEG files in, PNG masks out", (TRANSFORMED, DECODE, ENCODE), PLAIN, items="images", short="JPEG files into PNG masks, {readers} consumers"),
+    Row("W9-model", "DeepLabV3 bf16, fp32 from the host, outputs dropped", "resident"),
+    Row("W9-link", "nothing but the upload; over pageable memory, async and blocking", None, ("pageable, async", "pageable, blocking")),
     Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ("model alone", DECODE, ENCODE), PLAIN, items="images",
         short="JPEG files into cut-outs, {readers} consumers"),
     Row("W11-sqlite", "lines of text to MiniLM's vectors in SQLite", ("model alone", TABLE), LIBRARY, items="lines",
         short="text into vectors in SQLite, {readers} consumers"),
-    Row("W8-1-reader", "messages alone, one consumer", None, QUEUE),
-    Row("W8-4-readers", "messages alone", None, QUEUE, short="messages alone, {readers} consumers"),
+    Row("W12-nothing", "a function in Python that does nothing, one consumer", "built in"),
+    Row("W12-readers", "the same, four consumers", "built in"),
+    Row("W12-hash", "a shared object that reads every byte, one consumer", "compiled in"),
+    Row("W12-copy", "W6, Python copies every byte", "shared object"),
+    Row("W8-1-reader", "messages alone, one consumer", None, QUEUE, no_model=True),
+    Row("W8-4-readers", "messages alone", None, QUEUE, short="messages alone, {readers} consumers", no_model=True),
     Row("latency", "a slab's number through an idle channel: p50; p99", "libzmq alone", QUEUE),
     Row("E", "W2-device with 4, 6 and 12 consumers", ALONE),
     Row("start", "the first batch; all 8 slabs of 1.41 GB; the first slab"))
@@ -143,12 +167,13 @@ def cells(row, found):
     slowest = slowest_of(limits, row.limit) if isinstance(row.limit, tuple) else row.limit
     limit = f"{slowest} {number(limits[slowest]['rate']['median'] * (found['batch'] if row.items else 1))}" if slowest else "–"
     of_limit = interval(ratios[ours][slowest]) if slowest else "–"
-    over_peer = times(ratios[ours][row.peer]) if row.peer else "–"
+    peers = row.peer if isinstance(row.peer, tuple) else (row.peer,) if row.peer else ()
+    over_peer = "; ".join(times(ratios[ours][peer]) for peer in peers) or "–"
     egress = "–"
     if row.peer_alone:
         egress = f"{ratios[ours][row.limit]['median'] / ratios[row.peer][row.peer_alone]['median']:.3f}"
-    elif row.peer and row.limit in (None, COPIES):
-        egress = "all of it"        # neither side has a model
+    elif row.no_model:
+        egress = "all of it"
     return delivered(row, found), limit, of_limit, over_peer, egress
 
 
@@ -263,13 +288,31 @@ def merge(paths):
 
 
 def merge_into(name, places, wholes):
-    rows, about = {}, {}
-    for whole in wholes:
-        about = {"machine": {part: value for part, value in whole["machine"].items() if part != "probe"}, "build": whole["build"]}
-        rows.update({row["row"]: condensed(row, whole) for row in whole["rows"] if not row["failure"] and not row["left_out"]})
-    for row in sorted(rows.keys() - {row.id for row in places}):
+    file = pathlib.Path(HERE, "measured", f"{name}.json")
+    found = merged(json.loads(file.read_text()), wholes)
+    for row in sorted(found["rows"].keys() - {row.id for row in places}):
         print(f"{row} has no place in the table, and is left out", file=sys.stderr)
-    pathlib.Path(HERE, "measured", f"{name}.json").write_text(json.dumps({**about, "rows": [rows[row.id] for row in places if row.id in rows]}, indent=1) + "\n")
+    file.write_text(written({**found, "rows": [found["rows"][row.id] for row in places if row.id in found["rows"]]}))
+
+
+def merged(saved, wholes):
+    """What is saved, of the last one's revision, and these: rows by their names. A row that was measured again in longer windows has a name of its own."""
+    last = wholes[-1]
+    rows = {row["row"]: row for row in saved["rows"] if row["revision"] == last["build"]["revision"]}
+    for whole in wholes:
+        for row in whole["rows"]:
+            if not row["failure"] and not row["left_out"]:
+                found, other = condensed(row, whole), rows.get(row["row"])
+                if other and other["seconds_of_a_window"] < found["seconds_of_a_window"]:
+                    found["row"] = long_windows(row["row"], found["seconds_of_a_window"])
+                rows[found["row"]] = found
+    return {"machine": {part: value for part, value in last["machine"].items() if part != "probe"}, "build": last["build"], "rows": rows}
+
+
+def written(saved):
+    """A row a line."""
+    about = json.dumps({name: value for name, value in saved.items() if name != "rows"}, indent=1).removesuffix("\n}")
+    return about + ',\n "rows": [\n' + ",\n".join(json.dumps(row) for row in saved["rows"]) + "\n ]\n}\n"
 
 
 def main(argv):

@@ -119,6 +119,31 @@ class OneRevision(unittest.TestCase):
         (line,) = revision_figures.table({"rows": [files]})[2:]
         self.assertIn("| 1,920 images/s | decode limit 2,240 | 0.875 [0.875, 0.875] | 5.00× [5.00, 5.00] | – |", line)
 
+    def test_of_several_peers_each_is_told(self):
+        rungs = {**self.ROW, "row": "W1-rungs-0-1",
+                 "ratios_of": {"ours": {name: {"median": over, "low": over - 1, "high": over + 1} for name, over in (("article 0", 25.4), ("article 1", 15.4))}}}
+        (line,) = revision_figures.table({"rows": [rungs]})[2:]
+        self.assertIn("| 38.4 batches/s, 54.1 GB/s | – | – | 25.4× [24.4, 26.4]; 15.4× [14.4, 16.4] | – |", line)
+
+    @staticmethod
+    def whole(row, seconds=2, revision="abc"):
+        """As bench.py tells it."""
+        return {"machine": {"device": "A GPU", "probe": {}}, "build": {"revision": revision}, "pace": {"windows": 4, "seconds": seconds},
+                "rows": [{"row": row, "kind": "start", "failure": "", "left_out": "", "contestants": {}}]}
+
+    def test_rows_of_one_revision_come_together(self):
+        saved = revision_figures.merged({"rows": []}, [self.whole("W1-host-write"), self.whole("W6")])
+        again = revision_figures.merged({"rows": list(saved["rows"].values())}, [self.whole("W6"), self.whole("W2-host"), self.whole("W1-host-write", seconds=7)])
+        self.assertEqual({"W1-host-write": 2, "W6": 2, "W2-host": 2, "W1-host-write, windows of 7 s": 7},
+                         {name: row["seconds_of_a_window"] for name, row in again["rows"].items()})
+        self.assertEqual({"device": "A GPU"}, again["machine"])
+        other = revision_figures.merged({"rows": list(again["rows"].values())}, [self.whole("W6", revision="other")])
+        self.assertEqual(["W6"], list(other["rows"]))
+
+    def test_what_is_written_is_read_again(self):
+        saved = {"machine": {"cores": 2}, "build": {"revision": "abc"}, "rows": [self.ROW, self.CPU_ROW]}
+        self.assertEqual(saved, json.loads(revision_figures.written(saved)))
+
     def test_both_tables_are_of_what_was_measured(self):
         saved = {"rows": [self.ROW]}
         self.assertEqual([self.LINE], revision_figures.table(saved)[2:])
