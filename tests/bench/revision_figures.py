@@ -98,11 +98,11 @@ FILES_ROWS = (
 
 
 def number(value):
-    """Three digits that count, thousands apart."""
-    if value >= 1000:
-        step = 10 ** (len(str(int(value))) - 3)
+    """Three digits that count, thousands apart; three decimals below 1."""
+    if value >= 999.5:
+        step = 10 ** (len(str(round(value))) - 3)
         return f"{round(value / step) * step:,}"
-    return f"{value:.{max(0, 3 - len(str(int(value))))}f}"
+    return f"{value:.{3 - len(str(int(value))) if value >= 1 else 3}f}"
 
 
 def small(value):
@@ -261,11 +261,14 @@ def check(measured, page, readme):
                          (PAGE, between(page, BEGIN_WITHOUT_GPU), WITHOUT_GPU, files_table(measured[WITHOUT_GPU]))) if found != wanted]
 
 
+OF_EACH_WINDOW = (("batches_per_second", "rate_of_each_window"), ("readers_faults_per_batch", "readers_faults_of_each_window"))
+
+
 def condensed(row, whole):
     """Of a row as bench.py tells it: figures, not each window's."""
     kept = {name: value for name, value in row.items() if name not in ("contestants", "failure", "left_out", "cores")}
     kept["contestants"] = {name: {**{what: value for what, value in contestant.items() if what not in ("windows", "facts")},
-                                  **({"rate_of_each_window": [window["batches_per_second"] for window in contestant["windows"]]} if row["kind"] == "contest" else {})}
+                                  **({kept_as: [window[what] for window in contestant["windows"]] for what, kept_as in OF_EACH_WINDOW} if row["kind"] == "contest" else {})}
                            for name, contestant in row["contestants"].items()}
     return rounded({**kept, "windows": whole["pace"]["windows"], "seconds_of_a_window": whole["pace"]["seconds"], "revision": whole["build"]["revision"],
                     "device": whole["machine"]["device"]})
@@ -292,19 +295,22 @@ def merge_into(name, places, wholes):
     found = merged(json.loads(file.read_text()), wholes)
     for row in sorted(found["rows"].keys() - {row.id for row in places}):
         print(f"{row} has no place in the table, and is left out", file=sys.stderr)
-    file.write_text(written({**found, "rows": [found["rows"][row.id] for row in places if row.id in found["rows"]]}))
+    found["rows"] = [found["rows"][row.id] for row in places if row.id in found["rows"]]
+    if problem := mixed(found, name):
+        sys.exit(f"Merged so, {problem} Nothing was written.")
+    file.write_text(written(found))
 
 
 def merged(saved, wholes):
-    """What is saved, of the last one's revision, and these: rows by their names. A row that was measured again in longer windows has a name of its own."""
-    last = wholes[-1]
+    """What is saved, of the last one's revision, and these: rows by their names. In longer windows a row has a name of its own, if it has a place by it."""
+    last, named = wholes[-1], {row.id for row in ROWS}
     rows = {row["row"]: row for row in saved["rows"] if row["revision"] == last["build"]["revision"]}
     for whole in wholes:
         for row in whole["rows"]:
             if not row["failure"] and not row["left_out"]:
-                found, other = condensed(row, whole), rows.get(row["row"])
-                if other and other["seconds_of_a_window"] < found["seconds_of_a_window"]:
-                    found["row"] = long_windows(row["row"], found["seconds_of_a_window"])
+                found = condensed(row, whole)
+                long = long_windows(row["row"], found["seconds_of_a_window"])
+                found["row"] = long if long in named else row["row"]
                 rows[found["row"]] = found
     return {"machine": {part: value for part, value in last["machine"].items() if part != "probe"}, "build": last["build"], "rows": rows}
 

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 
 import check_figures
 import figures
@@ -133,12 +134,23 @@ class OneRevision(unittest.TestCase):
 
     def test_rows_of_one_revision_come_together(self):
         saved = revision_figures.merged({"rows": []}, [self.whole("W1-host-write"), self.whole("W6")])
-        again = revision_figures.merged({"rows": list(saved["rows"].values())}, [self.whole("W6"), self.whole("W2-host"), self.whole("W1-host-write", seconds=7)])
-        self.assertEqual({"W1-host-write": 2, "W6": 2, "W2-host": 2, "W1-host-write, windows of 7 s": 7},
+        again = revision_figures.merged({"rows": list(saved["rows"].values())},
+                                        [self.whole("W1-host-write", seconds=7), self.whole("W6", seconds=3), self.whole("W2-host")])
+        self.assertEqual({"W1-host-write": 2, "W6": 3, "W2-host": 2, "W1-host-write, windows of 7 s": 7},
                          {name: row["seconds_of_a_window"] for name, row in again["rows"].items()})
         self.assertEqual({"device": "A GPU"}, again["machine"])
         other = revision_figures.merged({"rows": list(again["rows"].values())}, [self.whole("W6", revision="other")])
         self.assertEqual(["W6"], list(other["rows"]))
+
+    def test_what_does_not_belong_together_is_not_written(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(revision_figures, "HERE", pathlib.Path(folder)):
+            file = pathlib.Path(folder, "measured", "revision.json")
+            file.parent.mkdir()
+            file.write_text(before := revision_figures.written({"machine": {}, "build": {"revision": "abc"}, "rows": [{**self.ROW, "device": "Another"}]}))
+            for wholes, what in (([self.whole("W2-host")], "devices: A GPU, Another"), ([self.whole("W6"), self.whole("W2-host", revision="other")], "revisions: abc, other")):
+                with self.subTest(what), self.assertRaisesRegex(SystemExit, f"rows of several {what}.*Nothing was written"):
+                    revision_figures.merge_into("revision", revision_figures.ROWS, wholes)
+                self.assertEqual(before, file.read_text())
 
     def test_what_is_written_is_read_again(self):
         saved = {"machine": {"cores": 2}, "build": {"revision": "abc"}, "rows": [self.ROW, self.CPU_ROW]}
