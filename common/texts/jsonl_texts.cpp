@@ -33,13 +33,22 @@ RegularFile open_lines(const std::string& input) {
 
 bool blank(std::string_view text) { return text.find_first_not_of(" \t\r") == std::string_view::npos; }
 
+// Of the file's first line. Errors: Error (BadInput), where another kind of file begins so.
+void require_lines_of_json(std::string_view line) {
+    if (line.starts_with("PAR1"))
+        throw Error(ErrorKind::BadInput, "it begins as a Parquet file does", "For Parquet give --source parquet-text");
+    if (line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
+        throw Error(ErrorKind::BadInput, "it is UTF-16, not UTF-8",
+                    "Convert the file to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE");
+}
+
 // Errors: Error (BadInput), as UnreadableItem says it.
 nlohmann::json object_of(std::string_view line) {
     if (!is_utf8(line)) {
         std::size_t at = 0;
         while (const std::size_t bytes = utf8_character_bytes(line.substr(at))) at += bytes;
         throw Error(ErrorKind::BadInput, "it is not UTF-8 from byte " + std::to_string(at + 1) + " on",
-                    "Convert the file to UTF-8, as with iconv -f LATIN1 -t UTF-8");
+                    "Write the file in UTF-8; where it is in Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW_FILE");
     }
     try {
         return parse_input_object(line);
@@ -70,6 +79,7 @@ void JsonlTexts::read_lines(const StillWanted& still_wanted) {
             taken.offset += kByteOrderMark.size();
             taken.bytes -= kByteOrderMark.size();
         }
+        if (line.number == 1) require_lines_of_json(content);
         if (!blank(content)) {
             listing.add(line.number, object_of(content));
             lines_.push_back(taken);

@@ -1,6 +1,7 @@
 // libofframp_parquet_texts.so: rows of Parquet files, by Arrow. The only file of this room that includes it.
 #include <arrow/api.h>
 #include <arrow/io/api.h>
+#include <arrow/util/float16.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
@@ -101,7 +102,7 @@ json text_of(std::string_view text, const std::string& column) {
         std::size_t at = 0;
         while (const std::size_t bytes = utf8_character_bytes(text.substr(at))) at += bytes;
         refuse("its \"" + printable(column) + "\" is not UTF-8 from byte " + std::to_string(at + 1) + " on",
-               "Write the column as text in UTF-8, or leave it out with --columns");
+               "Write the column as text in UTF-8; one that is neither id nor text can be left out with --columns");
     }
     return std::string(text);
 }
@@ -113,7 +114,16 @@ bool has_dictionary(const arrow::DataType& type) {
            std::any_of(fields.begin(), fields.end(), [](const auto& field) { return has_dictionary(*field->type()); });
 }
 
-// `array[at]`. A list or struct becomes a list or object.
+std::string duration_text(const arrow::DurationArray& array, std::int64_t at) {
+    const auto unit = static_cast<const arrow::DurationType&>(*array.type()).unit();
+    const char* const name = unit == arrow::TimeUnit::SECOND  ? "s"
+                             : unit == arrow::TimeUnit::MILLI ? "ms"
+                             : unit == arrow::TimeUnit::MICRO ? "us"
+                                                              : "ns";
+    return std::to_string(array.Value(at)) + " " + name;
+}
+
+// `array[at]`. A list or struct becomes a list or object, a map a list of {"key": ..., "value": ...}.
 json value_of(const arrow::Array& array, std::int64_t at, const std::string& column) {
     if (array.IsNull(at)) return nullptr;
     const auto as = [&array]<class Array>(const Array*) -> const Array& { return static_cast<const Array&>(array); };
@@ -148,6 +158,8 @@ json value_of(const arrow::Array& array, std::int64_t at, const std::string& col
             return value(static_cast<const arrow::UInt32Array*>(nullptr));
         case Type::UINT64:
             return value(static_cast<const arrow::UInt64Array*>(nullptr));
+        case Type::HALF_FLOAT:
+            return arrow::util::Float16::FromBits(static_cast<const arrow::HalfFloatArray&>(array).Value(at)).ToFloat();
         case Type::FLOAT:
             return value(static_cast<const arrow::FloatArray*>(nullptr));
         case Type::DOUBLE:
@@ -160,6 +172,8 @@ json value_of(const arrow::Array& array, std::int64_t at, const std::string& col
             return view(static_cast<const arrow::StringViewArray*>(nullptr));
         case Type::LIST:
             return list(static_cast<const arrow::ListArray*>(nullptr));
+        case Type::MAP:
+            return list(static_cast<const arrow::MapArray*>(nullptr));
         case Type::LARGE_LIST:
             return list(static_cast<const arrow::LargeListArray*>(nullptr));
         case Type::FIXED_SIZE_LIST:
@@ -175,12 +189,14 @@ json value_of(const arrow::Array& array, std::int64_t at, const std::string& col
                 object[fields.struct_type()->field(i)->name()] = value_of(*fields.field(i), at, column);
             return object;
         }
+        case Type::DURATION:
+            return duration_text(static_cast<const arrow::DurationArray&>(array), at);
         case Type::BINARY:
         case Type::LARGE_BINARY:
         case Type::BINARY_VIEW:
         case Type::FIXED_SIZE_BINARY:
             refuse("its \"" + printable(column) + "\" is bytes (" + array.type()->ToString() + "), not text",
-                   "Write the column as text, or leave it out with --columns");
+                   "Write the column as text; one that is neither id nor text can be left out with --columns");
         default:
             return checked(array.GetScalar(at), "")->ToString();
     }
@@ -249,7 +265,12 @@ class File final : public ParquetRows {
                        kDamaged);
         for (std::int64_t row = 0; row < rows; ++row) {
             json object = json::object();
-            for (Cells& column : read) object[column.name()] = column.next();
+            try {
+                for (Cells& column : read) object[column.name()] = column.next();
+            } catch (const Error& problem) {
+                if (problem.kind() != ErrorKind::BadInput) throw;
+                refuse(where + "row " + std::to_string(row + 1) + ": " + problem.what(), {});
+            }
             found(std::move(object));
         }
     }

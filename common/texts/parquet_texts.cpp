@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -24,12 +25,19 @@ std::unique_ptr<ParquetRows> open_table(const std::string& input) {
     if (input.empty())
         refuse_table(input, "the source parquet-text needs an input and none is given", ErrorKind::NoInput, kTableForm);
     bool is_empty = false;
+    bool is_json = false;
     try {
-        is_empty = RegularFile(input).size() == 0;
+        const RegularFile file(input);
+        is_empty = file.size() == 0;
+        char first = 0;
+        is_json = file.read_at(0, std::as_writable_bytes(std::span(&first, 1))) == 1 && first == '{';
     } catch (const Error& problem) {
         refuse_table(input, problem.what(), problem.kind(), kTableForm);
     }
     if (is_empty) refuse_table(input, "it is empty", ErrorKind::NoInput, kTableForm);
+    if (is_json)
+        refuse_table(input, "it is no Parquet file: it begins with '{', as JSON lines do", ErrorKind::BadInput,
+                     "For JSON lines give --source jsonl-text");
     const ParquetRowsModule& module = parquet_rows_library();
     try {
         return module.open(input, kMostGroupBytes);

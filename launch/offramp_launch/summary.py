@@ -134,9 +134,9 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
     if count := _skipped_count(summary, skipped):
         shown = skipped[:SHOWN_SKIPPED]
         lines.append(f"  skipped    {count}{':' if shown else ''}")
-        lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" for entry in shown]
-        if more := count - len(shown):
-            where = ("summary.json lists all" if count == len(skipped) else f"summary.json lists the first {len(skipped)}" if len(skipped) > len(shown)
+        lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + _more_alike(entry) for entry in shown]
+        if more := count - _told_of(shown):
+            where = ("summary.json lists all" if count == _told_of(skipped) else f"summary.json lists the first {len(skipped)}" if len(skipped) > len(shown)
                      else "a producer that died met them; a run with --resume tries them again, and lists them")
             lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     if ahead := summary.get("unreadable_ahead"):
@@ -201,7 +201,16 @@ def _number(value):
 
 def _skipped_count(summary, skipped):
     count = _counts(summary.get("samples")).get("skipped")
-    return max(count if isinstance(count, int) else 0, len(skipped))
+    return max(count if isinstance(count, int) else 0, _told_of(skipped))
+
+
+def _told_of(skipped):
+    """How many these stand for: parts of one whole, as tiles of a picture, are one entry where they share a reason."""
+    return sum(1 + (entry.get("more_alike") or 0) for entry in skipped)
+
+
+def _more_alike(entry):
+    return f" (and {entry['more_alike']} more of it)" if entry.get("more_alike") else ""
 
 
 def _why_given_up(slab):

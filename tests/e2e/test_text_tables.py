@@ -210,7 +210,8 @@ class TextTables(TextRuns, unittest.TestCase):
                  (good + '{"id": "b", "text": [7]}', 65, ("line 2", "a list: [7]")),
                  (good + '{"id": "b", "text": "sla', 65, ("line 2", "not JSON", "byte")),
                  (good + "[]\n", 65, ("line 2", "not a JSON object")),
-                 (good.encode() + b'{"id": "b", "text": "\xff"}', 65, ("line 2", "not UTF-8 from byte 22", "iconv")),
+                 (good.encode() + b'{"id": "b", "text": "\xff"}', 65, ("line 2", "not UTF-8 from byte 22", "iconv -f LATIN1")),
+                 (good.encode("utf-16"), 65, ("line 1", "it is UTF-16", "iconv -f UTF-16")), (b"PAR1" + bytes(40), 65, ("Parquet", "--source parquet-text")),
                  ('{"id": "a", "text": "", "n": 1}\n{"id": "b", "text": "", "n": null}\n{"id": "c", "text": "", "n": "x"}', 65,
                   ("line 3", '"n" is text ("x")', "line 1 it is a number", "--columns")))
         for number, (content, code, words) in enumerate(lines):
@@ -221,7 +222,7 @@ class TextTables(TextRuns, unittest.TestCase):
         whole = self.parquet.read_bytes()
         self.assert_refused("parquet-text", self.write("empty.parquet", b""), 66, ("is empty",))
         self.assert_refused("parquet-text", self.write("cut.parquet", whole[:len(whole) // 2]), 65, ("no whole Parquet file", "copy or write it anew"))
-        self.assert_refused("parquet-text", self.jsonl, 65, ("no whole Parquet file",))
+        self.assert_refused("parquet-text", self.jsonl, 65, ("no Parquet file", "JSON lines", "--source jsonl-text"))
         data = bytearray(whole)
         data[len(data) // 8:len(data) // 4] = bytes(len(data) // 4 - len(data) // 8)
         self.assert_refused("parquet-text", self.write("damaged.parquet", bytes(data)), 65, ("row group", "copy or write it anew"))

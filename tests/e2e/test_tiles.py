@@ -298,6 +298,10 @@ class Tiles(unittest.TestCase):
         self.assertEqual(world.start().wait(), 0, world.said())
         self.assertFalse((world.output / "square.png").exists())
         self.assertIn("truncated PNG", world.said())
+        (skipped,) = world.summary()["skipped"]
+        self.assertRegex(skipped["origin"], r"square\.png, tile \d+,\d+$", "all that share a reason as one")
+        self.assertEqual(1 + skipped["more_alike"], world.summary()["samples"]["skipped"])
+        self.assertIn(f"{skipped['reason']} (and {skipped['more_alike']} more of it)", world.said())
         self.assert_told_as_lacking(world, "square")
         (images / "square.png").write_bytes(whole)
         self.assertEqual(world.start("--resume").wait(), 0, world.said())

@@ -31,8 +31,13 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
                setting_ + " allows " + std::to_string(limit_.allowed(items_));
     text += ": ";
     const std::size_t shown = std::min(first.size(), kReasonsShown);
-    for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
-    if (failed > shown) text += "; and " + std::to_string(failed - shown) + " more";
+    std::uint64_t told = 0;
+    for (std::size_t i = 0; i < shown; ++i) {
+        text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
+        if (first[i].more_alike > 0) text += " (and " + std::to_string(first[i].more_alike) + " more of it)";
+        told += 1 + first[i].more_alike;
+    }
+    if (failed > told) text += "; and " + std::to_string(failed - told) + " more";
     const char* const remedy =
         !none_read    ? "Mend them, or allow more (--max-errors 100% skips all that cannot be "
                         "read); --resume goes on with what is done"

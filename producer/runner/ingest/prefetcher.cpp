@@ -83,8 +83,17 @@ std::optional<std::uint64_t> Prefetcher::upcoming() const {
     return plan_.number(next_turn_);
 }
 
+SkippedItem Prefetcher::skipped_item(std::uint64_t item, const std::string& reason) const {
+    const std::string_view whole = source_.key_of_whole(item);
+    return {.item = item,
+            .origin = source_.origin(item),
+            .reason = reason,
+            .whole = std::string(whole == source_.key(item) ? std::string_view() : whole)};
+}
+
 bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
-    const SkippedItem skipped{.item = item, .origin = source_.origin(item), .reason = reason, .was_read = true};
+    SkippedItem skipped = skipped_item(item, reason);
+    skipped.was_read = true;
     const std::uint64_t failed = found_.record(skipped);
     skipped_.record(skipped);
     return budget_.exceeded_by(failed) || budget_.nothing_was_read(failed);
@@ -104,7 +113,7 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
         ++wanted;
         if (!row.hole) continue;
         ++skipped;
-        skipped_.record({.item = row.item, .origin = source_.origin(row.item), .reason = row.reason});
+        skipped_.record(skipped_item(row.item, row.reason));
     }
     items_delivered_ += wanted;
     items_skipped_ += skipped;
@@ -169,8 +178,7 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
         std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
         row.hole = true;
         row.reason = unreadable.what();
-        const std::uint64_t failed =
-            found_.record({.item = claim.item, .origin = source_.origin(claim.item), .reason = row.reason});
+        const std::uint64_t failed = found_.record(skipped_item(claim.item, row.reason));
         if (budget_.exceeded_by(failed)) throw budget_.failure(failed, found_.list());
     }
     staging_->done(std::move(row));

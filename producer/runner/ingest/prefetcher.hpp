@@ -104,6 +104,7 @@ class Prefetcher {
     std::vector<SkippedItem> unreadable_ahead() const;
 
   private:
+    SkippedItem skipped_item(std::uint64_t item, const std::string& reason) const;
     void decode(std::uint32_t worker) noexcept;
     void load_row(const StagingWindow::Claim& claim);
     void load_done_row(const StagingWindow::Claim& claim);

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace offramp {
@@ -14,9 +16,12 @@ struct SkippedItem {
     std::string origin;
     std::string reason;
     bool was_read = false;
+    std::string whole;             // what it is a part of, as a tile of a picture; empty: it is one by itself
+    std::uint64_t more_alike = 0;  // further parts of that whole, skipped for the same reason, that this one stands for
 };
 
-// Collects the items that were skipped: all are counted, so many are kept. Thread: any.
+// Collects the items that were skipped: all are counted, so many are kept. Parts of one whole with the same reason
+// are kept as one, so that a damaged picture of many tiles does not push others out. Thread: any.
 class SkippedItems {
   public:
     static constexpr std::size_t kKept = 10'000;
@@ -27,7 +32,7 @@ class SkippedItems {
     // Returns how many were skipped, this one included.
     std::uint64_t record(SkippedItem item);
     std::uint64_t total() const;
-    // Those that were kept, by item.
+    // Those that were kept, by item; of several alike the first.
     std::vector<SkippedItem> list() const;
 
   private:
@@ -35,6 +40,7 @@ class SkippedItems {
     mutable std::mutex mutex_;
     std::uint64_t total_;
     std::vector<SkippedItem> items_;
+    std::map<std::pair<std::string, std::string>, std::size_t> of_wholes_;  // by whole and reason: where in items_
 };
 
 }  // namespace offramp

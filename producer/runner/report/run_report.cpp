@@ -67,8 +67,10 @@ json tokens_json(const RunFigures& figures) {
 
 json items_json(const std::vector<SkippedItem>& items) {
     json list = json::array();
-    for (const SkippedItem& item : items)
+    for (const SkippedItem& item : items) {
         list.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
+        if (item.more_alike > 0) list.back()["more_alike"] = item.more_alike;
+    }
     return list;
 }
 

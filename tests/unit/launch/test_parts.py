@@ -522,6 +522,12 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("unreadable 7 more, in batches that were not begun any more: summary.json lists them", told)
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
         self.assertNotIn(" more", told)
+        tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "more_alike": 40}
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
+        self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more of it)\n    0.jpg: empty\n", told)
+        self.assertNotIn("summary.json lists", told)
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
+        self.assertIn("and 41 more: summary.json lists all", told)
         for listed, said in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died met them"), (0, "skipped    2\n    a producer that died met them")):
             told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
             self.assertIn(f"{said}; a run with --resume tries them again, and lists them\n", told)

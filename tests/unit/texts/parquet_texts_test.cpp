@@ -114,6 +114,30 @@ TEST_F(ParquetTextsTest, AColumnThatIsThereTwiceIsRefusedByItsName) {
     EXPECT_EQ(texts.beside(0).columns, R"({"m":3})");
 }
 
+TEST_F(ParquetTextsTest, ValuesOfEachKindBecomeWhatJsonHasForThem) {
+    write_table(
+        "import datetime, numpy\n"
+        "table = pyarrow.table({'id': ['a'], 'text': ['one'],\n"
+        "  'half': pyarrow.array([numpy.float16(1.5)], pyarrow.float16()),\n"
+        "  'lasted': pyarrow.array([5], pyarrow.duration('ms')),\n"
+        "  'counts': pyarrow.array([[('k', 1), ('m', None)]], pyarrow.map_(pyarrow.string(), pyarrow.int64())),\n"
+        "  'day': [datetime.date(2026, 1, 2)], 'nothing': pyarrow.array([float('nan')])})",
+        1);
+    const ParquetTexts texts(config);
+    EXPECT_EQ(texts.beside(0).columns,
+              R"({"counts":[{"key":"k","value":1},{"key":"m","value":null}],"day":"2026-01-02","half":1.5,)"
+              R"("lasted":"5 ms","nothing":null})");
+}
+
+TEST_F(ParquetTextsTest, ARowThatIsNoTextIsNamed) {
+    write_table(
+        "table = pyarrow.table({'id': ['a', 'b', 'c'], 'text': pyarrow.Array.from_buffers(pyarrow.string(), 3, "
+        "pyarrow.array([b'one', b'two', b'\\xff'], pyarrow.binary()).buffers())})",
+        2);
+    EXPECT_THAT(refusal(), AllOf(HasSubstr("row group 2: row 1: its \"text\" is not UTF-8 from byte 1 on"),
+                                 HasSubstr("one that is neither id nor text can be left out")));
+}
+
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30U;
 
 // The real file, until it fails.
