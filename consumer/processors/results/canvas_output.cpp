@@ -79,33 +79,6 @@ void tell_unfinished(const Lacking& lacking) {
                  names_in(lacking), one ? "it" : "them");
 }
 
-// Of a canvas that is not of a whole mask: whether the picture has its mask nevertheless, in `masks`. So it is where a
-// dead letter's tile was in the mask already, and was made again by --resume when the mask's own canvas was gone.
-bool has_its_mask(const std::string& path, const std::string& masks) {
-    const std::string name = TileCanvas::name_of(path);
-    if (name.empty() || name.size() + 3 >= TileCanvas::kMostNameBytes) return false;  // not told, or not all of it
-    const fs::path mask = fs::path(masks) / name;
-    const std::string begin = mask.filename().string() + ".";  // an output's name may follow
-    std::error_code failure;
-    for (fs::directory_iterator entry(mask.parent_path(), failure); !failure && entry != fs::directory_iterator();
-         entry.increment(failure))
-        if (entry->path().filename().string().starts_with(begin) && entry->path().extension() == ".png") return true;
-    return false;
-}
-
-// Those that are not of whole masks, where all items are done: nobody will go on with them.
-void remove_stale(const std::string& folder, const std::string& masks) {
-    std::error_code failure;
-    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator();
-         entry.increment(failure)) {
-        const std::string path = entry->path().string();
-        if (entry->path().filename().string().starts_with(kReservedPrefix) || TileCanvas::is_committed(path)) continue;
-        std::error_code problem;
-        if (has_its_mask(path, masks)) fs::remove(path, problem);
-        if (problem) throw write_error("removing " + path, problem.value());
-    }
-}
-
 enum class Whole { Go, Stay };
 
 // Returns those of masks that are not whole.
@@ -141,9 +114,8 @@ class TileCanvases final : public RunOutput {
                 const std::string& /*next_place*/) const override {}
 
     // What is left of a next place is moved to the output's own.
-    void note_end(const ResultSettings& own, const std::string& folder, const std::string& /*next_place*/,
-                  std::uint64_t left) const override {
-        if (left == 0) remove_stale(canvas_folder(folder), folder);
+    void note_end(const ResultSettings& own, const std::string& folder,
+                  const std::string& /*next_place*/) const override {
         tell_lacking(look_through(canvas_folder(folder), Whole::Go), canvas_folder(own.output));
     }
 

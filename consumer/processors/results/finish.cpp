@@ -79,7 +79,7 @@ void finish_run(const RunConfig& config) {
     if (is_anothers)  // this one has done nothing
         note_next_place(config.output, run->ended ? std::string() : run->next_place);
     else if (run->ended)
-        put_in_place(config, next_place, run->left);
+        put_in_place(config, next_place);
     else
         for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
             output.note_broken_off(own, folder_in(own.output, next_place));

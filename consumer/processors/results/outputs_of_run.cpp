@@ -68,9 +68,9 @@ void finish_outputs(const RunConfig& config, const std::string& next_place) {
     });
 }
 
-void put_in_place(const RunConfig& config, const std::string& next_place, std::uint64_t left) {
+void put_in_place(const RunConfig& config, const std::string& next_place) {
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
-        output.note_end(own, folder_in(own.output, next_place), next_place, left);
+        output.note_end(own, folder_in(own.output, next_place), next_place);
     });
     if (next_place.empty()) return;
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
@@ -89,7 +89,7 @@ void complete_previous(const RunConfig& config, const PreviousRun& previous) {
     for (const std::string& processor : previous.processors)
         ended.processor += (ended.processor.empty() ? "" : ",") + processor;
     finish_outputs(ended, previous.next_place);
-    put_in_place(ended, previous.next_place, previous.left);
+    put_in_place(ended, previous.next_place);
 }
 
 void remove_unreachable(const RunConfig& config, const std::string& reachable) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -25,8 +24,8 @@ void finish_outputs(const RunConfig& config, const std::string& next_place);
 
 // Of a run that has come to its end. Killed anywhere in here, the checkpoint still says both, that it ended and what
 // its next place is, and the next run begins with the rest of this: what was moved is not there any more, and is passed
-// over. The note goes before the folders, so that nobody writes into them again. `left`: items that are not done.
-void put_in_place(const RunConfig& config, const std::string& next_place, std::uint64_t left);
+// over. The note goes before the folders, so that nobody writes into them again.
+void put_in_place(const RunConfig& config, const std::string& next_place);
 
 // A previous run that had ended and was killed while its results were put in their place: the rest of that.
 void complete_previous(const RunConfig& config, const PreviousRun& previous);

@@ -187,8 +187,8 @@ void finish_own_run(const RunConfig& config, OwnRunEnd end) {
     write_whole(config.output + "/" + std::string(kReservedPrefix) + "manifest",
                 checkpoint_of(config, next_place, finished_before, end));
     if (end == OwnRunEnd::Ended) {
-        put_in_place(config, next_place, 0);  // such a run has no source
-        forget_own_run(config.output);        // where it stays, it names a run that is over
+        put_in_place(config, next_place);
+        forget_own_run(config.output);  // where it stays, it names a run that is over
     }
     remove_unreachable(config, next_place);
 }

@@ -94,8 +94,7 @@ class PostgresRows final : public RunOutput {
                                   if (complete_) complete_(database, table);
                               });
     }
-    void note_end(const ResultSettings& own, const std::string& folder, const std::string& next_place,
-                  std::uint64_t /*left*/) const override {
+    void note_end(const ResultSettings& own, const std::string& folder, const std::string& next_place) const override {
         if (is_of_a_shard(own)) return;
         mark_postgres_table_ended(layout_, folder, target_of(own, next_place));
     }

@@ -38,9 +38,9 @@ class RunOutput {
     // another, with what is there.
     virtual void finish(const ResultSettings& own, const std::string& folder, const std::string& next_place) const = 0;
     // The run has come to its end: that is not forgotten without its checkpoint. For those whose results may be reached
-    // without the folder. `left`: items of its source that are not done.
+    // without the folder.
     virtual void note_end(const ResultSettings& /*own*/, const std::string& /*folder*/,
-                          const std::string& /*next_place*/, std::uint64_t /*left*/) const {}
+                          const std::string& /*next_place*/) const {}
     // The run has not come to its end, and may be continued. For those who have something to tell then. Changes
     // nothing.
     virtual void note_broken_off(const ResultSettings& /*own*/, const std::string& /*folder*/) const {}

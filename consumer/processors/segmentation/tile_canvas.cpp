@@ -28,7 +28,7 @@ struct CanvasHeader {
     std::uint64_t committed = 0;  // 0: the mask has not been yet
 };
 static_assert(sizeof(CanvasHeader) == 40 && offsetof(CanvasHeader, committed) == 32);
-constexpr std::size_t kNameAt = 64, kNameRoom = TileCanvas::kMostNameBytes + 1;  // with its end
+constexpr std::size_t kNameAt = 64, kMostNameBytes = 1024;
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -71,9 +71,9 @@ void TileCanvas::open_or_make(std::string_view name) {
 void TileCanvas::make(std::string_view name) {
     AtomicFile file(path_, durability_, "the working file of a mask, ");
     const CanvasHeader header = header_of(form_);
-    std::array<char, kNameAt + kNameRoom> begin{};
+    std::array<char, kNameAt + kMostNameBytes> begin{};
     std::memcpy(begin.data(), &header, sizeof header);
-    const std::string_view shown = utf8_prefix(name, kNameRoom - 1);
+    const std::string_view shown = utf8_prefix(name, kMostNameBytes - 1);
     std::ranges::copy(shown, begin.begin() + kNameAt);
     file.write(std::as_bytes(std::span(begin)));
     file.set_size(bytes_);
@@ -246,7 +246,7 @@ bool TileCanvas::is_committed(const std::string& path) {
 
 std::string TileCanvas::name_of(const std::string& path) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    std::array<char, kNameAt + kNameRoom> begin{};
+    std::array<char, kNameAt + kMostNameBytes> begin{};
     const CanvasHeader known;
     if (!file || ::pread(file.get(), begin.data(), begin.size() - 1, 0) <= static_cast<ssize_t>(kNameAt) ||
         !std::ranges::equal(known.magic, std::span(begin).first(known.magic.size())))

@@ -89,8 +89,7 @@ class TileCanvas {
 
     // Whether the mask of the canvas at `path` was committed; false where that is not a canvas.
     static bool is_committed(const std::string& path);
-    static constexpr std::size_t kMostNameBytes = 1023;
-    // The picture's name, or so many bytes of it where it is long; nothing where the canvas at `path` tells none.
+    // The picture's name, or a part of it where it is long; nothing where the canvas at `path` tells none.
     static std::string name_of(const std::string& path);
 
   private:

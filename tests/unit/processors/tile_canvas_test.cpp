@@ -212,7 +212,7 @@ TEST_F(TileCanvasTest, PicturesThatLackTilesAreToldAtTheEndAndThoseUnderWayWhere
         return text.str();
     };
     const auto end = [&](const RunOutput& output) {
-        output.note_end({.output = folder}, folder + "/.offramp-next-1", "1", 1);
+        output.note_end({.output = folder}, folder + "/.offramp-next-1", "1");
     };
     const std::string next = folder + "/.offramp-next-1/.offramp-tiles/";
     EXPECT_EQ(told(end), "");
@@ -237,42 +237,14 @@ TEST_F(TileCanvasTest, PicturesThatLackTilesAreToldAtTheEndAndThoseUnderWayWhere
 
 TEST_F(TileCanvasTest, TheEndOfARunTakesWholeOnesAway) {
     TileCanvas(folder + "/.offramp-tiles/whole", kForm, Durability::Process).note_committed();
-    tile_canvases()->note_end({.output = folder}, folder, "", 0);
+    tile_canvases()->note_end({.output = folder}, folder, "");
     EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles"));
     TileCanvas(folder + "/.offramp-tiles/whole", kForm, Durability::Process).note_committed();
     const TileCanvas half(folder + "/.offramp-tiles/half", kForm, Durability::Process);
     EXPECT_EQ(tile_canvases()->look({.output = folder}).state, PreviousOutput::State::Parts);
-    tile_canvases()->note_end({.output = folder}, folder, "", 0);
+    tile_canvases()->note_end({.output = folder}, folder, "");
     EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles/whole"));
     EXPECT_TRUE(fs::exists(folder + "/.offramp-tiles/half"));
-}
-
-// As --resume leaves it that makes a dead letter's tile again, of a picture whose mask had it already.
-TEST_F(TileCanvasTest, WhereAllIsDoneACanvasOfAPictureThatHasItsMaskGoes) {
-    const std::string tiles = folder + "/.offramp-tiles/";
-    const auto begin = [&] {
-        for (const char* name : {"a/k4", "k", "several", "none"})
-            TileCanvas(tiles + fs::path(name).filename().string(), kForm, Durability::Process, name);
-    };
-    write("a/k4.png", "mask");
-    write("k4.png", "another picture's");
-    write("several.matte.png", "mask");
-    begin();
-    tile_canvases()->note_end({.output = folder}, folder, "", 1);
-    EXPECT_TRUE(fs::exists(tiles + "k4")) << "something is left to be done";
-    tile_canvases()->note_end({.output = folder}, folder, "", 0);
-    EXPECT_FALSE(fs::exists(tiles + "k4"));
-    EXPECT_FALSE(fs::exists(tiles + "several"));
-    EXPECT_TRUE(fs::exists(tiles + "k")) << "which has no mask";
-    EXPECT_TRUE(fs::exists(tiles + "none"));
-    EXPECT_TRUE(fs::exists(folder + "/a/k4.png"));
-    fs::remove(tiles + "k");
-    fs::remove(tiles + "none");
-    begin();
-    write("k.png", "mask");
-    write("none.png", "mask");
-    tile_canvases()->note_end({.output = folder}, folder, "", 0);
-    EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles")) << "nothing is left of them";
 }
 
 // Killed between any two steps, and made again as often as wanted.
