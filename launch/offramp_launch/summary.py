@@ -136,11 +136,11 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
         lines.append(f"  skipped    {count}{':' if shown else ''}")
         lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + _more_alike(entry) for entry in shown]
         if more := count - _told_of(shown):
-            where = ("summary.json lists all" if count == _told_of(skipped) else f"summary.json lists the first {len(skipped)}" if len(skipped) > len(shown)
+            where = ("summary.json lists all" if count == _told_of(skipped) else f"summary.json lists the first {_told_of(skipped)}" if len(skipped) > len(shown)
                      else "a producer that died met them; a run with --resume tries them again, and lists them")
             lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     if ahead := summary.get("unreadable_ahead"):
-        lines.append(f"  unreadable {len(ahead)} more, in batches that were not begun any more: summary.json lists them")
+        lines.append(f"  unreadable {_told_of(ahead)} more, in batches that were not begun any more: summary.json lists them")
     for slab in summary.get("given_up") or []:
         lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_why_given_up(slab)}; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))

@@ -19,6 +19,9 @@ ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items, Of of, I
     : setting_(setting), limit_(parse_limit(setting)), items_(items), of_(of), kind_(kind) {}
 
 Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
+    std::uint64_t listed = 0;
+    for (const SkippedItem& item : first) listed += 1 + item.more_alike;
+    failed = std::max(failed, listed);  // others may have been found meanwhile
     const bool none_read = nothing_was_read(failed);
     const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);  // all of them
     std::string text;

@@ -1,7 +1,9 @@
 #include "producer/runner/ingest/prefetcher.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <map>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "common/base/log.hpp"
@@ -121,11 +123,25 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
 
 std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
     const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, of which more may come
-    if (found_.total() > SkippedItems::kKept) return {};
-    const std::vector<SkippedItem> found = found_.list();
+    if (!found_.lists_all()) return {};
+    const auto told_as = [](const SkippedItem& item) {  // a part by its whole and the reason that it shares
+        return item.whole.empty() ? std::tuple(item.item, std::string(), std::string())
+                                  : std::tuple(std::uint64_t{0}, item.whole, item.reason);
+    };
+    std::map<std::tuple<std::uint64_t, std::string, std::string>, std::uint64_t> given;
+    for (const SkippedItem& item : given_out) given[told_as(item)] += 1 + item.more_alike;
     std::vector<SkippedItem> ahead;
-    std::ranges::set_difference(found, given_out, std::back_inserter(ahead), {}, &SkippedItem::item,
-                                &SkippedItem::item);
+    for (SkippedItem& item : found_.list()) {
+        const auto known = given.find(told_as(item));
+        const std::uint64_t before = known == given.end() ? 0 : known->second;
+        if (1 + item.more_alike <= before) continue;
+        if (before > 0) {  // parts are given out in order: the last one is ahead
+            item.item = item.last_item;
+            item.origin = item.last_origin;
+        }
+        item.more_alike -= before;
+        ahead.push_back(std::move(item));
+    }
     return ahead;
 }
 

@@ -99,8 +99,8 @@ class Prefetcher {
     // Those of items_skipped, and by skip(). Of a batch that is not given out any more nothing is skipped: all of it
     // is left to do.
     const SkippedItems& skipped() const { return skipped_; }
-    // Found unreadable besides, in batches that were not given out, or not yet. Nothing where more were found than are
-    // kept.
+    // Found unreadable besides, in batches that were not given out, or not yet; of parts that are alike and were partly
+    // given out, by the last of them. Nothing where more were found than are kept.
     std::vector<SkippedItem> unreadable_ahead() const;
 
   private:

@@ -5,29 +5,54 @@
 
 namespace offramp {
 
+namespace {
+
+// One more of what `entry` stands for.
+void add_alike(SkippedItem& entry, SkippedItem item) {
+    if (entry.more_alike == 0) {
+        entry.last_item = entry.item;
+        entry.last_origin = entry.origin;
+    }
+    ++entry.more_alike;
+    if (item.item > entry.last_item) {
+        entry.last_item = item.item;
+        entry.last_origin = item.origin;
+    }
+    if (item.item < entry.item) {
+        entry.item = item.item;
+        entry.origin = std::move(item.origin);
+    }
+}
+
+}  // namespace
+
 std::uint64_t SkippedItems::record(SkippedItem item) {
     const std::lock_guard lock(mutex_);
     ++total_;
     if (!item.whole.empty()) {
         const auto known = of_wholes_.find({item.whole, item.reason});
         if (known != of_wholes_.end()) {
-            SkippedItem& first = items_[known->second];
-            item.more_alike = first.more_alike + 1;
-            if (item.item < first.item)
-                first = std::move(item);
-            else
-                first.more_alike = item.more_alike;
+            add_alike(items_[known->second], std::move(item));
+            ++listed_;
             return total_;
         }
         if (items_.size() < kept_) of_wholes_.emplace(std::pair(item.whole, item.reason), items_.size());
     }
-    if (items_.size() < kept_) items_.push_back(std::move(item));
+    if (items_.size() < kept_) {
+        items_.push_back(std::move(item));
+        ++listed_;
+    }
     return total_;
 }
 
 std::uint64_t SkippedItems::total() const {
     const std::lock_guard lock(mutex_);
     return total_;
+}
+
+bool SkippedItems::lists_all() const {
+    const std::lock_guard lock(mutex_);
+    return before_ + listed_ == total_;
 }
 
 std::vector<SkippedItem> SkippedItems::list() const {

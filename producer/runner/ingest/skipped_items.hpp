@@ -18,6 +18,8 @@ struct SkippedItem {
     bool was_read = false;
     std::string whole;             // what it is a part of, as a tile of a picture; empty: it is one by itself
     std::uint64_t more_alike = 0;  // further parts of that whole, skipped for the same reason, that this one stands for
+    std::uint64_t last_item = 0;   // of them, and its origin; where there are more
+    std::string last_origin = {};
 };
 
 // Collects the items that were skipped: all are counted, so many are kept. Parts of one whole with the same reason
@@ -27,18 +29,23 @@ class SkippedItems {
     static constexpr std::size_t kKept = 10'000;
 
     // `before`: already counted, by an earlier producer, and not listed.
-    explicit SkippedItems(std::size_t kept = kKept, std::uint64_t before = 0) : kept_(kept), total_(before) {}
+    explicit SkippedItems(std::size_t kept = kKept, std::uint64_t before = 0)
+        : kept_(kept), before_(before), total_(before) {}
 
     // Returns how many were skipped, this one included.
     std::uint64_t record(SkippedItem item);
     std::uint64_t total() const;
     // Those that were kept, by item; of several alike the first.
     std::vector<SkippedItem> list() const;
+    // Whether they stand for all that this producer met.
+    bool lists_all() const;
 
   private:
     const std::size_t kept_;
+    const std::uint64_t before_;
     mutable std::mutex mutex_;
     std::uint64_t total_;
+    std::uint64_t listed_ = 0;  // that items_ stand for
     std::vector<SkippedItem> items_;
     std::map<std::pair<std::string, std::string>, std::size_t> of_wholes_;  // by whole and reason: where in items_
 };

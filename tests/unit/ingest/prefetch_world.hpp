@@ -85,6 +85,7 @@ class FakeSource final : public BatchSource {
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return row_kind_; }
     std::string_view key(std::uint64_t item) const override { return keys_[item]; }
+    std::string_view key_of_whole(std::uint64_t item) const override { return whole.empty() ? keys_[item] : whole; }
     std::size_t max_key_bytes() const override { return 24; }
     std::string origin(std::uint64_t item) const override { return "/fake/" + std::to_string(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
@@ -102,6 +103,7 @@ class FakeSource final : public BatchSource {
 
     std::function<void(std::uint64_t, std::span<std::byte>)> on_load;
     std::atomic<std::uint64_t> loads{0};
+    std::string whole;  // that all items are parts of; empty: each is one by itself
 
   private:
     std::uint64_t items_;

@@ -436,6 +436,45 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
         << "and nothing that was found is lost";
 }
 
+TEST_F(PrefetcherTest, PartsOfAWholeThatWereReadAheadAreToldAsOneAndNoneIsLost) {
+    FakeSource source(1000, RowKind::Float32);
+    source.whole = "b";
+    std::atomic<bool> may_read_ahead = false;
+    source.on_load = [&](std::uint64_t item, std::span<std::byte> row) {
+        if (item >= 8) may_read_ahead.wait(false);
+        if (item >= 6) throw UnreadableItem("torn");
+        FakeSource::fill(item, row);
+    };
+    PrefetchSettings wanted = settings(4, 2);
+    wanted.max_errors = "20";
+    Prefetcher prefetcher(*device, source, wanted);
+    const auto first = prefetcher.next(), second = prefetcher.next();  // items 4 to 7, of which two are torn
+    may_read_ahead = true;
+    may_read_ahead.notify_all();
+    ASSERT_TRUE(first && second);
+    try {
+        while (prefetcher.next()) {
+        }
+        FAIL() << "it ended well";
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("/fake/6: torn (and "), HasSubstr(" more of it). ")));
+    }
+    const auto items_of = [](const std::vector<SkippedItem>& list) {
+        std::uint64_t items = 0;
+        for (const SkippedItem& item : list) items += 1 + item.more_alike;
+        return items;
+    };
+    const auto skipped = prefetcher.skipped().list(), ahead = prefetcher.unreadable_ahead();
+    ASSERT_EQ(skipped.size(), 1U);
+    EXPECT_EQ(skipped[0].origin, "/fake/6");
+    EXPECT_EQ(items_of(skipped), prefetcher.progress().items_skipped);
+    EXPECT_GE(items_of(skipped) + items_of(ahead), 21U) << "nothing that was found is lost";
+    if (ahead.empty()) return;  // all of it had been given out
+    ASSERT_EQ(ahead.size(), 1U);
+    EXPECT_GT(ahead[0].item, skipped[0].last_item) << "a part that is ahead";
+    EXPECT_EQ(ahead[0].origin, "/fake/" + std::to_string(ahead[0].item));
+}
+
 TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
     FakeSource source(6, RowKind::Float32);
     source.on_load = [](std::uint64_t, std::span<std::byte>) { throw UnreadableItem("torn"); };

@@ -35,6 +35,9 @@ TEST(SkippedItems, OfPartsThatAreAlikeTheFirstIsListedInWhicheverOrderTheyWereFo
     EXPECT_EQ(list[0].item, 4U);
     EXPECT_EQ(list[0].origin, "b.png, tile 4");
     EXPECT_EQ(list[0].more_alike, 2U);
+    EXPECT_EQ(list[0].last_item, 9U);
+    EXPECT_EQ(list[0].last_origin, "b.png, tile 9");
+    EXPECT_TRUE(skipped.lists_all());
 }
 
 TEST(SkippedItems, AnotherReasonOrAnotherWholeOrNoneIsListedByItself) {
@@ -56,6 +59,15 @@ TEST(SkippedItems, AFullListStillCountsWhatIsAlike) {
     EXPECT_EQ(skipped.total(), 4U);
     ASSERT_EQ(skipped.list().size(), 1U);
     EXPECT_EQ(skipped.list()[0].more_alike, 1U);
+    EXPECT_FALSE(skipped.lists_all());
+}
+
+TEST(SkippedItems, WhatAnEarlierProducerCountedIsNotMissing) {
+    SkippedItems skipped(10, 7);
+    EXPECT_TRUE(skipped.lists_all());
+    skipped.record(tile(1, "b.png", "damaged"));
+    EXPECT_EQ(skipped.total(), 8U);
+    EXPECT_TRUE(skipped.lists_all());
 }
 
 TEST(SkippedItems, AFailureTellsHowManyAreAlike) {
@@ -65,6 +77,8 @@ TEST(SkippedItems, AFailureTellsHowManyAreAlike) {
     const std::string told = ErrorBudget("1", 40).failure(skipped.total(), skipped.list()).what();
     EXPECT_THAT(told, HasSubstr("31 of 40 items could not be read"));
     EXPECT_THAT(told, HasSubstr("b.png, tile 0: damaged (and 29 more of it); c.jpg: CMYK. "));
+    EXPECT_THAT(ErrorBudget("1", 40).failure(29, skipped.list()).what(), HasSubstr("31 of 40 items"))
+        << "others were found meanwhile";
 }
 
 }  // namespace

@@ -528,6 +528,8 @@ class SummaryTest(unittest.TestCase):
         self.assertNotIn("summary.json lists", told)
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
         self.assertIn("and 41 more: summary.json lists all", told)
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_ahead": [tiles, skipped[0]]}, "tiles", "", "x")
+        self.assertIn("unreadable 42 more, in batches", told)
         for listed, said in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died met them"), (0, "skipped    2\n    a producer that died met them")):
             told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
             self.assertIn(f"{said}; a run with --resume tries them again, and lists them\n", told)
