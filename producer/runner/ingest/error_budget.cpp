@@ -20,7 +20,7 @@ ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items, Of of, I
 
 Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
     std::uint64_t listed = 0;
-    for (const SkippedItem& item : first) listed += 1 + item.more_alike;
+    for (const SkippedItem& item : first) listed += item.stands_for();
     failed = std::max(failed, listed);  // others may have been found meanwhile
     const bool none_read = nothing_was_read(failed);
     const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);  // all of them
@@ -38,7 +38,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     for (std::size_t i = 0; i < shown; ++i) {
         text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
         if (first[i].more_alike > 0) text += " (and " + std::to_string(first[i].more_alike) + " more of it)";
-        told += 1 + first[i].more_alike;
+        told += first[i].stands_for();
     }
     if (failed > told) text += "; and " + std::to_string(failed - told) + " more";
     const char* const remedy =

@@ -129,12 +129,12 @@ std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
                                   : std::tuple(std::uint64_t{0}, item.whole, item.reason);
     };
     std::map<std::tuple<std::uint64_t, std::string, std::string>, std::uint64_t> given;
-    for (const SkippedItem& item : given_out) given[told_as(item)] += 1 + item.more_alike;
+    for (const SkippedItem& item : given_out) given[told_as(item)] += item.stands_for();
     std::vector<SkippedItem> ahead;
     for (SkippedItem& item : found_.list()) {
         const auto known = given.find(told_as(item));
         const std::uint64_t before = known == given.end() ? 0 : known->second;
-        if (1 + item.more_alike <= before) continue;
+        if (item.stands_for() <= before) continue;
         if (before > 0) {  // parts are given out in order: the last one is ahead
             item.item = item.last_item;
             item.origin = item.last_origin;

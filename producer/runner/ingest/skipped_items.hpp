@@ -20,6 +20,8 @@ struct SkippedItem {
     std::uint64_t more_alike = 0;  // further parts of that whole, skipped for the same reason, that this one stands for
     std::uint64_t last_item = 0;   // of them, and its origin; where there are more
     std::string last_origin = {};
+
+    std::uint64_t stands_for() const { return 1 + more_alike; }  // items
 };
 
 // Collects the items that were skipped: all are counted, so many are kept. Parts of one whole with the same reason
