@@ -34,8 +34,6 @@ void BrokerState::take_slabs_back(Peer& peer, std::uint64_t work, const char* ho
     }
 }
 
-bool BrokerState::egress_is_short() const {
-    return exchange.waiting() && ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0;
-}
+bool BrokerState::egress_is_short() const { return exchange.waiting() && ledger.count(SlabState::Free) == 0; }
 
 }  // namespace offramp

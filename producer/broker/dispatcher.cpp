@@ -177,29 +177,35 @@ void Dispatcher::hand_out() {
     if (run_end_.closing() || state_.ready.empty()) return;
     list_serving();
     const TimePoint now = state_.clock.now();
-    state_.ready.keep_if([&](const ReadySlab& entry, std::size_t left) {
-        const SlabWord word = state_.ledger.word(entry.slab);
-        if (!ReadyQueue::is_current(entry, word)) return false;  // completed late, or a dead letter
-        if (spill_.is_being_written(entry.slab)) return true;
-        if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt ||
-            state_.fillings[entry.slab].rejected) {
-            dead_letters_.quarantine(entry.slab);
-            return false;
-        }
-        Peer* peer = entry.not_before <= now ? best_peer(entry.slab, left <= kReadyForIdleOnly) : nullptr;
-        if (peer == nullptr) return true;
-        peer->to_send.push_back(state_.ledger.lease(entry.slab, peer->ref));
-        SlabFillings::Filling& filling = state_.fillings[entry.slab];
-        filling.leased_at = now;
-        filling.attempt = peer->to_send.back().attempt;
-        filling.waited = now - entry.since;
-        if (peer->held == 0) peer->alive_at = now;
-        ++peer->held;
-        --room_;
-        peer->last_served = ++serve_counter_;
-        return false;
-    });
+    state_.ready.walk([&](const ReadySlab& entry, std::size_t left) { return hand_out(entry, left, now); });
     send_tickets();
+}
+
+// Slabs that come back stand in front, and one of them may be a dead letter: they are looked at even when no consumer
+// has room. A new slab without room ends the walk, so that a full pool is not searched on every step.
+ReadyQueue::Walk Dispatcher::hand_out(const ReadySlab& entry, std::size_t left, TimePoint now) {
+    using enum ReadyQueue::Walk;
+    const SlabWord word = state_.ledger.word(entry.slab);
+    if (!ReadyQueue::is_current(entry, word)) return Drop;
+    if (spill_.is_being_written(entry.slab)) return Keep;
+    SlabFillings::Filling& filling = state_.fillings[entry.slab];
+    if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt ||
+        filling.rejected) {
+        dead_letters_.quarantine(entry.slab);
+        return Drop;
+    }
+    if (room_ == 0) return word.attempt == 0 ? KeepAndStop : Keep;
+    Peer* const peer = entry.not_before <= now ? best_peer(entry.slab, left <= kReadyForIdleOnly) : nullptr;
+    if (peer == nullptr) return Keep;
+    peer->to_send.push_back(state_.ledger.lease(entry.slab, peer->ref));
+    filling.leased_at = now;
+    filling.attempt = peer->to_send.back().attempt;
+    filling.waited = now - entry.since;
+    if (peer->held == 0) peer->alive_at = now;
+    ++peer->held;
+    --room_;
+    peer->last_served = ++serve_counter_;
+    return Drop;
 }
 
 void Dispatcher::list_serving() {
@@ -214,7 +220,6 @@ void Dispatcher::list_serving() {
 
 // Whoever holds least, of equals who waited longest.
 Peer* Dispatcher::best_peer(std::uint32_t slab, bool idle_only) {
-    if (room_ == 0) return nullptr;
     Peer* best = nullptr;
     for (Peer* const peer : serving_) {
         if (peer->held >= (idle_only ? std::min(peer->window, 1U) : peer->window)) continue;

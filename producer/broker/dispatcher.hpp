@@ -43,6 +43,7 @@ class Dispatcher {
     void on_releases(const Inbound& inbound, const ParsedMessage& message);
     void on_release(Peer& peer, const ReleaseRecord& record);
     void on_failed(Peer& peer, const ReleaseRecord& record, bool ready_again);
+    ReadyQueue::Walk hand_out(const ReadySlab& entry, std::size_t left, TimePoint now);
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();

@@ -35,7 +35,7 @@ bool Intake::grant_slabs() {
     }
     state_.exchange.grant(grants_);
     // A pool that is still being made is not a shortage.
-    is_short_ = grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0;
+    is_short_ = grants_.size() < wanted && state_.ledger.count(SlabState::Free) == 0;
     return !grants_.empty();
 }
 

@@ -17,8 +17,9 @@ struct ReadySlab {
     TimePoint not_before{};
 };
 
-// The slabs that wait for a consumer, in the order in which they are handed out. An entry may outlive its slab's
-// filling (it was completed late, or is a dead letter): it is passed over, and dropped with the next keep_if().
+// The slabs that wait for a consumer, in the order in which they are handed out: first those that come back from a
+// consumer, then the new ones. An entry is stale once its slab was completed late or became a dead letter; the next
+// walk drops it when it meets it.
 //
 // Owns: the queue. Borrows: ledger, clock. Thread: the broker's. Blocks: never. Errors: none.
 class ReadyQueue {
@@ -45,17 +46,27 @@ class ReadyQueue {
     static bool is_current(const ReadySlab& entry, SlabWord word) {
         return word.state == SlabState::Ready && word.generation == entry.generation;
     }
-    // Asks keep(entry, left) of each in order; `left` are those kept so far, this one, and those behind it. `keep` puts
-    // none here.
-    template <class Keep>
-    void keep_if(Keep keep) {
+    // The slab waits no longer: its bytes went to the disk.
+    void remove(std::uint32_t slab) {
+        std::erase_if(entries_, [&](const ReadySlab& entry) { return entry.slab == slab; });
+    }
+
+    enum class Walk { Drop, Keep, KeepAndStop };
+    // Calls visit(entry, left) for each entry in order, until one is answered with KeepAndStop: the entries behind it
+    // are not looked at. `left` counts the entries kept so far, this one, and those behind it. `visit` adds no entry.
+    template <class Visit>
+    void walk(Visit visit) {
         const std::size_t all = entries_.size();
         std::size_t kept = 0;
-        for (std::size_t i = 0; i < all; ++i) {
-            const ReadySlab entry = entries_[i];
-            if (keep(entry, kept + all - i)) entries_[kept++] = entry;
+        std::size_t seen = 0;
+        for (bool stopped = false; seen < all && !stopped; ++seen) {
+            const ReadySlab entry = entries_[seen];
+            const Walk answer = visit(entry, kept + all - seen);
+            if (answer != Walk::Drop) entries_[kept++] = entry;
+            stopped = answer == Walk::KeepAndStop;
         }
-        entries_.resize(kept);
+        entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(kept),
+                       entries_.begin() + static_cast<std::ptrdiff_t>(seen));
     }
 
   private:

@@ -15,8 +15,7 @@ void RunEnd::abort() {
 void RunEnd::see_to_the_end(bool disk_is_empty) {
     if (ended_ || !(finished_ || aborting_)) return;
     for (const std::uint32_t slab : state_.exchange.withdraw_grants()) state_.ledger.abandon(slab);
-    const auto counts = state_.ledger.counts();
-    const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
+    const auto of = [&](SlabState state) { return state_.ledger.count(state); };
     // Dead letters must be on the disk, or have failed to get there.
     const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
                                    of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0 && disk_is_empty;

@@ -62,6 +62,7 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
     state_.totals.spilled += published.totals();
     state_.totals.ever_spilled += published.totals();
     state_.ledger.spill(outcome.slab);
+    state_.ready.remove(outcome.slab);
 }
 
 // Published under its new number, and only then removed: whoever recovers the run in between finds both, and knows that

@@ -1,6 +1,7 @@
 #include "producer/ledger/slab_ledger.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
@@ -27,9 +28,17 @@ SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
         entry = {};
         store_word(entry.word, SlabWord{SlabState::Free, 0, 1}.pack());
     }
-    SlabLedger ledger(memory, epoch);
-    ledger.free_slabs_ = ledger.slab_count();
-    return ledger;
+    return SlabLedger(memory, epoch);
+}
+
+// The lowest slab is last on the stack: the first span's memory is ready first.
+SlabLedger::SlabLedger(Memory memory, std::uint32_t epoch) : memory_(memory), epoch_(epoch) {
+    free_.reserve(memory.entries.size());
+    for (std::uint32_t slab = slab_count(); slab-- > 0;) {
+        const SlabState state = word(slab).state;
+        ++counts_[static_cast<std::size_t>(state)];
+        if (state == SlabState::Free) free_.push_back(slab);
+    }
 }
 
 SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep& last) {
@@ -45,7 +54,6 @@ SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep&
         ledger.repair(slab);
     }
     ledger.next_session_ = last_session + 1;
-    ledger.free_slabs_ = ledger.counts()[static_cast<std::size_t>(SlabState::Free)];
     return ledger;
 }
 
@@ -73,9 +81,7 @@ void SlabLedger::repair(std::uint32_t slab) {
         case SlabState::Ready:
             // A lease that was half done: its attempt is used up, so that nobody else's is taken for it.
             for (const HolderWord& holder : held)
-                if (holder.attempt > found.attempt)
-                    store_word(memory_.entries[slab].word,
-                               SlabWord{SlabState::Ready, holder.attempt, found.generation}.pack());
+                if (holder.attempt > found.attempt) store(slab, {SlabState::Ready, holder.attempt, found.generation});
             break;
         case SlabState::Leased:
             if (std::none_of(held.begin(), held.end(),
@@ -93,16 +99,14 @@ void SlabLedger::repair(std::uint32_t slab) {
 // --- filling ---
 
 std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::uint32_t)>& usable) {
-    for (std::uint32_t step = 0; free_slabs_ > 0 && step < slab_count(); ++step) {
-        const std::uint32_t slab = (next_to_acquire_ + step) % slab_count();
-        if (word(slab).state != SlabState::Free || !usable(slab)) continue;
-        move_to(slab, SlabState::Free, SlabState::Filling);
-        --free_slabs_;
-        failpoint("ledger.filling");
-        next_to_acquire_ = slab + 1;
-        return slab;
-    }
-    return std::nullopt;
+    // Only a pool whose memory is still being made has slabs on the stack that are not usable yet.
+    const auto found = std::find_if(free_.rbegin(), free_.rend(), usable);
+    if (found == free_.rend()) return std::nullopt;
+    const std::uint32_t slab = *found;
+    free_.erase(std::next(found).base());
+    move_to(slab, SlabState::Free, SlabState::Filling);
+    failpoint("ledger.filling");
+    return slab;
 }
 
 void SlabLedger::abandon(std::uint32_t slab) {
@@ -164,7 +168,7 @@ SlabTicket SlabLedger::lease(std::uint32_t slab, ConsumerRef consumer) {
         break;
     }
     failpoint("ledger.lease.holder_stored");
-    store_word(memory_.entries[slab].word, after.pack());
+    store(slab, after);
     failpoint("ledger.leased");
     return {.epoch = epoch_, .slab = slab, .generation = after.generation, .attempt = after.attempt};
 }
@@ -194,8 +198,7 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     if (kind == ReleaseKind::Completed && (current.state == SlabState::Leased || current.state == SlabState::Ready)) {
         if (before_completing) before_completing();
         failpoint("ledger.complete");
-        store_word(memory_.entries[ticket.slab].word,
-                   SlabWord{SlabState::Retired, current.attempt, current.generation}.pack());
+        move_to(ticket.slab, current.state, SlabState::Retired);
         failpoint("ledger.complete.retired");
         store_word(*place, 0);
         failpoint("ledger.complete.holder_cleared");
@@ -277,18 +280,20 @@ bool SlabLedger::holds(std::uint32_t slab, ConsumerRef consumer) const {
     return holder_word(slab, consumer) != nullptr;
 }
 
-std::array<std::uint32_t, kSlabStates> SlabLedger::counts() const {
-    std::array<std::uint32_t, kSlabStates> counts{};
-    for (std::uint32_t slab = 0; slab < slab_count(); ++slab) ++counts[static_cast<std::size_t>(word(slab).state)];
-    return counts;
-}
-
 // --- steps ---
+
+void SlabLedger::store(std::uint32_t slab, SlabWord after) {
+    const SlabState before = word(slab).state;
+    store_word(memory_.entries[slab].word, after.pack());
+    --counts_[static_cast<std::size_t>(before)];
+    ++counts_[static_cast<std::size_t>(after.state)];
+    if (after.state == SlabState::Free) free_.push_back(slab);
+}
 
 void SlabLedger::move_to(std::uint32_t slab, SlabState from, SlabState to) {
     const SlabWord before = word(slab);
     expect(before.state == from, "the slab is in the state that this transition starts from");
-    store_word(memory_.entries[slab].word, SlabWord{to, before.attempt, before.generation}.pack());
+    store(slab, {to, before.attempt, before.generation});
 }
 
 // The next generation begins: whoever still has a ticket of the previous one has nothing.
@@ -297,8 +302,7 @@ void SlabLedger::free_slab(std::uint32_t slab) {
     const SlabWord before = word(slab);
     store_word(memory_.entries[slab].charges, 0);
     failpoint("ledger.free");
-    store_word(memory_.entries[slab].word, SlabWord{SlabState::Free, 0, before.generation + 1}.pack());
-    ++free_slabs_;
+    store(slab, {SlabState::Free, 0, before.generation + 1});
 }
 
 bool SlabLedger::has_holders(std::uint32_t slab) const {

@@ -73,7 +73,7 @@ class SlabLedger {
     static SlabLedger adopt(Memory memory, std::uint32_t epoch) { return adopt(memory, epoch, LastStep{}); }
 
     // --- filling ---
-    // Free → Filling for some slab that `usable` accepts; nothing when there is none.
+    // Free → Filling for the slab that was freed last and that `usable` accepts; nothing when there is none.
     std::optional<std::uint32_t> acquire(const std::function<bool(std::uint32_t)>& usable);
     // Filling → Free, with the next generation: whatever was written means nothing.
     void abandon(std::uint32_t slab);
@@ -134,10 +134,13 @@ class SlabLedger {
     std::uint64_t charges(std::uint32_t slab) const;
     std::vector<HolderWord> holders(std::uint32_t slab) const;
     bool holds(std::uint32_t slab, ConsumerRef consumer) const;
-    std::array<std::uint32_t, kSlabStates> counts() const;
+    // Slabs by state. Reads no slab's word: the counts are kept with each change.
+    const std::array<std::uint32_t, kSlabStates>& counts() const { return counts_; }
+    std::uint32_t count(SlabState state) const { return counts_[static_cast<std::size_t>(state)]; }
 
   private:
-    SlabLedger(Memory memory, std::uint32_t epoch) : memory_(memory), epoch_(epoch) {}
+    SlabLedger(Memory memory, std::uint32_t epoch);
+    void store(std::uint32_t slab, SlabWord after);
     void move_to(std::uint32_t slab, SlabState from, SlabState to);
     void free_slab(std::uint32_t slab);
     bool has_holders(std::uint32_t slab) const;
@@ -148,8 +151,9 @@ class SlabLedger {
 
     Memory memory_;
     std::uint32_t epoch_;
-    std::uint32_t next_to_acquire_ = 0;
-    std::uint32_t free_slabs_ = 0;  // counted along, so that a pool without a free slab is not searched
+    // Derived from the words, so that the work per slab does not grow with the pool.
+    std::array<std::uint32_t, kSlabStates> counts_{};
+    std::vector<std::uint32_t> free_;  // the slabs that are Free, the one freed last at the end; never reallocated
     std::uint64_t next_session_ = 1;
 };
 

@@ -13,7 +13,7 @@ const auto kAny = [](std::uint32_t) { return true; };
 
 TEST(SlabLedger, EverySlabStartsFreeInGenerationOne) {
     LedgerFixture f(5);
-    EXPECT_EQ(f.ledger->counts()[static_cast<std::size_t>(SlabState::Free)], 5U);
+    EXPECT_EQ(f.ledger->count(SlabState::Free), 5U);
     for (std::uint32_t slab = 0; slab < 5; ++slab) EXPECT_EQ(f.ledger->word(slab), (SlabWord{SlabState::Free, 0, 1}));
 }
 

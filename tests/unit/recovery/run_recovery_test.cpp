@@ -131,7 +131,7 @@ TEST_F(RunRecoveryTest, GoesOnWithWhatIsInFlightInTheOrderOfItsPublication) {
     const auto records = std::move(recovery).go_on();
     EXPECT_EQ(records->memory.progress().producers, 2U);
     EXPECT_EQ(records->ledger.word(1).state, SlabState::Leased);
-    EXPECT_EQ(records->ledger.counts()[static_cast<std::size_t>(SlabState::Filling)], 0U) << "abandoned";
+    EXPECT_EQ(records->ledger.count(SlabState::Filling), 0U) << "abandoned";
     EXPECT_EQ(records->progress.totals().published.samples, 2 * kBatch);
 }
 
