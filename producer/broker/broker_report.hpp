@@ -1,9 +1,13 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/duration_histogram.hpp"
@@ -47,6 +51,40 @@ struct DeadLetter {
     std::string error;                // why its payload could not be kept
 };
 
+// A run's dead letters, in order. The broker appends, and adds what became of a payload; reports share the list, so
+// that a report costs the same however many there are. Thread: any. Blocks: never for long. Errors: std::out_of_range
+// for a letter that is not there.
+class DeadLetterList {
+  public:
+    // Returns the letter's index.
+    std::size_t add(DeadLetter letter) {
+        const std::lock_guard lock(mutex_);
+        letters_.push_back(std::move(letter));
+        return letters_.size() - 1;
+    }
+    void set_outcome(std::size_t index, std::string payload, std::string error) {
+        const std::lock_guard lock(mutex_);
+        letters_.at(index).payload = std::move(payload);
+        letters_.at(index).error = std::move(error);
+    }
+    std::size_t size() const {
+        const std::lock_guard lock(mutex_);
+        return letters_.size();
+    }
+    DeadLetter at(std::size_t index) const {
+        const std::lock_guard lock(mutex_);
+        return letters_.at(index);
+    }
+    std::vector<DeadLetter> all() const {
+        const std::lock_guard lock(mutex_);
+        return letters_;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<DeadLetter> letters_;
+};
+
 // The broker's totals. A copy of one moment: the counters agree with one another.
 struct BrokerReport {
     SlabTotals published, completed, quarantined, in_flight;
@@ -65,7 +103,7 @@ struct BrokerReport {
     DurationHistogram process;       // from then until the consumer was done with it, or had failed
     std::uint64_t slab_charges = 0;  // failures counted against slabs: by deaths and by what consumers said
     std::vector<ConsumerReport> consumers;
-    std::vector<DeadLetter> dead_letters;
+    std::shared_ptr<DeadLetterList> dead_letters = std::make_shared<DeadLetterList>();
     std::string last_failure;            // what a consumer said last when it failed, for people
     std::uint64_t first_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint64_t last_release_ns = 0;

@@ -45,14 +45,14 @@ void DeadLetters::quarantine(std::uint32_t slab) {
     state_.count_step(CountedStep::Quarantine, filling.published);
     state_.ledger.quarantine(slab);
     state_.totals.quarantined += filling.published.totals();
+    spdlog::error("batch {} is given up: {}; {} samples", filling.published.first_batch, reason_of(slab),
+                  filling.published.samples);
     see_to(slab);
-    spdlog::error("batch {} is given up: {}; {} samples", filling.published.first_batch,
-                  state_.totals.dead_letters.back().reason, filling.published.samples);
 }
 
 void DeadLetters::see_to(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
-    state_.totals.dead_letters.push_back(
+    const std::size_t entry = state_.totals.dead_letters->add(
         {.first_batch = filling.published.first_batch,
          .samples = filling.published.samples,
          .deaths = deaths_of(slab),
@@ -62,7 +62,7 @@ void DeadLetters::see_to(std::uint32_t slab) {
          .payload = {},
          .error = state_.options.dead_letters ? "the run ended before it was written" : "this run keeps no payloads"});
     if (state_.options.dead_letters)
-        queue_.push_back({slab, state_.totals.dead_letters.size() - 1});
+        queue_.push_back({slab, entry});
     else
         state_.ledger.discard(slab);
 }
@@ -73,10 +73,8 @@ void DeadLetters::free_written() {
         const auto written = std::find_if(at_the_writer_.begin(), at_the_writer_.end(),
                                           [&](const Pending& entry) { return entry.slab == outcome.slab; });
         if (written == at_the_writer_.end()) continue;
-        DeadLetter& entry = state_.totals.dead_letters[written->entry];
-        entry.payload = std::move(outcome.payload);
-        entry.error = std::move(outcome.error);
-        if (entry.payload.empty()) ++state_.totals.payloads_lost;
+        if (outcome.payload.empty()) ++state_.totals.payloads_lost;
+        state_.totals.dead_letters->set_outcome(written->entry, std::move(outcome.payload), std::move(outcome.error));
         at_the_writer_.erase(written);
         state_.ledger.discard(outcome.slab);
     }
@@ -88,7 +86,7 @@ void DeadLetters::write_next() {
         queue_.pop_front();
         at_the_writer_.push_back(next);
         const SlabFillings::Filling& filling = state_.fillings[next.slab];
-        const DeadLetter& entry = state_.totals.dead_letters[next.entry];
+        const DeadLetter entry = state_.totals.dead_letters->at(next.entry);
         state_.options.dead_letters->submit({.ticket = {.epoch = state_.ledger.epoch(),
                                                         .slab = next.slab,
                                                         .generation = state_.ledger.word(next.slab).generation},

@@ -32,7 +32,7 @@ class DeadLetters {
   private:
     struct Pending {
         std::uint32_t slab = 0;
-        std::size_t entry = 0;  // in the totals' dead_letters
+        std::size_t entry = 0;  // in the totals' list of dead letters
     };
     std::uint32_t most_at_the_writer() const;
     std::uint64_t deaths_of(std::uint32_t slab) const;

@@ -216,7 +216,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
     samples["done_before"] = facts.done_before;
     json batches = in_unit(figures, &SlabTotals::batches);
     json dead_letters = json::array();
-    for (const DeadLetter& slab : broker.dead_letters)
+    for (const DeadLetter& slab : broker.dead_letters->all())
         dead_letters.push_back({{"batch", slab.first_batch},
                                 {"failures", slab.failures},
                                 {"reason", slab.reason},

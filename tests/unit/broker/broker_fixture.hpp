@@ -116,7 +116,7 @@ struct BrokerFixture {
     }
     bool can_fill() {
         broker->step();
-        return ledger.counts()[static_cast<std::size_t>(SlabState::Filling)] > 0;
+        return ledger.count(SlabState::Filling) > 0;
     }
     BrokerReport report() { return broker->report(); }
     std::span<std::byte> bytes_of(std::uint32_t slab) { return {&bytes[slab * kSlabBytes], kSlabBytes}; }

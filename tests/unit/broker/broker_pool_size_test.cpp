@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tests/unit/broker/broker_fixture.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kLargePool = 16384;
+constexpr std::uint32_t kSlabsInUse = 128;
+
+// Makes the whole pages between the two ends of the memory unreadable while it lives: a read of one ends the test.
+class Unreadable {
+  public:
+    explicit Unreadable(std::span<SlabEntry> entries) {
+        const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+        const auto begin = reinterpret_cast<std::uintptr_t>(entries.data());
+        first_ = (begin + page - 1) / page * page;
+        bytes_ = (begin + entries.size_bytes()) / page * page - first_;
+        protect(PROT_NONE);
+    }
+    ~Unreadable() { protect(PROT_READ | PROT_WRITE); }
+    Unreadable(const Unreadable&) = delete;
+    Unreadable& operator=(const Unreadable&) = delete;
+
+  private:
+    void protect(int access) const { ASSERT_EQ(::mprotect(reinterpret_cast<void*>(first_), bytes_, access), 0); }
+
+    std::uintptr_t first_ = 0;
+    std::size_t bytes_ = 0;
+};
+
+std::span<SlabEntry> unused_entries(BrokerFixture& f) { return std::span(f.entries).subspan(kSlabsInUse); }
+
+TEST(BrokerPoolSize, StepReadsOnlyTheSlabsThatItMoves) {
+    BrokerFixture f(kLargePool);
+    ScriptedConsumer consumer(f, 11);
+    ASSERT_TRUE(consumer.join());
+    const Unreadable unused(unused_entries(f));
+    for (std::uint64_t batch = 0; batch < 1000; ++batch) {
+        f.publish(batch);
+        consumer.receive();
+        ASSERT_EQ(consumer.tickets.size(), batch + 1);
+        consumer.release(consumer.tickets.back());
+    }
+}
+
+TEST(BrokerPoolSize, FullPoolIsNotSearchedWhileConsumersAreBusy) {
+    BrokerFixture f(kLargePool);
+    for (std::uint64_t batch = 0; batch < kLargePool; ++batch) f.publish(batch);
+    ASSERT_FALSE(f.can_fill());
+    ScriptedConsumer consumer(f, 11);
+    ASSERT_TRUE(consumer.join());
+    const Unreadable unused(unused_entries(f));
+    for (std::uint64_t batch = kLargePool; batch < kLargePool + 60; ++batch) {
+        for (int step = 0; step < 10; ++step) f.broker->step();
+        consumer.receive();
+        const SlabTicket ticket = consumer.tickets.at(batch - kLargePool);
+        consumer.release(ticket);
+        f.publish(batch);
+    }
+}
+
+TEST(BrokerPoolSize, DeadLettersAreSharedByReports) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    ASSERT_TRUE(consumer.join());
+    const BrokerReport early = f.report();
+    for (std::uint64_t batch = 0; batch < 3; ++batch) {
+        f.publish(batch);
+        consumer.receive();
+        consumer.release(consumer.tickets.back(), ReleaseKind::Rejected);
+        f.broker->step();
+    }
+    const BrokerReport late = f.report();
+    EXPECT_EQ(late.dead_letters, early.dead_letters) << "one list, not a copy per report";
+    ASSERT_EQ(late.dead_letters->size(), 3U);
+    EXPECT_EQ(late.dead_letters->at(2).first_batch, 2U);
+}
+
+TEST(BrokerPoolSize, DeadLetterIsWrittenWhileNoConsumerHasRoom) {
+    BrokerFixture f;
+    ScriptedConsumer rejecting(f, 11, 1);
+    ASSERT_TRUE(rejecting.join());
+    f.publish(0);
+    f.publish(1);
+    rejecting.receive();
+    const SlabTicket ticket = rejecting.tickets.at(0);
+    ScriptedConsumer busy(f, 12, 1);
+    ASSERT_TRUE(busy.join());
+    busy.receive();
+    f.publish(2);
+    rejecting.release(ticket, ReleaseKind::Rejected);
+    f.broker->step();
+    EXPECT_EQ(f.report().dead_letters->size(), 1U);
+}
+
+}  // namespace
+}  // namespace offramp
