@@ -59,7 +59,7 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     Settings settings;
     CLI::App app("Measures the messages between one producer and N consumer processes");
     app.add_option("--consumers", settings.consumers)->capture_default_str()->check(CLI::Range(1, 64));
-    app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 4096));
+    app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 65536));
     app.add_option("--credits", settings.credits,
                    "Slabs that a consumer holds at once; 0: as in a run without settings")
         ->capture_default_str();
