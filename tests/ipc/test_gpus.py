@@ -120,6 +120,26 @@ class Gpus(OfGpus):
         lost = [worker["name"] for worker in world.summary()["workers"] if worker["why_lost"]]
         self.assertEqual((lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6))
 
+    def test_a_worker_that_is_stopped_is_named_and_a_run_that_is_given_up_does_not_wait_for_it(self):
+        world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
+        with world.gate() as gate:
+            world.start()
+            gate.let(12)
+            world.until(lambda: world.status().get("done_samples", 0) >= 10, "the first samples")
+            pid = world.until(lambda: world.told_of("producer 2").get("pid"), "the worker")
+            os.kill(pid, signal.SIGSTOP)
+            world.until(lambda: world.told_of("producer 2").get("silent"), "the worker's silence")
+            self.assertIn(f"producer 2: process {pid}", world.said())
+            code, said = self.command(world, "status", "--run-dir", str(world.run_dir))
+            self.assertEqual((code, "no answer for" in said), (0, True), said)
+            gate.open()
+            code, said = self.command(world, "stop", "--now", "--run-dir", str(world.run_dir))
+            self.assertEqual(world.wait(), 130, world.said())
+        self.assertIn(f"process {pid} is killed", world.said())
+        wait_for(lambda: not world.processes(), "the end of all that it began")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.ends_as(world, one, 597)
+
     def test_one_that_is_stopped_drains_all_its_workers_and_is_gone_on_with(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:

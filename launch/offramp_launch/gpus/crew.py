@@ -11,6 +11,7 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.shares import least_of
+from offramp_launch.gpus.silence import Silence
 from offramp_launch.gpus.status import told_by
 from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record, told_by_command
@@ -48,9 +49,11 @@ class Worker:
     shards_done: int = 0
     lost: str = ""              # why its GPU was given up
     left_out: str = ""          # why there is none ahead on its device, where there was to be one
+    silent: str = ""        # why it gives no answer, and since when
     turn: pathlib.Path = None   # the file of the turns in which it computes with another on its device; None: it has that for itself
     number: int = 0             # of those
     _log: LogFollower = None
+    _silence: Silence = None
     _shown: int = 0
 
     consumers = property(lambda self: max(least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0),
@@ -66,12 +69,13 @@ class Worker:
         self.index, self.run_dir, self.status, self.launcher = index, run_dir, {}, {}
         self.log_path, self._log, self._shown = log, LogFollower(log), 0
         self.child = Child(self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment})
+        self._silence, self.silent = Silence(self.child.pid), ""
 
     def ended(self):
         """Returns its process, which is reaped."""
         self._earlier, self._earlier_launchers = grown(self._earlier, self.status), added(self._earlier_launchers, self._counts())
         self._earlier_deaths = self.deaths()[-KEPT_DEATHS:]
-        child, self.child, self.status, self.launcher = self.child, None, {}, {}
+        child, self.child, self.status, self.launcher, self.silent = self.child, None, {}, {}, ""
         return child
 
     def told(self):
@@ -97,6 +101,14 @@ class Worker:
         told = list(filter(None, map(worth_telling, self._log.new_lines())))
         shown, self._shown = told[:max(0, SHOWN_LINES - self._shown)], self._shown + len(told)
         return shown
+
+    def look_at_its_process(self):
+        """What is to be told of it: that it gives no answer, or does so again; nothing where that is as it was."""
+        held, was = self._silence.look(), self.silent
+        self.silent = f"no answer for {held[0]:.0f} s: {held[1]}" if held else ""
+        if self.silent and not was:
+            return f"{self.name}: process {self.child.pid}, which does shard {self.index}, has given {self.silent}. The run waits for it; stop --now ends the run without it"
+        return f"{self.name}: process {self.child.pid} gives answers again" if was and not held else ""
 
     def why(self):
         """Its last process ended so: in the words of its run, or the last of its log."""

@@ -58,7 +58,7 @@ def whole_status(state, items, total, at_work, workers):
 def describe(worker):
     """As status.json and summary.json have it."""
     return {"name": worker.name, "state": "lost" if worker.lost else "left out" if worker.left_out else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
-            "waits_for_turn": waits_for_turn(worker.status), "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
+            "waits_for_turn": waits_for_turn(worker.status), "silent": worker.silent or None, "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
             "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
             "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.consumers, "shards_done": worker.shards_done}
 
@@ -106,5 +106,6 @@ def lines_of_workers(status):
         age = age_of(worker, status)
         told = f"told {age:.1f} s ago, " if age is not None else ""
         rate = "waits for its turn" if worker.get("waits_for_turn") else f"{worker['samples_per_second']:.1f}/s"
-        at = f"shard {worker['shard']}, {rate}, {told}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
+        silent = f"{worker['silent']}, " if worker.get("silent") else ""
+        at = f"shard {worker['shard']}, {rate}, {silent}{told}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
         yield f"  {worker['name']}: {at}"

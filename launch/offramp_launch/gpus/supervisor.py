@@ -22,6 +22,7 @@ from offramp_launch.supervision.overseer import Overseer
 from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
 from offramp_launch.supervision.follower import MOST_CONSUMERS, most_of_this_machine
 from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY
 from offramp_launch.supervision.watch import STATUS_SECONDS
 
 FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
@@ -29,6 +30,7 @@ SCARCE = (ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY)       # wh
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
 TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, or the machine, and not a GPU
 ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
+ABANDONED_END_SECONDS = 5       # for a worker that hears nothing, before it is killed
 
 
 class GpusSupervisor(Overseer):
@@ -53,6 +55,7 @@ class GpusSupervisor(Overseer):
         self._told = set()
         self.status = {}
         self.attempts = []
+        self._abandoned_at = None
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
@@ -160,6 +163,9 @@ class GpusSupervisor(Overseer):
                                   + ("leave --start-ahead out, or " if worker.turn else "") + "give --slabs N, a number for all "
                                   + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ") + "or --gpus fewer; --resume goes on", last))
             return
+        if last == ExitCode.SYSTEM and why.startswith(TOO_LITTLE_MEMORY) and total_of(self.counts.values())["done"] <= self.done_before:
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a model and a pool of its own: --gpus fewer takes less, too", last))
+            return
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
@@ -209,7 +215,7 @@ class GpusSupervisor(Overseer):
 
     def _between_looks(self):
         for worker in self._at_work():
-            if worker.is_to_be_scaled:
+            if worker.is_to_be_scaled and not worker.silent:
                 worker.scale()
         for worker in self._workers:
             self._begin_next(worker)
@@ -217,6 +223,9 @@ class GpusSupervisor(Overseer):
     def _look(self):
         for worker in self._at_work():
             self._look_at(worker)
+            if told := worker.look_at_its_process():
+                self._display.note(told)
+        self._kill_the_silent()
         total = total_of(self.counts.values())
         self._require_few_errors(total["skipped"])
         self.status = whole_status(self._state(), self._job.items, total, [(worker.name, worker.status) for worker in self._at_work()],
@@ -269,9 +278,24 @@ class GpusSupervisor(Overseer):
             return
         for worker in self._at_work():
             try:
+                if worker.silent:
+                    raise LaunchError(worker.silent, "")
                 worker.ask({"do": "stop", "now": True})
-            except LaunchError:     # it has not begun, or ends
+            except LaunchError:     # it has not begun, or ends, or would not answer
                 worker.child.signal(signal.SIGTERM)
+
+    def _abandon(self):
+        self._abandoned_at = self._abandoned_at or self._timers.now()
+        super()._abandon()
+
+    def _kill_the_silent(self):
+        """Of a run that is given up. What such a worker began ends with it; --resume goes on there."""
+        if self._abandoned_at is None or self._timers.now() < self._abandoned_at + ABANDONED_END_SECONDS:
+            return
+        for worker in self._at_work():
+            if worker.silent:
+                self._display.note(f"{worker.name}: process {worker.child.pid} is killed, as it does not end: {worker.silent}")
+                worker.child.signal(signal.SIGKILL)
 
     def _kill_everyone(self):
         left = self._at_work()

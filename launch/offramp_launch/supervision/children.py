@@ -27,7 +27,8 @@ class Child:
         self.log_path = log_path
         self.log_begin = size_of(log_path)
         self._memory_kills = memory_kills.count()
-        self._ended_for_memory = ""
+        self.ended_for_memory = ""      # why, where the kernel ended it for want of memory
+        self.peak_bytes = 0     # of its memory
         try:
             with open_log(log_path) as log:
                 self._process = subprocess.Popen(
@@ -51,7 +52,7 @@ class Child:
         """Call once, when the pidfd is readable."""
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        self.cpu_seconds = usage.ru_utime + usage.ru_stime
+        self.cpu_seconds, self.peak_bytes = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
         os.close(self.pidfd)
         self.ended_with(self._process.returncode)
 
@@ -59,7 +60,11 @@ class Child:
         """Call it once more where the status is in truth another program's, which this one has waited for."""
         self.status = status
         if status == -signal.SIGKILL:
-            self._ended_for_memory = memory_kills.told_since(self._memory_kills)
+            self.ended_for_memory = self.memory_kills()
+
+    def memory_kills(self):
+        """Of this process or another since it began, in words; empty where there were none."""
+        return memory_kills.told_since(self._memory_kills)
 
     def signal(self, number):
         if self.status is None:
@@ -101,7 +106,7 @@ class Child:
         """How it ended, in words."""
         if self.status >= 0:
             return f"ended with exit code {self.status}"
-        return f"was killed by {signal_name(-self.status)}" + (f" ({self._ended_for_memory})" if self._ended_for_memory else "")
+        return f"was killed by {signal_name(-self.status)}" + (f" ({self.ended_for_memory})" if self.ended_for_memory else "")
 
 
 def open_log(path):

@@ -9,9 +9,15 @@ NO_LIMIT = 1 << 60      # version 1 says so with the largest number of whole pag
 CACHE = ("active_file", "inactive_file")
 
 
-def own_group():
-    """The folder of the one of version 2 that this process is in; None where there is none."""
-    return next((MOUNT / path.lstrip("/") for controllers, path in _memberships() if not controllers), None)
+def groups_of_memory():
+    """[(folder, whether it is of version 1)], from this process's own upwards."""
+    return list(_groups("memory"))
+
+
+def memory_limit():
+    """Bytes that the tightest of them allows; None where nothing bounds them."""
+    limits = (_number(folder / ("memory.limit_in_bytes" if is_first else "memory.max")) for folder, is_first in _groups("memory"))
+    return min((limit for limit in limits if limit is not None and limit < NO_LIMIT), default=None)
 
 
 def memory_room():

@@ -9,8 +9,9 @@ MACHINE = pathlib.Path("/proc/vmstat")
 
 def count():
     """(of this control group, of the whole machine) so far; None where the kernel does not say."""
-    folder = control_groups.own_group()
-    return control_groups.value_of(folder / "memory.events", "oom_kill") if folder else None, control_groups.value_of(MACHINE, "oom_kill")
+    own = (control_groups.value_of(folder / ("memory.oom_control" if is_first else "memory.events"), "oom_kill")
+           for folder, is_first in control_groups.groups_of_memory())
+    return next((kills for kills in own if kills is not None), None), control_groups.value_of(MACHINE, "oom_kill")
 
 
 def told_since(before):
@@ -24,8 +25,6 @@ def told_since(before):
 
 
 def limit():
-    try:
-        text = (control_groups.own_group() / "memory.max").read_text().strip()
-    except (OSError, TypeError):
-        return "unknown"
-    return f"{int(text) / 2**30:.1f} GiB" if text.isdigit() else "that of a group above it"
+    """The tightest of this control group and those above it."""
+    found = control_groups.memory_limit()
+    return f"{found / 2**30:.1f} GiB" if found else "unknown"

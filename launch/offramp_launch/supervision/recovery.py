@@ -27,6 +27,11 @@ class Recovery:
         return (status not in Recovery.MEANT or status == ExitCode.DEVICE_BROKEN
                 or (status == ExitCode.DEVICE_OUT_OF_MEMORY and run_began))
 
+    @staticmethod
+    def is_too_large(producer, completed):
+        """The kernel ended it for want of memory before anything was done: the next one would take as much."""
+        return bool(producer.ended_for_memory) and not completed
+
     def used_up(self):
         return self.restarts >= self.limit
 

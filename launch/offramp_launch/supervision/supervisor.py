@@ -3,7 +3,7 @@
 import selectors
 import signal
 
-from offramp_launch import summary
+from offramp_launch import memory, summary
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.supervision.log_follower import LogRelay
 from offramp_launch.supervision.recovery import Recovery, RunHold
@@ -13,7 +13,14 @@ SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
 FAILED_END_SECONDS = 10         # for a producer that was asked to abandon
 SECOND_WORD_SECONDS = 0.5       # between two signals to the producer: two at once would be one
 ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when a drain may have no end
+TOO_LITTLE_MEMORY = "there is too little memory for this run"
+LESS_MEMORY = ("Give a smaller --batch, fewer --slabs, with --tile a smaller --tile and a model of that size, or a smaller model; or give the machine, or its container, "
+               "more memory")
 EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.SET_ASIDE, ExitCode.INTERRUPTED)
+
+
+def gibibytes(count):
+    return "an unknown number of GiB" if count is None else f"{count / 2**30:.1f} GiB"
 
 
 class Supervisor(Watch):
@@ -138,6 +145,11 @@ class Supervisor(Watch):
 
     def _another_follows(self):
         if self._draining or self._abandoned or self.failure:
+            return False
+        if self._recovery.is_too_large(self._producer, self.completed()):
+            self.fail(LaunchError(f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} of its "
+                                  f"own ({self._producer.ended_for_memory}); of this machine's {gibibytes(memory.total())}, {gibibytes(memory.available())} are available now",
+                                  LESS_MEMORY, ExitCode.SYSTEM))
             return False
         if self._plan.not_taken_over:
             self._display.note(self._plan.not_taken_over)

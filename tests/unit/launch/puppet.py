@@ -2,6 +2,7 @@
 Stands in for the producer and the consumer. It connects to the test, says who it is, and does what the test says, line by line:
 
     {"exit": 3}   {"dies_of": "SIGTERM"}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}: it publishes its endpoint
+    {"eats": true}: it takes memory until it is killed
 
 It tells the test of each SIGTERM and of the lifeline's end, and ends by itself only at the latter. What it is asked to do
 "instead of a run" it does at once.
@@ -109,6 +110,10 @@ class Puppet:
             number = signal.Signals[order["dies_of"]]
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+        if "eats" in order:
+            eaten = []
+            while True:
+                eaten.append(b"x" * (1 << 24))
         if "exit" in order:
             sys.exit(order["exit"])
 

@@ -161,15 +161,15 @@ class MostTest(unittest.TestCase):
             path.write_text(text)
 
     def test_without_any_they_are_endless(self):
-        self.assertEqual((math.inf, math.inf, None), (control_groups.memory_room(), control_groups.cores(), control_groups.own_group()))
+        self.assertEqual((math.inf, math.inf, [], None), (control_groups.memory_room(), control_groups.cores(), control_groups.groups_of_memory(), control_groups.memory_limit()))
         self.write("nothing\n0::/a\n", a__cpu_DOT_max="max 100000\n", a__memory_DOT_max="max\n", a__memory_DOT_current="4096\n")
-        self.assertEqual((math.inf, math.inf, self.mount / "a"), (control_groups.memory_room(), control_groups.cores(), control_groups.own_group()))
+        self.assertEqual((math.inf, math.inf, (self.mount / "a", False), None), (control_groups.memory_room(), control_groups.cores(), control_groups.groups_of_memory()[0], control_groups.memory_limit()))
 
     def test_the_tightest_of_the_groups_above_counts(self):
         self.write("0::/pod/run\n", pod__cpu_DOT_max="150000 100000\n", pod__run__cpu_DOT_max="800000 100000\n",
                    pod__memory_DOT_max=f"{4 << 30}\n", pod__memory_DOT_current=f"{3 << 30}\n", pod__memory_DOT_stat=f"anon 5\ninactive_file {1 << 29}\nactive_file 0\n",
                    pod__run__memory_DOT_max=f"{8 << 30}\n", pod__run__memory_DOT_current="0\n")
-        self.assertEqual((1.5, 3 << 29), (control_groups.cores(), control_groups.memory_room()))
+        self.assertEqual((1.5, 3 << 29, 4 << 30), (control_groups.cores(), control_groups.memory_room(), control_groups.memory_limit()))
         self.assertEqual(6, most_of_this_machine(cores=16), "of 256 MiB each")
         self.assertLessEqual(cores_of_this_machine(), 2)
 
@@ -178,7 +178,7 @@ class MostTest(unittest.TestCase):
                    memory__docker__x__memory_DOT_limit_in_bytes=f"{1 << 30}\n", memory__docker__x__memory_DOT_usage_in_bytes=f"{1 << 29}\n",
                    memory__docker__x__memory_DOT_stat=f"total_inactive_file {1 << 28}\n", memory__memory_DOT_limit_in_bytes="9223372036854771712\n",
                    memory__memory_DOT_usage_in_bytes="0\n")
-        self.assertEqual((2.5, 3 << 28), (control_groups.cores(), control_groups.memory_room()))
+        self.assertEqual((2.5, 3 << 28, 1 << 30), (control_groups.cores(), control_groups.memory_room(), control_groups.memory_limit()))
         self.write("4:cpu:/\n", cpu__cpu_DOT_cfs_quota_us="-1\n")
         self.assertEqual(math.inf, control_groups.cores())
 

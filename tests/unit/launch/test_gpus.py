@@ -21,6 +21,7 @@ from offramp_launch.gpus.command import ask, most_errors, of_the_first_that_answ
 from offramp_launch.gpus.crew import Worker, command_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
+from offramp_launch.gpus.silence import Silence, told_of as silence_told_of
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.jobs.folder import Job
@@ -171,6 +172,8 @@ class CutOff(Exception):
 class OfAJob(InFolder):
     """A job of three shards in an output, of which the workers are shells."""
 
+    displayed = None        # called with each note of the next run
+
     def begun(self, output):
         job, _ = Job.begun(gpus_job.folder_in(output), {"id": "job-1", "items": 6, "shards": 3, "output": str(output), "write_path": str(output.parent / "written"), "flags": [],
                                                "folder": "/", "listed": False, "identity": {}, "made_by": "1"})
@@ -202,6 +205,8 @@ class OfAJob(InFolder):
     def supervised(self, job, workers=1, script="exit 75", **more):
         """(the exit code, the supervisor). The script is told the shard as $1, the directory of its run as $2, and the worker as $3."""
         self.display = mock.Mock()
+        if self.displayed:
+            self.display.note.side_effect = self.displayed
         devices = [(Device(f"producer {number + 1}", {}), {"consumers": 1}) for number in range(workers)]
 
         def command(_, __, worker, index, run_dir, *___):
@@ -249,6 +254,77 @@ class Ages(OfAJob):
         self.assertTrue(supervisor._scale("2..6")["following"] == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None})
 
 
+class Silent(OfAJob):
+    """A worker whose process is stopped hears no word but SIGKILL."""
+
+    def looked_at(self, *told, patience=10):
+        """What each look of one a second says, where /proc tells so of the process."""
+        tellings = iter(told)
+        silence = Silence(0, clock=iter(range(len(told))).__next__, told=lambda _: next(tellings))
+        with mock.patch("offramp_launch.gpus.silence.PATIENCE_SECONDS", patience):
+            return [silence.look() for _ in told]
+
+    def test_one_that_is_held_for_long_is_told_and_no_other(self):
+        for state, why in (("T", "it is stopped"), ("t", "a debugger"), ("D", "a disk or a device")):
+            seen = self.looked_at(*[(state, 5)] * 4, ("S", 5), (state, 5), patience=2)
+            self.assertEqual([bool(each) for each in seen], [False, False, True, True, False, False], state)
+            self.assertEqual((seen[3][0], why in seen[3][1]), (3, True))
+        for told in ([("S", 5)] * 5, [None] * 5, [("D", used) for used in range(5)], [("R", 5)] * 5):
+            self.assertEqual(self.looked_at(*told, patience=1), [None] * 5, told)
+        self.assertEqual(silence_told_of(os.getpid())[0], "R")
+        self.assertIsNone(silence_told_of(1 << 30))
+
+    def test_it_is_named_and_a_run_that_is_given_up_does_not_wait_for_it(self):
+        job = self.begun(self.folder / "output")
+        for index in (1, 2):
+            self.record(job, index)
+        stopped = f"echo $$ > {self.folder}/pid; kill -STOP $$"
+        told, notes = [], []
+
+        def note(text):
+            notes.append(text)
+            if "has given no answer" in text:       # drains, then abandons
+                os.kill(os.getpid(), signal.SIGTERM)
+            if text.startswith("draining"):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        whole = gpus_status.whole_status
+        with mock.patch("offramp_launch.gpus.silence.PATIENCE_SECONDS", 0.1), mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1), \
+                mock.patch("offramp_launch.gpus.supervisor.whole_status", lambda *given: told.append(whole(*given)) or told[-1]):
+            self.displayed = note
+            code, supervisor = self.supervised(job, script=stopped)
+        pid = int((self.folder / "pid").read_text())
+        self.assertEqual((code, supervisor.is_work_left()), (130, True))
+        self.assertTrue(any(f"producer 1: process {pid}, which does shard 0, has given no answer" in text and "it is stopped" in text for text in notes), notes)
+        self.assertTrue(any(f"process {pid} is killed" in text for text in notes), notes)
+        silent = next(status for status in told if status["workers"][0]["silent"])
+        self.assertIn("no answer", silent["workers"][0]["silent"])
+        self.assertFalse(os.path.exists(f"/proc/{pid}"))
+        worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": None, "silent": "no answer for 12 s: it is stopped"}
+        self.assertEqual(["  GPU 0: shard 3, 2.0/s, no answer for 12 s: it is stopped, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [worker]})))
+
+    def test_one_that_goes_on_is_told_and_does_its_shard(self):
+        job = self.begun(self.folder / "output")
+        for index in (1, 2):
+            self.record(job, index)
+        self.record(job, 0)
+        os.rename(job.folder / "done/0.json", self.folder / "0.json")
+        notes = []
+
+        def note(text):
+            notes.append(text)
+            if "has given no answer" in text:
+                os.kill(int((self.folder / "pid").read_text()), signal.SIGCONT)
+            if "gives answers again" in text:
+                (self.folder / "seen").touch()
+
+        goes_on = f"until test -e {self.folder}/seen; do sleep 0.02; done; cp {self.folder}/0.json {job.folder}/done"
+        self.displayed = note
+        with mock.patch("offramp_launch.gpus.silence.PATIENCE_SECONDS", 0.1):
+            code, _ = self.supervised(job, script=f"echo $$ > {self.folder}/pid; kill -STOP $$; {goes_on}")
+        self.assertEqual((code, sum("no answer" in text for text in notes)), (0, 1), notes)
+
+
 class Ends(OfAJob):
     def test_a_worker_that_is_killed_behind_its_record_has_done_its_shard(self):
         job = self.begun(self.folder / "output")
@@ -278,6 +354,21 @@ class Ends(OfAJob):
                     self.record(job, index)
                 code, supervisor = self.supervised(job, script=self.ended(job, exits))
                 self.assertEqual((code, bool(supervisor.workers[0].lost), len(supervisor.attempts)), (ends, True, 2))
+
+    def test_one_that_is_killed_for_memory_before_anything_is_done_ends_the_run(self):
+        failure = '{"failure": "there is too little memory for this run: its producer was killed before any batch was done"}'
+        for done, tries in ((False, 1), (True, 4)):
+            with self.subTest(done=done), tempfile.TemporaryDirectory() as folder:
+                self.folder = pathlib.Path(folder)
+                job = self.begun(self.folder / "output")
+                for index in (0, 2):
+                    self.record(job, index)
+                if done:        # by this run, before the other
+                    os.rename(job.folder / "done/0.json", self.folder / "0.json")
+                first = f"cp {self.folder}/0.json {job.folder}/done"
+                code, supervisor = self.supervised(job, script=f"test $1 = 0 && {{ {first}; exit; }}; mkdir -p $2; echo '{failure}' > $2/summary.json; {self.ended(job, 71)}")
+                self.assertEqual((code, sum(index == 1 for index, _ in supervisor.attempts)), (71, tries), supervisor.failure)
+                self.assertIn("too little memory", str(supervisor.failure))
 
     def test_shared_memory_that_is_too_small_for_all_ends_the_run(self):
         job = self.begun(self.folder / "output")

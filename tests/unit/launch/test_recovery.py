@@ -1,10 +1,15 @@
+import pathlib
 import signal
+import sys
 import unittest
 
-from stage import WATCHDOG_SECONDS, Stage, kill, wait_until_gone
+from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, kill, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.supervision.recovery import Recovery
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
+from tests.support.small_memory import small_memory  # noqa: E402
 
 
 class RecoveryTest(unittest.TestCase):
@@ -126,6 +131,28 @@ class RecoveryTest(unittest.TestCase):
                 said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
                 self.assertEqual(81, launcher.returncode, said)
                 self.assertIn("Use a smaller --batch", said.splitlines()[-1])
+                self.assertNotIn("takes over", said)
+                self.assertTrue(self.stage.nobody_enters_before(launcher))
+
+    def test_one_that_the_kernel_ends_for_want_of_memory_before_anything_was_done_is_not_followed(self):
+        for done in (0, 3):
+            with self.subTest(done=done), small_memory(self, 192 << 20) as processes:
+                launcher = self.stage.launch_shell(f"echo $$ > {processes}; exec {OFFRAMP} run --consumers 1 --producer-restarts 3")
+                entered = {puppet.role: puppet for puppet in (self.stage.enter(), self.stage.enter())}
+                producer, consumer = entered["producer"], entered["consumer"]
+                producer.order(meet=True, status={"state": "running", "done_samples": done, "released_samples": done, "total_samples": 8})
+                producer.order(eats=True)
+                if done:
+                    self.stage.end(launcher, self.stage.enter(), [consumer], summary={})
+                    self.assertEqual(0, launcher.returncode)
+                    continue
+                self.assertEqual({"signal": "SIGTERM"}, consumer.hear())
+                consumer.order(exit=86)
+                said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+                self.assertEqual(71, launcher.returncode, said)
+                self.assertRegex(said, r"too little memory for this run: its producer was killed before any batch was done, with 0\.\d GiB of its own \(the kernel ended a process of "
+                                 r"this control group for want of memory; its limit is 0\.2 GiB\); of this machine's [\d.]+ GiB, [\d.]+ GiB are available now")
+                self.assertIn("smaller --batch", said)
                 self.assertNotIn("takes over", said)
                 self.assertTrue(self.stage.nobody_enters_before(launcher))
 
