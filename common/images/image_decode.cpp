@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/regular_file.hpp"
+#include "common/images/colour_profile.hpp"
 #include "common/images/image_format.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/png.hpp"
@@ -76,7 +77,8 @@ void ImageDecoder::decode_file(const PicturePlace& place, const PictureFrame& fr
     decode(file_, frame, rgb);
 }
 
-ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb) {
+ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb,
+                                            BesideColours* beside) {
     constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
     read(place);
     const TrimAtEnd trim{*this};
@@ -89,7 +91,27 @@ ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vect
         finish(file_, stored, room_for(size, pixels_));
         bring_upright(pixels_.data(), stored.size, stored.orientation, rgb.data());
     }
+    if (beside != nullptr) *beside = beside_colours(stored);
     return size;
+}
+
+// Of file_, which is decoded once more where it has alpha.
+BesideColours ImageDecoder::beside_colours(const Stored& stored) const {
+    BesideColours beside{.alpha = {}, .profile = colour_profile(stored.format, file_)};
+    if (stored.tiff) beside.profile = stored.tiff->profile();
+    std::vector<std::uint8_t> alpha;
+    if (stored.format == ImageFormat::Png) alpha = png_alpha(file_, stored.size);
+    if (stored.format == ImageFormat::Webp) alpha = webp_alpha(file_, stored.size);
+    if (stored.tiff && stored.tiff->has_alpha()) {
+        std::vector<std::uint8_t> gray(stored.size.rgb_bytes());
+        TiffPicture(picture_bytes(file_), kMaxImagePixels, TiffPart::Alpha)
+            .read({.left = 0, .top = 0, .size = stored.size}, gray.data());
+        alpha.resize(stored.size.pixels());
+        for (std::size_t i = 0; i < alpha.size(); ++i) alpha[i] = gray[3 * i];
+    }
+    beside.alpha.resize(alpha.size());
+    if (!alpha.empty()) bring_plane_upright(alpha.data(), stored.size, stored.orientation, beside.alpha.data());
+    return beside;
 }
 
 ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
@@ -100,10 +122,12 @@ ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
     // A WebP notes its orientation behind the pixels.
     const ImageFormat format = image_format(file_);
     if (format == ImageFormat::Tiff) {  // its header may lie anywhere
-        const TiffPicture picture(tiff_bytes(place));
+        const TiffPicture picture(picture_bytes(place));
         return upright_size(picture.size(), picture.orientation());
     }
-    const bool enough = format == ImageFormat::Png || (format == ImageFormat::Jpeg && reaches_first_scan(file_));
+    if (format == ImageFormat::Png)
+        return upright_size(read_png_size(file_), or_unreadable([&] { return png_orientation(picture_bytes(place)); }));
+    const bool enough = format == ImageFormat::Jpeg && reaches_first_scan(file_);
     if (!enough && file_.size() == kFront) read(place);
     const Stored stored = begin(file_, {kAny, kAny});
     return upright_size(stored.size, stored.orientation);
@@ -144,11 +168,12 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
         stored.size = read_webp_size(file);
         stored.orientation = webp_orientation(file);
     } else if (stored.format == ImageFormat::Tiff) {
-        stored.tiff = std::make_shared<TiffPicture>(tiff_bytes(file));
+        stored.tiff = std::make_shared<TiffPicture>(picture_bytes(file));
         stored.size = stored.tiff->size();
         stored.orientation = stored.tiff->orientation();
     } else {
         stored.size = read_png_size(file);
+        stored.orientation = png_orientation(picture_bytes(file));
     }
     stored.full = stored.format == ImageFormat::Jpeg ? jpeg_.full_size() : stored.size;
     return stored;

@@ -18,6 +18,12 @@
 
 namespace offramp {
 
+// What a picture's file has beside its colours.
+struct BesideColours {
+    std::vector<std::uint8_t> alpha;  // a byte a pixel, upright; empty: all of it is seen
+    std::vector<std::byte> profile;   // ICC, of RGB; empty: none
+};
+
 // Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. The content says what it
 // is, not the name. Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it
 // reads. Errors: UnreadableItem with the reason in one line.
@@ -27,7 +33,8 @@ class ImageDecoder {
     void decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb);
     void decode(std::span<const std::byte> file, const PictureFrame& frame, std::span<std::byte> rgb);
     // The image in its own size, upright, which is returned. `rgb` becomes as large as that needs.
-    ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb);
+    ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb,
+                                  BesideColours* beside = nullptr);
 
     // That size alone, from what stands before the pixels: they are not decoded, and mostly not read.
     ImageSize size_of_file(const PicturePlace& place);
@@ -51,6 +58,7 @@ class ImageDecoder {
     void read(const PicturePlace& place, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
     Stored begin(std::span<const std::byte> file, ImageSize target);
     void finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb);
+    BesideColours beside_colours(const Stored& stored) const;
 
     std::vector<std::byte> file_;
     std::vector<std::uint8_t> pixels_, upright_;

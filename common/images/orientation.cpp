@@ -34,6 +34,54 @@ bool begins_with(std::span<const std::byte> bytes, std::string_view text) {
 
 bool changes_sides(Orientation orientation) { return orientation >= Orientation::Transpose; }
 
+template <std::ptrdiff_t kPixel>
+void bring_pixels_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
+    constexpr std::uint32_t kTile = 64;  // where rows become columns, a tile of both pictures stays in the cache
+    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(stored.width) * kPixel;
+    const std::uint8_t* const left_top = from;
+    const std::uint8_t* const right_top = from + row - kPixel;
+    const std::uint8_t* const left_bottom = from + (static_cast<std::ptrdiff_t>(stored.height) - 1) * row;
+    const std::uint8_t* const right_bottom = left_bottom + row - kPixel;
+    // Where the upright picture's first pixel lies, and how far it is to the next one across and down.
+    const std::uint8_t* first = left_top;
+    std::ptrdiff_t across = kPixel, down = row;
+    switch (orientation) {
+        case Orientation::Upright:
+            break;
+        case Orientation::MirrorAcross:
+            first = right_top, across = -kPixel;
+            break;
+        case Orientation::HalfTurn:
+            first = right_bottom, across = -kPixel, down = -row;
+            break;
+        case Orientation::MirrorUpsideDown:
+            first = left_bottom, down = -row;
+            break;
+        case Orientation::Transpose:
+            across = row, down = kPixel;
+            break;
+        case Orientation::QuarterClockwise:
+            first = left_bottom, across = -row, down = kPixel;
+            break;
+        case Orientation::Transverse:
+            first = right_bottom, across = -row, down = -kPixel;
+            break;
+        case Orientation::QuarterCounterclockwise:
+            first = right_top, across = row, down = -kPixel;
+            break;
+    }
+    const auto [width, height] = upright_size(stored, orientation);
+    for (std::uint32_t top = 0; top < height; top += kTile)
+        for (std::uint32_t left = 0; left < width; left += kTile)
+            for (std::uint32_t y = top; y < std::min(top + kTile, height); ++y) {
+                const std::uint8_t* pixel =
+                    first + static_cast<std::ptrdiff_t>(left) * across + static_cast<std::ptrdiff_t>(y) * down;
+                std::uint8_t* out = to + (std::size_t{y} * width + left) * kPixel;
+                for (std::uint32_t x = left; x < std::min(left + kTile, width); ++x, pixel += across, out += kPixel)
+                    std::memcpy(out, pixel, kPixel);
+            }
+}
+
 }  // namespace
 
 Orientation exif_orientation(std::span<const std::byte> tiff) {
@@ -92,51 +140,11 @@ PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation o
 }
 
 void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
-    constexpr std::ptrdiff_t kPixel = 3;
-    constexpr std::uint32_t kTile = 64;  // where rows become columns, a tile of both pictures stays in the cache
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(stored.width) * kPixel;
-    const std::uint8_t* const left_top = from;
-    const std::uint8_t* const right_top = from + row - kPixel;
-    const std::uint8_t* const left_bottom = from + (static_cast<std::ptrdiff_t>(stored.height) - 1) * row;
-    const std::uint8_t* const right_bottom = left_bottom + row - kPixel;
-    // Where the upright picture's first pixel lies, and how far it is to the next one across and down.
-    const std::uint8_t* first = left_top;
-    std::ptrdiff_t across = kPixel, down = row;
-    switch (orientation) {
-        case Orientation::Upright:
-            break;
-        case Orientation::MirrorAcross:
-            first = right_top, across = -kPixel;
-            break;
-        case Orientation::HalfTurn:
-            first = right_bottom, across = -kPixel, down = -row;
-            break;
-        case Orientation::MirrorUpsideDown:
-            first = left_bottom, down = -row;
-            break;
-        case Orientation::Transpose:
-            across = row, down = kPixel;
-            break;
-        case Orientation::QuarterClockwise:
-            first = left_bottom, across = -row, down = kPixel;
-            break;
-        case Orientation::Transverse:
-            first = right_bottom, across = -row, down = -kPixel;
-            break;
-        case Orientation::QuarterCounterclockwise:
-            first = right_top, across = row, down = -kPixel;
-            break;
-    }
-    const auto [width, height] = upright_size(stored, orientation);
-    for (std::uint32_t top = 0; top < height; top += kTile)
-        for (std::uint32_t left = 0; left < width; left += kTile)
-            for (std::uint32_t y = top; y < std::min(top + kTile, height); ++y) {
-                const std::uint8_t* pixel =
-                    first + static_cast<std::ptrdiff_t>(left) * across + static_cast<std::ptrdiff_t>(y) * down;
-                std::uint8_t* out = to + (std::size_t{y} * width + left) * kPixel;
-                for (std::uint32_t x = left; x < std::min(left + kTile, width); ++x, pixel += across, out += kPixel)
-                    std::memcpy(out, pixel, kPixel);
-            }
+    bring_pixels_upright<3>(from, stored, orientation, to);
+}
+
+void bring_plane_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
+    bring_pixels_upright<1>(from, stored, orientation, to);
 }
 
 }  // namespace offramp

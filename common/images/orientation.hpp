@@ -34,5 +34,7 @@ PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation o
 
 // Brings an RGB picture upright. `from` has stored.rgb_bytes(), `to` as many; they do not overlap. Thread: any.
 void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to);
+// The same of a plane of a byte a pixel.
+void bring_plane_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to);
 
 }  // namespace offramp

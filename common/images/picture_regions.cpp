@@ -37,7 +37,7 @@ class RegionsOfTiff final : public PictureRegions {
 }  // namespace
 
 std::unique_ptr<PictureRegions> open_picture_regions(const PicturePlace& place) {
-    TiffBytes bytes = tiff_bytes(place);
+    PictureBytes bytes = picture_bytes(place);
     std::vector<std::byte> front(kMagicBytes);
     front.resize(or_unreadable([&] { return bytes.read_at(0, front); }));
     if (image_format(front) != ImageFormat::Tiff) return nullptr;

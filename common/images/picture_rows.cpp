@@ -65,6 +65,9 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
     const ImageFormat format = image_format(front);
     if (format == ImageFormat::Png) {
         const ImageSize size = read_png_size(front, kMostTiledPixels);
+        const auto orientation = or_unreadable([&] { return png_orientation(picture_bytes(place)); });
+        if (orientation != Orientation::Upright)
+            return held_whole(place, upright_size(size, orientation), "a PNG that is turned to be upright");
         return front[kInterlaceAt] == std::byte{0} ? rows_of_png(std::move(file), size)
                                                    : held_whole(place, size, "an interlaced PNG");
     }
@@ -81,7 +84,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         return held_whole(place, ImageDecoder().size_of_file(place), "a WebP");
     }
     if (format == ImageFormat::Tiff) {
-        TiffPicture picture(tiff_bytes(place), kMostTiledPixels);
+        TiffPicture picture(picture_bytes(place), kMostTiledPixels);
         if (picture.orientation() == Orientation::Upright) return rows_of_tiff(std::move(picture));
         return held_whole(place, upright_size(picture.size(), picture.orientation()),
                           "a TIFF that is turned to be upright");

@@ -11,6 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "common/images/png_reading.hpp"
+#include "common/images/sixteen_bits.hpp"
 #include "common/images/unreadable_item.hpp"
 
 namespace offramp {
@@ -40,11 +41,11 @@ void read_from_window(png_structp png, png_bytep to, std::size_t bytes) {
 }
 
 // Everything that may longjmp, in frames without objects. False: `reading` says why.
-bool begin_rows(png_structp png, png_infop info, RowReading* reading, std::uint32_t width, std::uint32_t height) {
+bool begin_picture(png_structp png, png_infop info, RowReading* reading, std::uint32_t width, std::uint32_t height) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_read_fn(png, reading, read_from_window);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-    begin_rgb(png, info, width, height);
+    begin_rows(png, info, reading, width, height, PngChannels::Rgb);
     return true;
 }
 
@@ -65,7 +66,7 @@ class RowsOfPng final : public PictureRows {
     RowsOfPng(FileWindow file, ImageSize size)
         : PictureRows(size),
           file_(std::move(file)),
-          reading_{{.next = nullptr, .left = 0, .ran_out = false, .message = {}}, &file_},
+          reading_{{.next = nullptr, .left = 0, .ran_out = false, .message = {}, .largest = 0}, &file_},
           png_(make_png_reader(&reading_)),
           info_(png_ == nullptr ? nullptr : png_create_info_struct(png_)) {
         if (info_ != nullptr) return;
@@ -80,10 +81,12 @@ class RowsOfPng final : public PictureRows {
         expect(rows <= size().height - read_, "no more rows are read than there are");
         if (rows == 0) return;
         // Not before: often only the size is asked for.
-        if (read_ == 0 && !begin_rows(png_, info_, &reading_, size().width, size().height)) refuse();
+        if (read_ == 0 && !begin_picture(png_, info_, &reading_, size().width, size().height)) refuse();
         if (!read_rows(png_, rows, std::size_t{size().width} * 3, rgb)) refuse();
         read_ += rows;
-        if (read_ == size().height && !read_end(png_)) refuse();
+        if (read_ < size().height) return;
+        if (!read_end(png_)) refuse();
+        warn_of_16_bits(reading_.largest);
     }
 
   private:

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/regular_file.hpp"
+#include "common/images/colour_profile.hpp"
 #include "common/images/image_decode.hpp"
+#include "common/images/sixteen_bits.hpp"
 #include "common/images/tiff_handle.hpp"
 #include "common/images/tiff_layout.hpp"
 #include "common/images/unreadable_item.hpp"
@@ -33,33 +35,10 @@ void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t piec
 
 }  // namespace
 
-TiffBytes tiff_bytes(std::span<const std::byte> file) {
-    return {.read_at =
-                [file](std::uint64_t offset, std::span<std::byte> to) {
-                    const std::size_t from = static_cast<std::size_t>(std::min<std::uint64_t>(offset, file.size()));
-                    const std::size_t bytes = std::min(to.size(), file.size() - from);
-                    std::copy_n(file.begin() + static_cast<std::ptrdiff_t>(from), bytes, to.begin());
-                    return bytes;
-                },
-            .size = file.size()};
-}
-
-TiffBytes tiff_bytes(const PicturePlace& place) {
-    const auto file = or_unreadable([&] { return std::make_shared<const RegularFile>(place.path); });
-    const std::uint64_t begin = place.offset, size = bytes_at(place, file->size());
-    return {.read_at =
-                [file, begin, size](std::uint64_t offset, std::span<std::byte> to) {
-                    const std::uint64_t left = size - std::min(offset, size);
-                    return file->read_at(begin + offset,
-                                         to.first(static_cast<std::size_t>(std::min<std::uint64_t>(left, to.size()))));
-                },
-            .size = size};
-}
-
 // A handle for each plane where rows lie in strips of one sample each: all are read from their tops at once.
 class TiffPicture::Reader {
   public:
-    Reader(TiffBytes bytes, std::uint64_t most_pixels) : bytes_(std::move(bytes)) {
+    Reader(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part) : bytes_(std::move(bytes)) {
         planes_.push_back({.handle = std::make_unique<TiffHandle>(bytes_, 0)});
         const std::uint32_t page = go_to_page_in_full(first());
         TIFF* const tiff = first().get();
@@ -67,7 +46,11 @@ class TiffPicture::Reader {
                  tiff_field<std::uint32_t>(tiff, TIFFTAG_IMAGELENGTH)};
         if (size_.pixels() == 0) throw UnreadableItem("damaged TIFF: it has no pixels");
         check_pixels(size_, most_pixels);
-        lines_ = std::make_unique<TiffLines>(read_tiff_layout(first()));
+        const TiffColors colours = read_tiff_layout(first());
+        has_alpha_ = colours.alpha.has_value();
+        lines_ = std::make_unique<TiffLines>(part == TiffPart::Alpha ? colours.of_alpha() : colours);
+        left_to_read_ = part == TiffPart::Alpha ? 0 : size_.pixels();
+        profile_ = profile_of(tiff);
         const auto turned = tiff_field<std::uint16_t>(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
         if (turned >= 1 && turned <= 8) orientation_ = static_cast<Orientation>(turned);
         in_planes_ =
@@ -89,6 +72,8 @@ class TiffPicture::Reader {
     ImageSize size() const { return size_; }
     ImageSize tile() const { return tile_; }
     Orientation orientation() const { return orientation_; }
+    bool has_alpha() const { return has_alpha_; }
+    const std::vector<std::byte>& profile() const { return profile_; }
 
     void read(const PictureRect& part, std::uint8_t* rgb) {
         expect(part.left + std::uint64_t{part.size.width} <= size_.width &&
@@ -99,6 +84,7 @@ class TiffPicture::Reader {
             read_strips(part, rgb);
         else
             read_tiles(part, rgb);
+        look_at_numbers(part.size.pixels());
     }
 
   private:
@@ -106,6 +92,22 @@ class TiffPicture::Reader {
         std::unique_ptr<TiffHandle> handle;
         std::uint32_t next = 0;  // row of the strip that is open
     };
+
+    static std::vector<std::byte> profile_of(TIFF* tiff) {
+        std::uint32_t bytes = 0;
+        const std::byte* data = nullptr;
+        if (libtiff().get_field(tiff, TIFFTAG_ICCPROFILE, &bytes, &data) != 1) return {};
+        const std::span profile(data, bytes);
+        return is_rgb_profile(profile) ? std::vector<std::byte>(profile.begin(), profile.end())
+                                       : std::vector<std::byte>();
+    }
+
+    // Once about as many pixels were read as there are: a part alone may be dark.
+    void look_at_numbers(std::uint64_t pixels) {
+        if (left_to_read_ == 0) return;
+        left_to_read_ -= std::min(left_to_read_, pixels);
+        if (left_to_read_ == 0) warn_of_16_bits(lines_->largest_of_16_bits());
+    }
 
     TiffHandle& first() { return *planes_.front().handle; }
     std::uint64_t line_bytes(std::uint32_t pixels) const {
@@ -192,11 +194,13 @@ class TiffPicture::Reader {
         lines_->planes_to_rgb(plane_lines_, from, pixels, rgb);
     }
 
-    TiffBytes bytes_;
+    PictureBytes bytes_;
     ImageSize size_, tile_{0, 0};  // no tile: strips
     std::uint32_t strip_rows_ = 0;
     Orientation orientation_ = Orientation::Upright;
-    bool in_planes_ = false;
+    bool in_planes_ = false, has_alpha_ = false;
+    std::vector<std::byte> profile_;
+    std::uint64_t left_to_read_ = 0;  // pixels whose numbers are to be looked at
     std::unique_ptr<TiffLines> lines_;
     std::vector<std::uint16_t> seen_{0};             // samples in planes; one for all where they stand together
     std::vector<Plane> planes_;                      // in strips of each of those, else one
@@ -205,14 +209,16 @@ class TiffPicture::Reader {
     std::vector<const std::uint8_t*> plane_lines_;
 };
 
-TiffPicture::TiffPicture(TiffBytes bytes, std::uint64_t most_pixels)
-    : reader_(std::make_unique<Reader>(std::move(bytes), most_pixels)) {}
+TiffPicture::TiffPicture(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part)
+    : reader_(std::make_unique<Reader>(std::move(bytes), most_pixels, part)) {}
 TiffPicture::TiffPicture(TiffPicture&&) noexcept = default;
 TiffPicture& TiffPicture::operator=(TiffPicture&&) noexcept = default;
 TiffPicture::~TiffPicture() = default;
 
 ImageSize TiffPicture::size() const { return reader_->size(); }
 Orientation TiffPicture::orientation() const { return reader_->orientation(); }
+bool TiffPicture::has_alpha() const { return reader_->has_alpha(); }
+std::vector<std::byte> TiffPicture::profile() const { return reader_->profile(); }
 bool TiffPicture::in_tiles() const { return reader_->tile().width != 0; }
 ImageSize TiffPicture::tile() const { return reader_->tile(); }
 void TiffPicture::read(const PictureRect& part, std::uint8_t* rgb) { reader_->read(part, rgb); }

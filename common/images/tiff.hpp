@@ -2,43 +2,35 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
+#include <vector>
 
 #include "common/images/geometry.hpp"
 #include "common/images/orientation.hpp"
-#include "common/images/picture_place.hpp"
+#include "common/images/picture_bytes.hpp"
 
 namespace offramp {
 
-// A TIFF file's bytes, from anywhere in it.
-struct TiffBytes {
-    // Fills `to` from `offset` on, as far as the file goes; how much was there. May throw.
-    using ReadAt = std::function<std::size_t(std::uint64_t offset, std::span<std::byte> to)>;
-
-    ReadAt read_at;
-    std::uint64_t size = 0;
-};
-
-TiffBytes tiff_bytes(std::span<const std::byte> file);  // borrows it
-// Owns the open file. Errors: UnreadableItem: it cannot be opened, is empty, or ends before the picture does.
-TiffBytes tiff_bytes(const PicturePlace& place);
+// What of a TIFF's pixels is given: their colours, or their alpha as gray.
+enum class TiffPart { Colours, Alpha };
 
 // A TIFF's picture, of which any part can be decoded: the first one in full resolution, where a file has several. 8-bit
-// RGB: gray and palettes are expanded, 16 bits scaled to 8 (0..65535 to 0..255), alpha is dropped (RGB that was
-// multiplied by it is divided), profiles are ignored. Owns the file and libtiff's handles of it. Thread: one at a time;
-// several pictures at once. Blocks: on the disk. Errors: UnreadableItem with the reason; the constructor: truncated,
-// damaged, more than `most_pixels`, a layout that is not read, with the remedy.
+// RGB: gray and palettes are expanded, 16 bits scaled to 8 (0..65535 to 0..255), CMYK converted as PIL does, alpha is
+// dropped (RGB that was multiplied by it is divided), profiles are not applied. Owns the file and libtiff's handles of
+// it. Thread: one at a time; several pictures at once. Blocks: on the disk. Errors: UnreadableItem with the reason; the
+// constructor: truncated, damaged, more than `most_pixels`, a layout that is not read, with the remedy.
 class TiffPicture {
   public:
-    explicit TiffPicture(TiffBytes bytes, std::uint64_t most_pixels = kMaxImagePixels);
+    explicit TiffPicture(PictureBytes bytes, std::uint64_t most_pixels = kMaxImagePixels,
+                         TiffPart part = TiffPart::Colours);
     TiffPicture(TiffPicture&&) noexcept;
     TiffPicture& operator=(TiffPicture&&) noexcept;
     ~TiffPicture();
 
     ImageSize size() const;  // as it lies in the file
     Orientation orientation() const;
+    bool has_alpha() const;                  // without it no TiffPart::Alpha is given
+    std::vector<std::byte> profile() const;  // ICC, of RGB; empty: none
     // Else it is in strips, of whole rows: in them, rows are decoded from a strip's first one on, and going on behind
     // the part that was read last decodes none twice.
     bool in_tiles() const;

@@ -78,7 +78,7 @@ struct TiffHandle::Calls {
     static void unmap(thandle_t, void*, toff_t) noexcept {}
 };
 
-TiffHandle::TiffHandle(const TiffBytes& bytes, std::uint32_t page) : bytes_(bytes) {
+TiffHandle::TiffHandle(const PictureBytes& bytes, std::uint32_t page) : bytes_(bytes) {
     const Libtiff& calls = libtiff();
     const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)> options(calls.open_options_alloc(),
                                                                                    calls.open_options_free);

@@ -14,7 +14,7 @@ namespace offramp {
 class TiffHandle {
   public:
     // At that page of the file.
-    TiffHandle(const TiffBytes& bytes, std::uint32_t page);
+    TiffHandle(const PictureBytes& bytes, std::uint32_t page);
     TiffHandle(const TiffHandle&) = delete;
     TiffHandle& operator=(const TiffHandle&) = delete;
     ~TiffHandle() { libtiff().close(tiff_); }
@@ -28,7 +28,7 @@ class TiffHandle {
   private:
     struct Calls;
 
-    const TiffBytes& bytes_;
+    const PictureBytes& bytes_;
     std::uint64_t at_ = 0;
     bool ran_out_ = false;
     std::string message_, problem_;

@@ -41,7 +41,7 @@ std::string name_of_compression(std::uint16_t compression) {
 std::string name_of_colours(std::uint16_t photometric) {
     switch (photometric) {
         case PHOTOMETRIC_SEPARATED:
-            return "CMYK colours";
+            return "inks that are not those of CMYK";
         case PHOTOMETRIC_YCBCR:
             return "YCbCr colours that are not compressed as JPEG";
         case PHOTOMETRIC_CIELAB:
@@ -103,7 +103,9 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
                        .bits = tiff_field<std::uint16_t>(tiff, TIFFTAG_BITSPERSAMPLE, 1),
                        .samples = tiff_field<std::uint16_t>(tiff, TIFFTAG_SAMPLESPERPIXEL, 1),
                        .multiplied_by = std::nullopt,
-                       .palette = {}};
+                       .palette = {},
+                       .alpha = std::nullopt,
+                       .first = 0};
     const std::string bits = std::to_string(colours.bits);
     constexpr const char* kNumbersRead = "whole numbers of 1, 2, 4, 8 and 16 bits are read";
     if (form == SAMPLEFORMAT_IEEEFP) refuse_layout("floating-point numbers of " + bits + " bits", kNumbersRead);
@@ -112,7 +114,7 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
                       kNumbersRead);
     constexpr std::array<unsigned, 5> kBits{1, 2, 4, 8, 16};
     if (std::ranges::find(kBits, colours.bits) == kBits.end()) refuse_layout(bits + " bits a channel", kNumbersRead);
-    constexpr const char* kColoursRead = "gray, palettes, RGB, and JPEG's YCbCr are read";
+    constexpr const char* kColoursRead = "gray, palettes, RGB, CMYK, and JPEG's YCbCr are read";
     std::uint16_t photometric = 0;
     if (libtiff().get_field(tiff, TIFFTAG_PHOTOMETRIC, &photometric) != 1)
         throw UnreadableItem("damaged TIFF: it does not say what its numbers mean (PhotometricInterpretation)");
@@ -128,6 +130,9 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
         colours.kind = TiffColors::Kind::Palette;
     else if (photometric == PHOTOMETRIC_RGB)
         colours.kind = TiffColors::Kind::Rgb;
+    else if (photometric == PHOTOMETRIC_SEPARATED &&
+             tiff_field<std::uint16_t>(tiff, TIFFTAG_INKSET, INKSET_CMYK) == INKSET_CMYK)
+        colours.kind = TiffColors::Kind::Cmyk;
     else if (photometric != PHOTOMETRIC_MINISBLACK)
         refuse_layout(name_of_colours(photometric), kColoursRead);
     std::uint16_t extra = 0;
@@ -135,13 +140,18 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
     if (libtiff().get_field_defaulted(tiff, TIFFTAG_EXTRASAMPLES, &extra, &kinds) != 1) extra = 0;
     const std::uint32_t wanted = colours.colour_samples();
     // Some leave out to say so of a fourth channel.
-    const bool too_many = colours.kind != TiffColors::Kind::Rgb && colours.samples > 2;
+    const bool too_many = wanted == 1 && colours.samples > 2;
     if (colours.samples < wanted || too_many || colours.samples > kMostSamples)
         refuse_layout(std::to_string(colours.samples) + " channels of " +
-                          (colours.kind == TiffColors::Kind::Rgb ? "RGB" : "gray or a palette"),
-                      "gray with one of alpha, and RGB with up to 61 others, which are dropped, are read");
+                          (wanted == 1   ? "gray or a palette"
+                           : wanted == 3 ? "RGB"
+                                         : "CMYK"),
+                      "gray with one of alpha, RGB and CMYK with others up to 64, which are dropped, are read");
+    for (std::uint32_t i = 0; i < extra && wanted + i < colours.samples && !colours.alpha; ++i)
+        if (kinds[i] == EXTRASAMPLE_ASSOCALPHA || kinds[i] == EXTRASAMPLE_UNASSALPHA) colours.alpha = wanted + i;
     for (std::uint32_t i = 0; i < extra && wanted + i < colours.samples; ++i)
-        if (kinds[i] == EXTRASAMPLE_ASSOCALPHA && colours.kind != TiffColors::Kind::Palette) {
+        if (kinds[i] == EXTRASAMPLE_ASSOCALPHA && colours.kind != TiffColors::Kind::Palette &&
+            colours.kind != TiffColors::Kind::Cmyk) {
             colours.multiplied_by = wanted + i;
             break;
         }

@@ -1,10 +1,12 @@
 #include "common/images/tiff_pixels.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/images/sixteen_bits.hpp"
 
 namespace offramp {
 namespace {
@@ -31,16 +33,34 @@ void unpack(const std::uint8_t* line, unsigned bits, std::size_t first, std::siz
 
 std::uint8_t in_8_bits(std::uint32_t value, unsigned bits) {
     if (bits == 8) return static_cast<std::uint8_t>(value);
-    if (bits == 16) return static_cast<std::uint8_t>((value * 255 + 32895) >> 16U);  // the nearest, as libpng scales
+    if (bits == 16) return in_8_of_16_bits(value);
     return static_cast<std::uint8_t>(value * 255 / ((1U << bits) - 1));
+}
+
+// Inks in 8 bits, 0 is none of it: a product of shares of 255 is rounded as PIL's convert("RGB") rounds it.
+void rgb_of_inks(const std::array<std::uint8_t, 4>& inks, std::uint8_t* rgb) {
+    const unsigned light = 255U - inks[3];
+    for (std::size_t c = 0; c < 3; ++c) {
+        const unsigned product = inks[c] * light + 128U;
+        rgb[c] = static_cast<std::uint8_t>(light - ((product + (product >> 8U)) >> 8U));
+    }
 }
 
 }  // namespace
 
+TiffColors TiffColors::of_alpha() const {
+    expect(alpha.has_value(), "there is an alpha");
+    TiffColors gray = *this;
+    gray.kind = Kind::Gray;
+    gray.first = *alpha;
+    gray.multiplied_by.reset();
+    return gray;
+}
+
 std::vector<std::uint16_t> TiffColors::seen_samples() const {
     std::vector<std::uint16_t> seen;
     for (std::uint32_t sample = 0; sample < colour_samples(); ++sample)
-        seen.push_back(static_cast<std::uint16_t>(sample));
+        seen.push_back(static_cast<std::uint16_t>(first + sample));
     if (multiplied_by) seen.push_back(static_cast<std::uint16_t>(*multiplied_by));
     return seen;
 }
@@ -66,7 +86,7 @@ void TiffLines::to_rgb(const std::uint8_t* line, std::uint32_t first, std::uint3
     for (std::uint32_t done = 0, some = 0; done < count; done += some, rgb += std::size_t{some} * 3) {
         some = std::min(count - done, kPixelsAtOnce);
         unpack(line, colours_.bits, (std::size_t{first} + done) * samples, some * samples, values_.data(), 1);
-        colour(some, colours_.samples, colours_.multiplied_by.value_or(0), rgb);
+        colour(some, colours_.samples, colours_.first, colours_.multiplied_by.value_or(0), rgb);
     }
 }
 
@@ -80,30 +100,39 @@ void TiffLines::planes_to_rgb(const std::vector<const std::uint8_t*>& lines, std
         some = std::min(count - done, kPixelsAtOnce);
         for (std::uint32_t sample = 0; sample < samples; ++sample)
             unpack(lines[sample], colours_.bits, std::size_t{first} + done, some, values_.data() + sample, samples);
-        colour(some, samples, colours_.colour_samples(), rgb);
+        colour(some, samples, 0, colours_.colour_samples(), rgb);
     }
 }
 
-// `samples` of each pixel are in values_; of them number `alpha` is the one that the colours are multiplied by, if any.
-void TiffLines::colour(std::uint32_t count, std::uint32_t samples, std::uint32_t alpha, std::uint8_t* rgb) {
+// `samples` of each pixel are in values_; of them the colours begin at number `first`, and number `alpha` is the one
+// that they are multiplied by, if any.
+void TiffLines::colour(std::uint32_t count, std::uint32_t samples, std::uint32_t first, std::uint32_t alpha,
+                       std::uint8_t* rgb) {
     using Kind = TiffColors::Kind;
     const std::uint32_t largest = (1U << colours_.bits) - 1;
     const auto divided = [largest](std::uint32_t value, std::uint32_t by) {
         return by == 0 ? 0 : std::min(largest, static_cast<std::uint32_t>(std::uint64_t{value} * largest / by));
     };
     const std::uint16_t* pixel = values_.data();
+    std::array<std::uint8_t, 4> numbers{};
     for (std::uint32_t i = 0; i < count; ++i, pixel += samples, rgb += 3) {
         if (colours_.kind == Kind::Palette) {
             std::memcpy(rgb, colours_.palette.data() + std::size_t{pixel[0]} * 3, 3);
             continue;
         }
         for (std::uint32_t c = 0; c < colours_.colour_samples(); ++c) {
-            std::uint32_t value = pixel[c];
+            std::uint32_t value = pixel[first + c];
+            if (colours_.bits == 16) largest_ = std::max(largest_, pixel[first + c]);
             if (colours_.multiplied_by) value = divided(value, pixel[alpha]);
             if (colours_.kind == Kind::GrayInverted) value = largest - value;
-            rgb[c] = in_8_bits(value, colours_.bits);
+            numbers[c] = in_8_bits(value, colours_.bits);
         }
-        if (colours_.kind != Kind::Rgb) rgb[1] = rgb[2] = rgb[0];
+        if (colours_.kind == Kind::Cmyk)
+            rgb_of_inks(numbers, rgb);
+        else if (colours_.kind == Kind::Rgb)
+            std::memcpy(rgb, numbers.data(), 3);
+        else
+            std::memset(rgb, numbers[0], 3);
     }
 }
 

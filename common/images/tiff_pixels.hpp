@@ -9,17 +9,21 @@ namespace offramp {
 
 // What the numbers of a TIFF's pixels mean.
 struct TiffColors {
-    enum class Kind { Gray, GrayInverted, Palette, Rgb };
+    enum class Kind { Gray, GrayInverted, Palette, Rgb, Cmyk };
 
     Kind kind = Kind::Gray;
     unsigned bits = 8;                           // of a sample: 1, 2, 4, 8, 16
     std::uint32_t samples = 1;                   // of a pixel in the file
     std::optional<std::uint32_t> multiplied_by;  // the sample that is an alpha which the colours are multiplied by
     std::vector<std::uint8_t> palette;           // RGB triples, 1 << bits of them
+    std::optional<std::uint32_t> alpha;          // the sample that is one, multiplied or not
+    std::uint32_t first = 0;                     // sample of the colours
 
-    std::uint32_t colour_samples() const { return kind == Kind::Rgb ? 3 : 1; }
-    // The samples of a pixel that are looked at, at most 4: the colours, and that alpha.
+    std::uint32_t colour_samples() const { return kind == Kind::Rgb ? 3 : kind == Kind::Cmyk ? 4 : 1; }
+    // The samples of a pixel that are looked at, at most 5: the colours, and the alpha that they are multiplied by.
     std::vector<std::uint16_t> seen_samples() const;
+    // Its alpha as gray. There is one.
+    TiffColors of_alpha() const;
 };
 
 // Turns lines of samples into 8-bit RGB. Owns scratch of some pixels. Thread: one.
@@ -28,6 +32,8 @@ class TiffLines {
     explicit TiffLines(TiffColors colours);
 
     const TiffColors& colours() const { return colours_; }
+    // Of those seen so far that are 16-bit numbers of colours; of a palette none are.
+    std::uint16_t largest_of_16_bits() const { return largest_; }
     // `count` pixels from number `first` of a line on, whose samples stand together; 16 bits in the machine's order.
     void to_rgb(const std::uint8_t* line, std::uint32_t first, std::uint32_t count, std::uint8_t* rgb);
     // The same of lines of one sample each, those of seen_samples().
@@ -35,10 +41,12 @@ class TiffLines {
                        std::uint8_t* rgb);
 
   private:
-    void colour(std::uint32_t count, std::uint32_t samples, std::uint32_t alpha, std::uint8_t* rgb);
+    void colour(std::uint32_t count, std::uint32_t samples, std::uint32_t first, std::uint32_t alpha,
+                std::uint8_t* rgb);
 
     TiffColors colours_;
     std::vector<std::uint16_t> values_;
+    std::uint16_t largest_ = 0;
 };
 
 }  // namespace offramp

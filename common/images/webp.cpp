@@ -32,6 +32,21 @@ std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
     throw UnreadableItem("damaged WebP");
 }
 
+void decode(std::span<const std::byte> file, ImageSize size, WEBP_CSP_MODE channels, std::uint32_t pixel_bytes,
+            std::uint8_t* to) {
+    WebPDecoderConfig config;
+    if (WebPInitDecoderConfig(&config) == 0)
+        throw UnreadableItem("WebP: libwebp is another version than it was built for");
+    const std::uint32_t row_bytes = size.width * pixel_bytes;
+    config.output.colorspace = channels;
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA = {
+        .rgba = to, .stride = static_cast<int>(row_bytes), .size = std::size_t{row_bytes} * size.height};
+    const VP8StatusCode status = WebPDecode(bytes_of(file), file.size(), &config);
+    WebPFreeDecBuffer(&config.output);
+    if (status != VP8_STATUS_OK) refuse(file, status);
+}
+
 }  // namespace
 
 ImageSize read_webp_size(std::span<const std::byte> file, std::uint64_t most_pixels) {
@@ -61,15 +76,16 @@ Orientation webp_orientation(std::span<const std::byte> file) {
 }
 
 void decode_webp(std::span<const std::byte> file, ImageSize size, std::uint8_t* rgb) {
-    WebPDecoderConfig config;
-    if (WebPInitDecoderConfig(&config) == 0)
-        throw UnreadableItem("WebP: libwebp is another version than it was built for");
-    config.output.colorspace = MODE_RGB;
-    config.output.is_external_memory = 1;
-    config.output.u.RGBA = {.rgba = rgb, .stride = static_cast<int>(size.width * 3), .size = size.rgb_bytes()};
-    const VP8StatusCode status = WebPDecode(bytes_of(file), file.size(), &config);
-    WebPFreeDecBuffer(&config.output);
-    if (status != VP8_STATUS_OK) refuse(file, status);
+    decode(file, size, MODE_RGB, 3, rgb);
+}
+
+std::vector<std::uint8_t> webp_alpha(std::span<const std::byte> file, ImageSize size) {
+    WebPBitstreamFeatures features;
+    if (WebPGetFeatures(bytes_of(file), file.size(), &features) != VP8_STATUS_OK || features.has_alpha == 0) return {};
+    std::vector<std::uint8_t> rgba(size.pixels() * 4), alpha(size.pixels());
+    decode(file, size, MODE_RGBA, 4, rgba.data());
+    for (std::size_t i = 0; i < alpha.size(); ++i) alpha[i] = rgba[4 * i + 3];
+    return alpha;
 }
 
 }  // namespace offramp

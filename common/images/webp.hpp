@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/images/geometry.hpp"
 #include "common/images/orientation.hpp"
@@ -18,5 +19,8 @@ Orientation webp_orientation(std::span<const std::byte> file);
 // Decodes to 8-bit RGB; an alpha channel is dropped, not blended, and profiles are left alone, as PIL's convert("RGB")
 // does. `rgb` has the size's rgb_bytes(). Thread: any. Errors: UnreadableItem: truncated, damaged.
 void decode_webp(std::span<const std::byte> file, ImageSize size, std::uint8_t* rgb);
+
+// Its alpha, a byte a pixel; empty where the file has none. Errors: those of decode_webp().
+std::vector<std::uint8_t> webp_alpha(std::span<const std::byte> file, ImageSize size);
 
 }  // namespace offramp

@@ -27,7 +27,7 @@ std::vector<std::uint8_t> part_of(TiffPicture& picture, const PictureRect& part)
 void feed(std::span<const std::byte> input) {
     ExactCopy copy(input);
     try {
-        TiffPicture picture(tiff_bytes(copy.bytes()), kMostPixels);
+        TiffPicture picture(picture_bytes(copy.bytes()), kMostPixels);
         const ImageSize size = picture.size();
         expect(size.pixels() > 0 && size.pixels() <= kMostPixels, "a picture has pixels, and no more than it may");
         const std::vector<std::uint8_t> whole = part_of(picture, {.left = 0, .top = 0, .size = size});

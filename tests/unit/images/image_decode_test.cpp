@@ -312,12 +312,6 @@ TEST(BadImage, WebpOfManyPicturesOrPixels) {
     EXPECT_THAT(reason_of(folder.write("a.webp", large)), HasSubstr("at most 100 megapixels"));
 }
 
-TEST(BadImage, SixteenBits) {
-    const TempFolder folder;
-    const std::string file = encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY, .bit_depth = 16}, {1, 2, 3, 4});
-    EXPECT_EQ(reason_of(folder.write("a.png", file)), "PNG with 16 bits a channel; only 8 bits are read");
-}
-
 TEST(BadImage, Cmyk) {
     const TempFolder folder;
     EXPECT_THAT(reason_of(folder.write("a.jpg", encode_jpeg(kSize, gradient(kSize), JpegColors::Cmyk))),

@@ -53,7 +53,15 @@ struct PngLayout {
     int bit_depth = 8;
     bool interlaced = false;
     std::vector<std::uint8_t> palette, transparency;
+    std::vector<std::uint8_t> profile{};  // ICC
 };
+// A file with one more chunk, in front of the pixels or behind them.
+enum class PngPlace { BeforePixels, BehindPixels };
+std::string png_with_chunk(const std::string& png, PngPlace place, const std::string& kind, const std::string& data);
+// An ICC profile of RGB that holds nothing, of so many bytes; and files that have it.
+std::string rgb_profile(std::size_t bytes);
+std::string jpeg_with_profile(const std::string& jpeg, const std::string& profile, std::size_t most_in_segment);
+std::string webp_with_profile(const std::string& webp, ImageSize size, const std::string& profile);
 std::string encode_png(ImageSize size, const PngLayout& layout, const std::vector<std::uint8_t>& rows);
 // A correct header and nothing else that counts: what a decompression bomb begins with.
 std::string png_header(ImageSize size);

@@ -84,9 +84,12 @@ void write_page(TIFF* tiff, const TiffPage& page) {
     TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, page.planar);
     TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, page.format);
     TIFFSetField(tiff, TIFFTAG_ORIENTATION, page.orientation);
+    if (page.ink_set != 1) TIFFSetField(tiff, TIFFTAG_INKSET, page.ink_set);
     TIFFSetField(tiff, TIFFTAG_SUBFILETYPE, page.subfile);
     if (!page.extra.empty())
         TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, static_cast<int>(page.extra.size()), page.extra.data());
+    if (!page.profile.empty())
+        TIFFSetField(tiff, TIFFTAG_ICCPROFILE, static_cast<std::uint32_t>(page.profile.size()), page.profile.data());
     if (!page.palette.empty()) {
         const std::size_t colours = page.palette.size() / 3;
         TIFFSetField(tiff, TIFFTAG_COLORMAP, page.palette.data(), page.palette.data() + colours,

@@ -284,6 +284,29 @@ TEST_F(TiffOf, AlphaAndOtherChannelsAreDropped) {
     EXPECT_EQ(found, (Rgb{1, 1, 1, 200, 200, 200, 9, 9, 9}));
 }
 
+// A colour is what light its ink and black leave of 255.
+TEST_F(TiffOf, InksOfCmykBecomeColoursWithOtherChannelsBesideThemToo) {
+    for (const std::uint16_t bits : numbers({8, 16}))
+        for (const std::uint16_t samples : numbers({4, 5, 6})) {
+            TiffPage page = tiff_page(kPageSize, {});
+            page.photometric = PHOTOMETRIC_SEPARATED;
+            page.samples = samples;
+            page.bits = bits;
+            page.extra.assign(samples - 4U, EXTRASAMPLE_ASSOCALPHA);
+            Rgb wanted;
+            const Rgb inks = noise({kPageSize.width * samples, kPageSize.height});
+            for (std::size_t pixel = 0; pixel < kPageSize.pixels(); ++pixel) {
+                const std::uint8_t* const of = inks.data() + pixel * samples;
+                for (std::size_t c = 0; c < samples; ++c)
+                    page.values.push_back(static_cast<std::uint16_t>(bits == 8 ? of[c] : of[c] * 257));
+                const int light = 255 - of[3];
+                for (std::size_t c = 0; c < 3; ++c)
+                    wanted.push_back(static_cast<std::uint8_t>(light - (of[c] * light * 2 + 255) / 510));
+            }
+            expect_in_each_order(page, wanted, std::to_string(samples) + " of " + std::to_string(bits) + " bits");
+        }
+}
+
 TEST_F(TiffOf, AnAlphaBehindOtherChannelsIsDividedBy) {
     TiffPage page = tiff_page(kPageSize, {});
     page.samples = 6;
@@ -320,7 +343,7 @@ TEST_F(TiffOf, FewerRowsAreHeldThanATileHas) {
     page.tile = kPageTile;
     const std::string file = encode_tiff({page});
     for (const std::uint64_t held : {std::uint64_t{0}, std::uint64_t{83 * 3 * 5}}) {
-        const auto rows = rows_of_tiff(TiffPicture(tiff_bytes(std::as_bytes(std::span(file)))), held);
+        const auto rows = rows_of_tiff(TiffPicture(picture_bytes(std::as_bytes(std::span(file)))), held);
         Rgb found(pixels.size());
         rows->read(2, found.data());
         rows->read(59, found.data() + std::ptrdiff_t{2} * 83 * 3);
@@ -387,10 +410,13 @@ TEST_F(TiffOf, WhatIsNotReadIsRefusedWithTheRemedy) {
         return reason_of_tiff(folder.write("r.tif", encode_tiff({page})));
     };
     const auto says = [](const char* what) { return AllOf(HasSubstr(what), HasSubstr("Convert it")); };
-    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_SEPARATED, page.samples = 4; }),
-                says("TIFF with CMYK colours; only gray, palettes, RGB"));
     EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_YCBCR; }),
                 says("YCbCr colours that are not compressed as JPEG"));
+    EXPECT_THAT(refused([](TiffPage& page) {
+                    page.photometric = PHOTOMETRIC_SEPARATED, page.samples = 4, page.ink_set = INKSET_MULTIINK;
+                }),
+                says("TIFF with inks that are not those of CMYK; only gray, palettes, RGB, CMYK"));
+    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_SEPARATED; }), says("3 channels of CMYK"));
     EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_CIELAB; }), says("L*a*b* colours"));
     EXPECT_THAT(refused([](TiffPage& page) { page.format = SAMPLEFORMAT_INT; }), says("signed numbers of 8 bits"));
     EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_MINISBLACK; }), says("3 channels of gray"));
@@ -482,7 +508,7 @@ TEST_F(TiffOf, ACutStripIsDamageWhereverPixelsAreCut) {
             Rgb whole, found;
             for (std::size_t bytes = strip.size(); bytes > 0; --bytes) {
                 const std::string cut = with_piece(file, false, strip.substr(0, bytes));
-                TiffPicture picture(tiff_bytes(std::as_bytes(std::span(cut))));
+                TiffPicture picture(picture_bytes(std::as_bytes(std::span(cut))));
                 const std::string reason = reason_of_part(picture, {0, 0, page.size}, found);
                 if (bytes == strip.size()) whole = found;
                 const std::size_t no_pixels = compression == COMPRESSION_PACKBITS ? 0 : 4;
@@ -512,7 +538,7 @@ TEST_F(TiffOf, OtherPartsAreReadBehindADamagedOne) {
                         4);
             std::memcpy(&second, file.data() + offsets + 4, 4);
             file[second + 30] = static_cast<char>(file[second + 30] ^ 0x5a);
-            TiffPicture picture(tiff_bytes(std::as_bytes(std::span(file))));
+            TiffPicture picture(picture_bytes(std::as_bytes(std::span(file))));
             const PictureRect first{0, 0, {83, 16}}, damaged{0, 16, {83, 16}}, last{0, 40, {83, 21}};
             Rgb found;
             for (int i = 0; i < 2; ++i) {
@@ -531,7 +557,7 @@ TEST_F(TiffOf, ATileThatIsHeldIsNotReadAgainAndAnotherIsBehindAFailureOfTheDisk)
     TiffPage page = tiff_page(kPageSize, pixels);
     page.tile = kPageTile;
     const std::string file = encode_tiff({page});
-    const TiffBytes whole = tiff_bytes(std::as_bytes(std::span(file)));
+    const PictureBytes whole = picture_bytes(std::as_bytes(std::span(file)));
     int calls = 0;
     bool fails = false;
     TiffPicture picture({.read_at =
