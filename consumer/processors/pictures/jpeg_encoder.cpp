@@ -2,7 +2,9 @@
 
 #include <turbojpeg.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "common/base/error.hpp"
 
@@ -16,7 +18,34 @@ JpegEncoder::JpegEncoder(int quality) : quality_(quality), encoder_(tjInitCompre
     if (!encoder_) throw Error(ErrorKind::System, std::string("starting the JPEG encoder: ") + tjGetErrorStr2(nullptr));
 }
 
-std::span<const std::byte> JpegEncoder::encode(std::span<const std::uint8_t> pixels, ImageSize size) {
+namespace {
+
+// Segments of a profile, numbered from 1 on, behind the first segment (JFIF's), as ICC.1 has it.
+void put_profile(std::span<const std::byte> jpeg, std::span<const std::byte> profile, std::vector<std::byte>& to) {
+    constexpr std::string_view kName("ICC_PROFILE\0", 12);
+    constexpr std::size_t kMostOfPart = 65'535 - 2 - kName.size() - 2;
+    const std::size_t parts = (profile.size() + kMostOfPart - 1) / kMostOfPart;
+    const std::size_t front = 4 + (std::to_integer<std::size_t>(jpeg[4]) << 8U) + std::to_integer<std::size_t>(jpeg[5]);
+    to.assign(jpeg.begin(), jpeg.begin() + static_cast<std::ptrdiff_t>(front));
+    for (std::size_t part = 0; part < parts; ++part) {
+        const auto data =
+            profile.subspan(part * kMostOfPart, std::min(kMostOfPart, profile.size() - part * kMostOfPart));
+        const std::size_t length = 2 + kName.size() + 2 + data.size();
+        for (const std::size_t byte : {std::size_t{0xff}, std::size_t{0xe2}, length >> 8U, length & 0xffU})
+            to.push_back(static_cast<std::byte>(byte));
+        const auto name = std::as_bytes(std::span(kName));
+        to.insert(to.end(), name.begin(), name.end());
+        to.push_back(static_cast<std::byte>(part + 1));
+        to.push_back(static_cast<std::byte>(parts));
+        to.insert(to.end(), data.begin(), data.end());
+    }
+    to.insert(to.end(), jpeg.begin() + static_cast<std::ptrdiff_t>(front), jpeg.end());
+}
+
+}  // namespace
+
+std::span<const std::byte> JpegEncoder::encode(std::span<const std::uint8_t> pixels, ImageSize size,
+                                               std::span<const std::byte> profile) {
     const bool gray = pixels.size() == size.pixels();
     expect(size.pixels() > 0 && (gray || pixels.size() == size.rgb_bytes()),
            "a JPEG's pixels have one channel or three");
@@ -31,7 +60,11 @@ std::span<const std::byte> JpegEncoder::encode(std::span<const std::uint8_t> pix
         throw Error(ErrorKind::BadInput, "cannot make a JPEG file of " + std::to_string(size.width) + " x " +
                                              std::to_string(size.height) +
                                              " pixels: " + tjGetErrorStr2(encoder_.get()));
-    return std::as_bytes(std::span(bytes, bytes_count));
+    const std::span<const std::byte> jpeg = std::as_bytes(std::span(bytes, bytes_count));
+    constexpr std::size_t kMostOfProfile = std::size_t{255} * 65'519;  // in so many segments
+    if (profile.empty() || profile.size() > kMostOfProfile) return jpeg;
+    put_profile(jpeg, profile, with_profile_);
+    return with_profile_;
 }
 
 }  // namespace offramp

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/images/geometry.hpp"
 
@@ -16,9 +17,10 @@ class JpegEncoder {
     // `quality`: 1 to 100.
     explicit JpegEncoder(int quality);
 
-    // One image, row by row, of three channels (red, green, blue) or one (gray). The result is valid until the next
-    // call.
-    std::span<const std::byte> encode(std::span<const std::uint8_t> pixels, ImageSize size);
+    // One image, row by row, of three channels (red, green, blue) or one (gray), with the ICC profile that its colours
+    // have, if any. The result is valid until the next call.
+    std::span<const std::byte> encode(std::span<const std::uint8_t> pixels, ImageSize size,
+                                      std::span<const std::byte> profile = {});
 
   private:
     struct CloseEncoder {
@@ -31,6 +33,7 @@ class JpegEncoder {
     int quality_;
     std::unique_ptr<void, CloseEncoder> encoder_;
     std::unique_ptr<unsigned char, FreeJpeg> jpeg_;
+    std::vector<std::byte> with_profile_;
 };
 
 }  // namespace offramp

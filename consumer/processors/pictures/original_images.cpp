@@ -20,8 +20,10 @@ OriginalImages::OriginalImages(const InputSettings& config, std::string_view pro
 }
 
 OriginalImages::Image OriginalImages::of(std::string_view key) {
-    Image image = found(key, [this](const PicturePlace& place) { return decoder_.decode_file_in_full(place, rgb_); });
+    Image image =
+        found(key, [this](const PicturePlace& place) { return decoder_.decode_file_in_full(place, rgb_, &beside_); });
     image.rgb = &rgb_;
+    image.beside = &beside_;
     return image;
 }
 

@@ -25,7 +25,8 @@ class OriginalImages {
         ImageSize size;
         // valid until the next call; null where only the size was asked for
         const std::vector<std::uint8_t>* rgb = nullptr;
-        PictureRect seen;  // by the model: all of it, or its middle
+        const BesideColours* beside = nullptr;  // likewise
+        PictureRect seen;                       // by the model: all of it, or its middle
     };
     // Errors: Error with NoInput when the input has no such image any more, or it cannot be read any more.
     Image of(std::string_view key);
@@ -44,6 +45,7 @@ class OriginalImages {
     PictureFrame frame_;
     ImageDecoder decoder_;
     std::vector<std::uint8_t> rgb_;
+    BesideColours beside_;
 };
 
 }  // namespace offramp

@@ -94,7 +94,7 @@ struct PngWriter {
 // Encoding::message.
 // `palette` is null for pixels that have none.
 bool write_front(png_structp png, png_infop info, png_const_colorp palette, int colour_type, std::uint32_t width,
-                 std::uint32_t height, int level) {
+                 std::uint32_t height, int level, png_const_bytep profile = nullptr, std::size_t profile_bytes = 0) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_IHDR(png, info, width, height, 8, colour_type, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
@@ -106,6 +106,7 @@ bool write_front(png_structp png, png_infop info, png_const_colorp palette, int 
     png_set_compression_level(png, level);
     png_set_compression_buffer_size(png, kIdatBytes);
     png_write_info(png, info);
+    if (profile_bytes > 0) png_write_chunk(png, reinterpret_cast<png_const_bytep>("iCCP"), profile, profile_bytes);
     return true;
 }
 
@@ -156,21 +157,42 @@ std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progr
     expect(image.width > 0 && image.pixels.size() == row_bytes * image.height,
            "an image has width times height pixels");
     expect((image.kind == PngPixels::Palette) == (image.palette != nullptr), "pixels of a palette have one");
+    expect(image.profile.empty() || image.kind == PngPixels::Rgb || image.kind == PngPixels::Rgba,
+           "a profile is one of colours");
+    pack(image.profile);
     const std::size_t raw_bytes = image.pixels.size() + image.height;  // a filter byte a row
     if (!fast_ || raw_bytes > FastDeflate::kMostBytes) return encode_by_libpng(image, row_bytes, raw_bytes, progress);
     return encode_fast(image, row_bytes, raw_bytes, progress);
+}
+
+// A name, the kind of compression, and a zlib stream.
+void PngEncoder::pack(std::span<const std::byte> profile) {
+    if (std::ranges::equal(profile, profile_)) return;
+    profile_.assign(profile.begin(), profile.end());
+    profile_chunk_.clear();
+    if (profile.empty()) return;
+    constexpr std::string_view kName("ICC profile\0\0", 13);
+    std::vector<std::byte> stream(FastDeflate::room_for(profile.size()));
+    FastDeflate deflate;
+    deflate.begin(stream);
+    deflate.add({reinterpret_cast<const std::uint8_t*>(profile.data()), profile.size()}, true);
+    const auto* const packed = reinterpret_cast<const std::uint8_t*>(stream.data());
+    profile_chunk_.assign(kName.begin(), kName.end());
+    profile_chunk_.insert(profile_chunk_.end(), packed, packed + deflate.size());
 }
 
 std::span<const std::byte> PngEncoder::encode_by_libpng(const PngImage& image, std::size_t row_bytes,
                                                         std::size_t raw_bytes, const Progress& progress) {
     const auto palette = image.palette != nullptr ? colours_of(*image.palette) : std::array<png_color, 256>{};
     const std::size_t most = raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
-    buffer_.resize(std::max(buffer_.size(), most + (most / kIdatBytes + 2) * PngChunks::kChunkBytes + kFrontBytes));
+    buffer_.resize(std::max(
+        buffer_.size(), most + (most / kIdatBytes + 2) * PngChunks::kChunkBytes + kFrontBytes + profile_chunk_.size()));
 
     Encoding encoding{.room = buffer_};
     PngWriter writer(encoding);
     bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr,
-                            colour_type_of(image.kind), image.width, image.height, level_);
+                            colour_type_of(image.kind), image.width, image.height, level_, profile_chunk_.data(),
+                            profile_chunk_.size());
     const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kProgressBytes / row_bytes));
     for (std::uint32_t row = 0; good && row < image.height;) {
         const std::uint32_t rows = std::min(rows_at_once, image.height - row);
@@ -189,7 +211,7 @@ std::span<const std::byte> PngEncoder::encode_fast(const PngImage& image, std::s
                                                    const Progress& progress) {
     if (image.height == 0) throw refused(image.width, image.height, "it has no rows");
     const std::size_t most = FastDeflate::room_for(raw_bytes);
-    buffer_.resize(std::max(buffer_.size(), most + kFrontBytes));
+    buffer_.resize(std::max(buffer_.size(), most + kFrontBytes + profile_chunk_.size()));
     PngChunks file(buffer_);
     std::array<std::uint8_t, 13> header{};
     std::ranges::copy(big_endian(image.width), header.begin());
@@ -198,6 +220,7 @@ std::span<const std::byte> PngEncoder::encode_fast(const PngImage& image, std::s
         8;  // bits of a channel; compression, filter and interlacing follow as 0, which PNG has one of or is none
     header[9] = static_cast<std::uint8_t>(colour_type_of(image.kind));
     file.add("IHDR", header);
+    if (!profile_chunk_.empty()) file.add("iCCP", profile_chunk_);
     if (image.palette != nullptr)
         file.add("PLTE",
                  std::span(image.palette->front().data(), image.palette->size() * image.palette->front().size()));

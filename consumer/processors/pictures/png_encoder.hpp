@@ -29,13 +29,14 @@ struct PngImage {
     std::uint32_t width = 0;
     std::uint32_t height = 0;
     PngPixels kind = PngPixels::Palette;
-    const PngPalette* palette = nullptr;  // of PngPixels::Palette
+    const PngPalette* palette = nullptr;   // of PngPixels::Palette
+    std::span<const std::byte> profile{};  // ICC, of Rgb and Rgba; empty: none
 };
 
 // Encodes images as 8-bit PNG files: by ISA-L at the levels 1 to 3, which are one, and by zlib at the others (and above
-// 1 GiB). The bytes depend on pixels, size, palette and level alone (and on the versions of both): no time, no text,
-// one filter a kind. Owns the buffers it encodes into. Thread: one. Errors: Error for an image that no PNG file can
-// have.
+// 1 GiB). The bytes depend on pixels, size, palette, profile and level alone (and on the versions of both): no time, no
+// text, one filter a kind. Owns the buffers it encodes into. Thread: one. Errors: Error for an image that no PNG file
+// can have.
 class PngEncoder {
   public:
     // `level`: zlib's, 0 to 9.
@@ -62,11 +63,14 @@ class PngEncoder {
                                            const Progress& progress);
     std::size_t compress(const PngImage& image, std::size_t row_bytes, std::span<std::byte> room,
                          const Progress& progress);
+    void pack(std::span<const std::byte> profile);
 
     int level_;
     std::optional<FastDeflate> fast_;     // where the level is one of its
     std::vector<std::uint8_t> filtered_;  // some rows on their way there
     std::vector<std::byte> buffer_;
+    std::vector<std::byte> profile_;           // the last one, and
+    std::vector<std::uint8_t> profile_chunk_;  // its chunk's data
 };
 
 }  // namespace offramp

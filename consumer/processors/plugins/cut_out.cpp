@@ -25,9 +25,15 @@ looks-at = "pictures"
 endings = ".png"
 )settings";
 
+// Shares of 255, rounded.
+std::uint8_t times(std::uint8_t one, std::uint8_t other) {
+    return static_cast<std::uint8_t>((unsigned{one} * other + 127U) / 255U);
+}
+
 // Takes the background off every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png
-// when several outputs fit. Alpha is the probability of not being background, brought to that size; where it is 0, so
-// are the colours. So it is where the model did not look (--resize-size).
+// when several outputs fit. Alpha is the probability of not being background, brought to that size, times the
+// original's own; where it is 0, so are the colours. So it is where the model did not look (--resize-size). The
+// original's ICC profile is kept.
 class CutOut final : public Processor {
   public:
     explicit CutOut(const ProcessorOptions& options)
@@ -68,6 +74,8 @@ class CutOut final : public Processor {
             surround(alpha_, seen, original.size, surrounded_);
             std::swap(alpha_, surrounded_);
         }
+        if (!original.beside->alpha.empty())
+            std::ranges::transform(alpha_, original.beside->alpha, alpha_.begin(), times);
         rgba_.resize(alpha_.size() * 4);
         const std::uint8_t* rgb = original.rgb->data();
         std::uint8_t* to = rgba_.data();
@@ -76,9 +84,12 @@ class CutOut final : public Processor {
             *to++ = alpha;
         }
         progress();
-        return png_.encode(
-            {.pixels = rgba_, .width = original.size.width, .height = original.size.height, .kind = PngPixels::Rgba},
-            progress);
+        return png_.encode({.pixels = rgba_,
+                            .width = original.size.width,
+                            .height = original.size.height,
+                            .kind = PngPixels::Rgba,
+                            .profile = original.beside->profile},
+                           progress);
     }
 
     std::string folder_;

@@ -51,7 +51,7 @@ class Overlay final : public Processor {
                 colour(original, ids_.of(output, sample, original.seen.size, progress));
                 progress();
                 const ImageSize size = thinned_out(original.size);
-                const auto file = jpeg_.encode(std::span(rgb_).first(size.rgb_bytes()), size);
+                const auto file = jpeg_.encode(std::span(rgb_).first(size.rgb_bytes()), size, original.beside->profile);
                 progress();
                 if (!still_current()) return;
                 write_atomically(path, file, durability_);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "common/images/image_decode.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/foreground.hpp"
 #include "tests/contract/processors/processor_world.hpp"
@@ -35,6 +36,7 @@ class CutOut : public testing::Test {
         config.input = input_.path();
         config.image_size = image_size_;
         config.resize_size = resize_size_;
+        config.catalogue.put("png-level", png_level_);
         make_processor("cut-out", config)->process(contents, test::kNoProgress, test::kCurrent);
         return test::read_tree(output_.path());
     }
@@ -58,6 +60,7 @@ class CutOut : public testing::Test {
     ImageSize size_;
     std::uint32_t image_size_ = 0;
     std::uint32_t resize_size_ = 0;
+    int png_level_ = 3;
 };
 
 TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
@@ -68,6 +71,52 @@ TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
     const std::uint8_t ids[] = {0, 1, 2, 0, 0, 0, 255, 7};
     std::memcpy(made.storage[0].data(), ids, sizeof ids);
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0, 0, 0, 255, 255));
+}
+
+// Half of what is seen of a pixel is a quarter of it where the network is half sure.
+TEST_F(CutOut, WhatWasTransparentStaysSo) {
+    const std::vector<std::uint8_t> rgba{200, 100, 50, 0,   201, 101, 51, 128, 202, 102, 52, 255, 203, 103, 53, 255,
+                                         210, 110, 60, 128, 211, 111, 61, 255, 212, 112, 62, 3,   213, 113, 63, 0};
+    size_ = {4, 2};
+    for (std::size_t i = 0; i < rgba.size(); ++i)
+        if (i % 4 != 3) original_.push_back(rgba[i]);
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 2, 4}));
+    made.add(spec_of("confidence", kUInt8, {1, 2, 4}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {1, 1, 1, 0, 1, 1, 1, 1}, sure[] = {255, 255, 255, 255, 128, 64, 255, 255};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    std::memcpy(made.storage[1].data(), sure, sizeof sure);
+    const PngLayout with_alpha{.color_type = 6, .palette = {}, .transparency = {}};
+    for (const std::string& file : {encode_png(size_, with_alpha, rgba), encode_webp_rgba(size_, rgba)}) {
+        std::ofstream(input_.path() + "/sample.png", std::ios::binary) << file;
+        EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 128, 255, 0, 64, 64, 3, 0));
+    }
+}
+
+TEST_F(CutOut, ColoursKeepTheirProfile) {
+    give_original({4, 2});
+    const std::string profile = rgb_profile(70'000);
+    const PngLayout with_profile{
+        .color_type = 2, .palette = {}, .transparency = {}, .profile = {profile.begin(), profile.end()}};
+    std::ofstream(input_.path() + "/sample.png", std::ios::binary) << encode_png(size_, with_profile, original_);
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 2, 4}));
+    for (const int level : {0, 3, 9}) {
+        png_level_ = level;
+        alpha_of(made.contents);
+        Rgb pixels;
+        BesideColours beside;
+        ImageDecoder().decode_file_in_full(output_.path() + "/sample.png", pixels, &beside);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(beside.profile.data()), beside.profile.size()), profile)
+            << "level " << level;
+    }
+    give_original({4, 2});
+    alpha_of(made.contents);
+    Rgb pixels;
+    BesideColours beside;
+    ImageDecoder().decode_file_in_full(output_.path() + "/sample.png", pixels, &beside);
+    EXPECT_TRUE(beside.profile.empty()) << "that of the original before";
 }
 
 TEST_F(CutOut, ThePictureThatItIsMadeFromIsNotReplacedThroughALinkEither) {

@@ -87,6 +87,24 @@ TEST(Overlay, AroundTheMiddleThatTheModelSawNothingChanges) {
     expect_covered(overlaid(28, 32), {.left = 32, .top = 2, .size = {14, 28}});
 }
 
+TEST(Overlay, KeepsTheProfileOfTheColoursInAsManySegmentsAsItNeeds) {
+    const ImageSize size{64, 32};
+    const ScratchFolder input, output;
+    RunConfig config = test::config_for("overlay", output.path());
+    config.input = input.path();
+    for (const std::size_t bytes : {std::size_t{500}, std::size_t{65'519}, std::size_t{200'000}}) {
+        const std::string profile = rgb_profile(bytes);
+        std::ofstream(input.path() + "/sample.jpg", std::ios::binary)
+            << jpeg_with_profile(encode_jpeg(size, gradient(size)), profile, 1'000);
+        const HandMade made = classes();
+        make_processor("overlay", config)->process(made.contents, test::kNoProgress, test::kCurrent);
+        Rgb found;
+        BesideColours beside;
+        EXPECT_EQ(ImageDecoder().decode_file_in_full(output.path() + "/sample.jpg", found, &beside), size);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(beside.profile.data()), beside.profile.size()), profile);
+    }
+}
+
 // No JPEG has a side of more than 65,500 pixels.
 TEST(Overlay, OfAnOriginalThatIsTooWideForAJpegEverySecondPixelIsTaken) {
     const ScratchFolder input, output;
