@@ -163,7 +163,10 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
     if (!readable(stored.format)) refuse_format(stored.format);
     if (stored.format == ImageFormat::Jpeg) {
         stored.orientation = jpeg_orientation(file);
-        stored.size = jpeg_.begin(file, upright_size(target, stored.orientation));
+        stored.jpeg = std::make_shared<JpegPicture>(file);
+        stored.full = stored.jpeg->size();
+        check_pixels(stored.full);
+        stored.size = stored.jpeg->scale_towards(upright_size(target, stored.orientation));
     } else if (stored.format == ImageFormat::Webp) {
         stored.size = read_webp_size(file);
         stored.orientation = webp_orientation(file);
@@ -175,13 +178,13 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
         stored.size = read_png_size(file);
         stored.orientation = png_orientation(picture_bytes(file));
     }
-    stored.full = stored.format == ImageFormat::Jpeg ? jpeg_.full_size() : stored.size;
+    if (stored.jpeg == nullptr) stored.full = stored.size;
     return stored;
 }
 
 void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb) {
     if (stored.format == ImageFormat::Jpeg)
-        jpeg_.finish(rgb);
+        stored.jpeg->read(stored.size.height, rgb);
     else if (stored.format == ImageFormat::Webp)
         decode_webp(file, stored.size, rgb);
     else if (stored.format == ImageFormat::Tiff)
@@ -200,12 +203,11 @@ void ImageDecoder::decode(std::span<const std::byte> file, const PictureFrame& f
     const ImageSize upright = upright_size(stored.size, stored.orientation);
     const bool as_stored = stored.orientation == Orientation::Upright;
     const ImageSize full = upright_size(stored.full, stored.orientation);
-    // Of a damaged file's that has none, finish() says why.
-    const ResizedPart part = full.pixels() == 0 ? ResizedPart{} : frame.part_of(full);
+    expect(full.pixels() > 0, "a file without pixels is refused");
+    const ResizedPart part = frame.part_of(full);
     const bool in_size = upright == size && part == ResizedPart{.width = size.width, .height = size.height};
     std::uint8_t* pixels = in_size && as_stored ? to : room_for(stored.size, pixels_);
     finish(file, stored, pixels);
-    expect(full.pixels() > 0, "a file without pixels is refused");
     if (!as_stored) {
         std::uint8_t* const turned = in_size ? to : room_for(upright, upright_);
         bring_upright(pixels, stored.size, stored.orientation, turned);

@@ -25,8 +25,8 @@ struct BesideColours {
 };
 
 // Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. The content says what it
-// is, not the name. Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it
-// reads. Errors: UnreadableItem with the reason in one line.
+// is, not the name. Owns scratch memory that is kept from image to image, and nothing else is. Thread: one at a time.
+// Blocks: while it reads. Errors: UnreadableItem with the reason in one line.
 class ImageDecoder {
   public:
     // `rgb` has frame.size.rgb_bytes().
@@ -52,7 +52,8 @@ class ImageDecoder {
         Orientation orientation = Orientation::Upright;
         ImageSize size;
         ImageSize full;                     // in its file
-        std::shared_ptr<TiffPicture> tiff;  // an open one
+        std::shared_ptr<JpegPicture> jpeg;  // an open one, or none
+        std::shared_ptr<TiffPicture> tiff;  // likewise
     };
 
     void read(const PicturePlace& place, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
@@ -62,7 +63,6 @@ class ImageDecoder {
 
     std::vector<std::byte> file_;
     std::vector<std::uint8_t> pixels_, upright_;
-    JpegDecoder jpeg_;
     Resizer resizer_;
 };
 

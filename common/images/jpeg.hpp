@@ -4,38 +4,39 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string_view>
 
+#include "common/images/file_window.hpp"
 #include "common/images/geometry.hpp"
 
 namespace offramp {
 
-// Decodes JPEG files to 8-bit RGB with libjpeg-turbo: first begin(), then finish() into memory of the size
-// that begin() gave. Owns the decoder's state. Borrows the file's bytes from begin() to finish(). Thread: one
-// at a time. Errors: UnreadableItem: CMYK or YCCK, truncated, damaged, more than kMaxImagePixels.
-class JpegDecoder {
+// One JPEG file as 8-bit RGB, by libjpeg-turbo. Each picture has a decoder of its own, so neither a damaged header nor
+// a table reaches the next one; a file without Huffman tables (a frame of MJPEG) gets the standard ones. CMYK and YCCK
+// become RGB as PIL's convert("RGB") does it. Thread: one at a time. Errors: UnreadableItem: truncated, damaged, a kind
+// of JPEG that is not read; after one, nothing can be read.
+class JpegPicture {
   public:
-    JpegDecoder();
+    // Reads the header. The bytes are borrowed.
+    explicit JpegPicture(std::span<const std::byte> file);
+    explicit JpegPicture(FileWindow file);
+    JpegPicture(const JpegPicture&) = delete;
+    JpegPicture& operator=(const JpegPicture&) = delete;
+    ~JpegPicture();
 
-    // Reads the header. When the target is at most half of the image in both directions, the image is decoded
-    // at a half, a quarter or an eighth (a scaled inverse DCT, several times cheaper), never below the
-    // target.
-    ImageSize begin(std::span<const std::byte> file, ImageSize target);
-    // The image's own size, since begin().
-    ImageSize full_size() const { return full_; }
-    void finish(std::uint8_t* rgb);
+    ImageSize size() const;  // in the file
+    // Whether it is held whole to be decoded: progressive, or a scan for each colour.
+    bool has_many_scans() const;
+    // Before the first read(). When the target is at most half of the picture in both directions, the picture is
+    // decoded at a half, a quarter or an eighth (a scaled inverse DCT, several times cheaper), never below the target.
+    // Returns the size that rows have from now on.
+    ImageSize scale_towards(ImageSize target);
+    // The next `rows` of them. With the last one the file is read to its end mark.
+    void read(std::uint32_t rows, std::uint8_t* rgb);
 
   private:
-    struct Close {
-        void operator()(void* handle) const noexcept;
-    };
-    std::unique_ptr<void, Close> handle_;
-    std::span<const std::byte> file_;
-    ImageSize full_, scaled_;
+    struct Decoder;
+    std::unique_ptr<Decoder> decoder_;
 };
-
-// libjpeg's warnings that leave the picture whole. Every other one means that part of it is invented.
-bool is_harmless_jpeg_warning(std::string_view warning);
 
 // Whether the front of a JPEG file reaches its first scan, and with it all that stands before the pixels.
 bool reaches_first_scan(std::span<const std::byte> front);

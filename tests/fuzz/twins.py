@@ -25,7 +25,7 @@ TWINS = {
     "tar": ("common/images/tar_index.cpp", "length > records.size() || ", ""),
     "npy": ("producer/runner/sources/npy_header.cpp", "result.ec != std::errc() || number < 0", "result.ec != std::errc()"),
     "jsonl": ("common/images/jsonl_pictures.cpp", "path.find('\\0') != std::string::npos", "path.empty()"),
-    "image": ("common/images/jpeg.cpp", "at + 4 <= file.size() && bytes[at] == 0xff", "bytes[at] == 0xff"),
+    "image": ("common/images/orientation.cpp", " || length > file.size() - at - 2", ""),
     "tiff": ("common/images/tiff.cpp", "line_bytes > kMostPieceBytes / lines / pieces", "lines == 0"),
     "picture-rows": ("common/images/rows_of_png.cpp", "std::min(bytes, reading->left)", "bytes"),
     "jsonl-texts": ("common/texts/jsonl_texts.cpp", "            taken.bytes -= kByteOrderMark.size();\n", ""),

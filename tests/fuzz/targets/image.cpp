@@ -38,7 +38,7 @@ FuzzTarget make_image() {
             {encode_png(kWanted, gradient(kWanted)), encode_png(small, gradient(small)),
              encode_png(line, gradient(line)), encode_jpeg(kWanted, gradient(kWanted)),
              encode_jpeg(small, gradient(small), JpegColors::Gray, JpegScans::Progressive), png_header({60000, 60000}),
-             encode_webp(kWanted, gradient(kWanted)),
+             encode_jpeg(small, gradient(small), JpegColors::Cmyk), encode_webp(kWanted, gradient(kWanted)),
              webp_with_exif(encode_webp(small, gradient(small)), small, exif_of(8)),
              with_exif(encode_jpeg(small, gradient(small)), exif_of(6))}};
 }

@@ -67,7 +67,7 @@ FuzzTarget make_picture_rows() {
     return {
         feed,
         {encode_png(small, gradient(small)), encode_png(line, noise(line)), encode_png(wide, noise(wide)), jpeg,
-         encode_jpeg(small, noise(small), JpegColors::Gray),
+         encode_jpeg(small, noise(small), JpegColors::Gray), encode_jpeg(small, noise(small), JpegColors::Cmyk),
          encode_jpeg(small, gradient(small), JpegColors::Color, JpegScans::Progressive), with_exif(jpeg, exif_of(6)),
          encode_webp(small, gradient(small)), encode_png({8, 14}, gray, bits), png_header({60000, 60000})}};
 }

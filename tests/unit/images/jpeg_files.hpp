@@ -1,0 +1,24 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+
+struct JpegTables {
+    int quality = 90;
+    bool own_codes = false;       // Huffman tables made for the picture, not the standard ones
+    unsigned restart_blocks = 0;  // between restart markers; 0: none
+};
+std::string encode_jpeg(ImageSize size, const Rgb& pixels, const JpegTables& tables);
+
+// A JPEG file without its segments of that marker (0xdb: quantisation tables, 0xc4: Huffman tables).
+std::string without_segments(const std::string& jpeg, unsigned char marker);
+// Where the first segment of that marker begins, ahead of the pixels. Errors: std::runtime_error: it has none.
+std::size_t segment_at(const std::string& jpeg, unsigned char marker);
+// A baseline JPEG file with one fault in its header each, by the fault's name.
+std::map<std::string, std::string> with_bad_headers(const std::string& jpeg);
+
+}  // namespace offramp
