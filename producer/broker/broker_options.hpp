@@ -28,6 +28,7 @@ struct BrokerOptions {
     std::chrono::nanoseconds disconnect_timeout = std::chrono::seconds(5);  // for consumers' Disconnects at the end
     ProgressLog* progress = nullptr;  // counts steps for a next producer; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;  // a completion was accepted; called on the broker's thread
+    std::function<void(const PublishedSlab&)> on_set_aside;  // a slab became a dead letter; on the broker's thread
     bool kill_overdue = false;                               // a stalled consumer is killed
     std::shared_ptr<DeadLetterWriter> dead_letters;          // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits

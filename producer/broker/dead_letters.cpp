@@ -47,6 +47,7 @@ void DeadLetters::quarantine(std::uint32_t slab) {
     state_.totals.quarantined += filling.published.totals();
     spdlog::error("batch {} is given up: {}; {} samples", filling.published.first_batch, reason_of(slab),
                   filling.published.samples);
+    if (state_.options.on_set_aside) state_.options.on_set_aside(filling.published);
     see_to(slab);
 }
 

@@ -13,8 +13,8 @@
 
 namespace offramp {
 
-// Items whose results are committed and whose slabs were accepted, until somebody takes them to note what is done. What
-// nobody takes is held as the ranges that it consists of. Thread: any. Blocks: take().
+// Items that consumers are done with, or that are given up, until the program takes them to note it. What is not taken
+// is held as the ranges that it consists of. Thread: any. Blocks: take().
 class CompletedItems {
   public:
     void note(std::span<const ItemRange> items) {

@@ -166,9 +166,21 @@ EgressRunOptions EgressDoor::Parts::run_options() const {
 }
 
 EgressRunHooks EgressDoor::Parts::run_hooks() {
-    std::function<void(const PublishedSlab&)> on_completed;
-    if (options.on_completed) on_completed = [this](const PublishedSlab& slab) { options.on_completed(slab.items); };
-    return {.on_completed = std::move(on_completed),
+    const auto of_a_slab = [](const std::function<void(std::span<const ItemRange>)>& tell) {
+        std::function<void(const PublishedSlab&)> told;
+        if (tell) told = [&tell](const PublishedSlab& slab) { tell(slab.items); };
+        return told;
+    };
+    std::function<void(std::uint64_t, std::span<const RowInfo>)> on_dropped;
+    if (options.on_given_up)
+        on_dropped = [this](std::uint64_t, std::span<const RowInfo> rows) {
+            std::vector<ItemRange> items;
+            for (const RowInfo& row : rows) append_item(items, row.item);
+            options.on_given_up(items);
+        };
+    return {.on_completed = of_a_slab(options.on_completed),
+            .on_set_aside = of_a_slab(options.on_given_up),
+            .on_dropped = std::move(on_dropped),
             .on_pool_failure =
                 [this](std::exception_ptr error) {
                     life.note(std::move(error));

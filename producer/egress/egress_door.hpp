@@ -35,6 +35,8 @@ struct EgressDoorOptions {
     bool kill_overdue = false;      // a consumer whose visibility timeout ran out is killed
     // Of a slab that consumers are done with: its items. On the broker's thread; may be empty.
     std::function<void(std::span<const ItemRange>)> on_completed{};
+    // Of items that will not be done: dropped on the copy's thread, or set aside on the broker's; may be empty.
+    std::function<void(std::span<const ItemRange>)> on_given_up{};
 };
 
 struct EgressDoorFigures {

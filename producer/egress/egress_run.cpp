@@ -70,6 +70,7 @@ std::unique_ptr<Delivery> EgressRun::start_broker() {
                                 .warmup_batches = options_.warmup_batches,
                                 .progress = &records_->progress,
                                 .on_completed = hooks_.on_completed,
+                                .on_set_aside = hooks_.on_set_aside,
                                 .kill_overdue = options_.kill_overdue,
                                 .dead_letters = make_dead_letter_writer(),
                                 .spill = spill_};

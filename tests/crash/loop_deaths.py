@@ -16,12 +16,13 @@ from tests.crash.crash_run import BIN, LEASE_SECONDS, ROOT, CrashRun, failpoints
 from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, OF_A_SPILL, Cell
 
 BATCHES, ROWS = 24, 4
-LOOP = f"""
+BATCH = f"""
     import numpy, offramp
 
     def batch(number):
         return [f"b{{number:03}}-{{row}}" for row in range({ROWS})], numpy.arange({ROWS} * 6, dtype="float32").reshape({ROWS}, 6) + number
-
+"""
+LOOP = BATCH + f"""
     with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={LEASE_SECONDS}) as egress:
         for keys, values in egress.pending(map(batch, range({BATCHES}))):
             egress.submit({{"values": values}}, keys)
@@ -78,6 +79,37 @@ class LoopCrashRun(CrashRun):
     def is_ended_by(order):
         """An end by a code of its own a program means."""
         return CrashRun.is_ended_by(order) or order.action == "exit"
+
+
+class CatchingCrashRun(LoopCrashRun):
+    """Its loop catches what submit() raises, and submits the batch again. An exception comes at another line of the package with each batch."""
+
+    LOOP = BATCH + f"""
+    import os, sys
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(line):
+        left = line
+        def trace(frame, event, argument):
+            nonlocal left
+            left -= event == "line"
+            if left < 0:
+                raise Interrupted
+            return trace
+        folder = os.path.dirname(offramp.__file__)
+        sys.settrace(lambda frame, *_: trace if frame.f_code.co_filename.startswith(folder) else None)
+
+    with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={LEASE_SECONDS}) as egress:
+        for number, (keys, values) in enumerate(egress.pending(map(batch, range({BATCHES})))):
+            try:
+                interrupt(12 * number if number % 2 else 130 - 5 * number)
+                egress.submit({{"values": values}}, keys)
+                sys.settrace(None)
+            except Interrupted:
+                egress.submit({{"values": values}}, keys)
+"""
 
 
 def cells(wanted=(), everything=False):

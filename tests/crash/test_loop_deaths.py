@@ -19,6 +19,11 @@ class LoopDeaths(unittest.TestCase):
         print("\n" + matrix.table(results), flush=True)
         self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
+    def test_a_loop_that_catches_what_submit_raises(self):
+        wanted = [LoopCell(name, "producer", "kill") for name in ("egress.slab_taken", "egress.published", "checkpoint.add", "checkpoint.added")]
+        results = loop_deaths.check_all(wanted, loop_deaths.CatchingCrashRun)
+        self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
+
     def test_a_loop_that_goes_on_with_other_values_is_found(self):
         [wrong] = loop_deaths.check_all([LoopCell("egress.published", "producer", "kill")], KnowsItsPast).values()
         self.assertIn("outputs differ from the undisturbed run's", wrong)

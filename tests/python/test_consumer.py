@@ -26,9 +26,13 @@ PRODUCER = """
             egress.submit({"values": numpy.repeat(numbers.astype("float32")[:, None], 50, axis=1), "index": numbers.astype("uint16")},
                           [f"b{batch}/r{row}" for row in range(8)])
         print("submitted", flush=True)
-        egress.drain()
+        try:
+            egress.drain()
+        except offramp.ConsumersFailed as problem:
+            print(problem.code, problem)
         figures = egress.figures()
         print(figures.samples_completed, figures.samples_set_aside)
+        egress.close()
 """
 COUNTING = """
     import sys, offramp
@@ -201,7 +205,8 @@ class Consumers(World):
         self.assertTrue(offramp.Consumer(self.run_dir).run(fail_once))
         self.assertEqual({"b0/r0": 2, "b1/r0": 1, "b2/r0": 1}, {key: calls.count(key) for key in calls})
         self.hear(producer)
-        self.assertEqual("16 8\n", self.end(producer))
+        self.assertEqual("84 8 samples were given up, since consumers died of their batches or failed at them: offramp quarantine list --run-dir "
+                         f"{self.run_dir}\n16 8\n", self.end(producer))
 
     def test_a_loop_that_is_left_gives_its_slab_back(self):
         producer = self.produce(3)

@@ -11,10 +11,11 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 import offramp
 from loops import BATCHES, ROWS, Loops
-from offramp._checkpoint import Checkpoint, Comparison, Done, DoneBatches, hash_of
+from offramp._checkpoint import MOST_RANGES, Checkpoint, Comparison, Done, DoneBatches, hash_of
 from world import needs_numpy, wait_for
 
 
@@ -95,6 +96,35 @@ class Killed(Loops):
         self.assertLess(int(read), ROWS * BATCHES)
 
 
+@needs_numpy
+class Dropping(Loops):
+    def test_what_was_dropped_is_made_by_a_loop_that_goes_on_and_nothing_is_kept_of_it(self):
+        gate = self.work.close_gate("k0")
+        os.environ["GATES"] = str(self.work.gates)
+        self.addCleanup(os.environ.pop, "GATES")
+        told = {"output": self.work.output, "processor": f"{self.post}:save", "consumers": 1, "when_full": "drop", "slabs": 2, "samples_per_slab": 1}
+        batches = [([f"k{number}"], number) for number in range(2000)]
+        with offramp.Egress(**told) as egress:
+            for keys, number in egress.pending(batches):
+                egress.submit(self.values(number), keys)
+            wait_for(lambda: egress.figures().samples_dropped == len(batches) - 2, "that all but two are dropped")
+            wait_for(lambda: len(egress._checkpoint._told) + len(egress._checkpoint._open) <= 2, "that no more is kept of them")
+            gate.unlink()
+        made = self.work.results()
+        with offramp.Egress(**{**told, "when_full": "wait"}, resume=True) as egress:
+            submitted = 0
+            for keys, number in egress.pending(batches[:40]):
+                egress.submit(self.values(number), keys)
+                submitted += 1
+        self.assertLessEqual(38, submitted)
+        self.assertEqual({f"k{number}.bin" for number in range(40)} | set(made) - {"records.jsonl"}, set(self.work.results()) - {"records.jsonl"})
+
+    def values(self, number):
+        import numpy
+
+        return numpy.full((1, 3), number, "float32")
+
+
 class Pending(unittest.TestCase):
     """What of a loop's batches is left out, and what is found out."""
 
@@ -167,6 +197,47 @@ class Pending(unittest.TestCase):
         checkpoint.write()
         checkpoint.close()
         self.assertEqual([(0, 4), (8, 12)], [each[:2] for each in self.checkpoint().earlier.list()])
+
+    def test_what_is_dropped_is_forgotten_and_not_done(self):
+        checkpoint = self.checkpoint(False)
+        for number in range(6):
+            checkpoint.submitted(4 * number, 4, b"a")
+        checkpoint.completed([(0, 4), (6, 8)], [(4, 6), (12, 24)])      # the second in part, and the last three
+        checkpoint.completed([(8, 12), (12, 14)])
+        checkpoint.write()
+        checkpoint.close()
+        self.assertEqual([(0, 4), (8, 12)], [each[:2] for each in self.checkpoint().earlier.list()])
+        self.assertEqual(([], {}, 0), (checkpoint._firsts, checkpoint._open, len(checkpoint._told)))
+
+    def test_a_loop_that_drops_for_days_holds_no_more_for_it(self):
+        """Of three batches one is done, one is dropped and one changed. Entries are counted."""
+        with unittest.mock.patch("offramp._checkpoint.MOST_RANGES", 1000):
+            checkpoint, most = self.checkpoint(False), 0
+            for number in range(0, 300_000, 3):
+                for first in range(number, number + 3):
+                    checkpoint.submitted(first, 1, b"a")
+                checkpoint.changed(number + 2)
+                checkpoint.completed([(number, number + 1), (number + 2, number + 3)], [(number + 1, number + 2)])
+                most = max(most, len(checkpoint._told) + len(checkpoint._open) + len(checkpoint._firsts) + len(checkpoint._done.list()))
+                if number % 300 == 0:
+                    checkpoint.write()
+            checkpoint.write()
+            checkpoint.close()
+            self.assertLess(most, 2000)
+            self.assertLess(os.path.getsize(f"{self.folder}/.offramp-egress"), 3 << 20)
+            earlier = self.checkpoint().earlier
+            self.assertEqual([True, False, False], [earlier.around(299_997 + more) is not None for more in range(3)])
+
+    def test_ranges_beyond_the_most_are_forgotten_the_shortest_first(self):
+        done = DoneBatches()
+        done.add(Done(0, 1000, 7))
+        for number in range(3 * MOST_RANGES):
+            done.add(Done(2000 + 4 * number, 2001 + 4 * number, 1))
+            self.assertLess(len(done.list()), 2 * MOST_RANGES) if number % 1000 == 0 else None
+        kept = done.list()
+        self.assertEqual([Done(0, 1000, 7), Done(2000 + 4 * number, 2001 + 4 * number, 1)], [kept[0], kept[-1]])
+        self.assertEqual(kept, sorted(kept))
+        self.assertIsNone(done.around(2000))
 
     def test_what_cannot_be_written_is_told_and_tried_again(self):
         checkpoint = self.checkpoint(False)

@@ -79,6 +79,28 @@ class OwnConsumers(Loops):
         said = self.work.run(batches=3, code=1)
         self.assertIn("ConsumersFailed: 12 samples were given up", said.splitlines()[-1])
 
+    def test_samples_that_consumers_of_ones_own_set_aside_are_told_at_the_end(self):
+        """As the block ends, and however they came to be: rejected, failed as often as may be, or the death of each consumer."""
+        for number, fault in enumerate(("raise offramp.Reject('no')", "raise offramp.Failed('no')", "os.kill(os.getpid(), signal.SIGKILL)")):
+            with self.subTest(fault):
+                run_dir = f"{self.folder}/own{number}"
+                loop = self.python("""
+                    import sys, numpy, offramp
+                    with offramp.Egress(sys.argv[1], {"output": ("float32", (1, 3))}, "cpu", samples_per_slab=1) as egress:
+                        for number in range(3):
+                            egress.submit(numpy.zeros((1, 3), "float32"), [f"k{number}"])
+                """, run_dir)
+                consumer = f"""
+                    import os, signal, sys, offramp
+                    def work(slab):
+                        if slab.samples[0].key == "k1":
+                            {fault}
+                    offramp.Consumer(sys.argv[1]).run(work)
+                """
+                while loop.poll() is None:
+                    self.python(consumer, run_dir).wait()
+                self.assertRegex(self.end(loop, 1).splitlines()[-1], rf"ConsumersFailed: 1 samples were given up, .*: offramp quarantine list --run-dir {run_dir}$")
+
     HANGS = """
 import os, time
 def save(slab):

@@ -115,6 +115,8 @@ typedef struct offramp_egress_options {
     uint32_t kill_overdue;             /* 1: a consumer without progress for that long is killed (SIGKILL), which is
                                           charged to the slab that it worked on; one in the process of the egress itself
                                           never is. 0: it stays, and keeps its slabs. No other number */
+    uint32_t tell_given_up;            /* 1: offramp_egress_take_given_up() tells which items will not be done */
+    uint32_t reserved;
 } offramp_egress_options;
 
 /* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. While it makes its
@@ -268,6 +270,10 @@ typedef struct offramp_items {
  * turn; after offramp_egress_drain() it tells the rest. */
 OFFRAMP_API int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
                                                   double timeout_seconds, uint32_t* count, offramp_error* error);
+/* The same of items that will not be done: they were dropped, or set aside as dead letters. Only with the option
+ * `tell_given_up`. */
+OFFRAMP_API int32_t offramp_egress_take_given_up(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
+                                                 double timeout_seconds, uint32_t* count, offramp_error* error);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,8 @@ class EgressOptions(ctypes.Structure):
                 ("device", ctypes.c_char_p), ("run_id", ctypes.c_char_p), ("name", ctypes.c_char_p), ("slabs", ctypes.c_uint32),
                 ("samples_per_slab", ctypes.c_uint32), ("max_key_bytes", ctypes.c_uint32), ("max_consumers", ctypes.c_uint32),
                 ("drop_when_full", ctypes.c_uint32), ("max_charges", ctypes.c_uint32), ("max_delay_seconds", ctypes.c_double),
-                ("visibility_timeout_seconds", ctypes.c_double), ("tell_completed", ctypes.c_uint32), ("kill_overdue", ctypes.c_uint32)]
+                ("visibility_timeout_seconds", ctypes.c_double), ("tell_completed", ctypes.c_uint32), ("kill_overdue", ctypes.c_uint32),
+                ("tell_given_up", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
 
 
 class Batch(ctypes.Structure):
@@ -84,6 +85,8 @@ CALLS = {
     "offramp_egress_end_waits": (ctypes.c_int32, _HANDLE, _ERROR),
     "offramp_egress_take_completed": (ctypes.c_int32, _HANDLE, ctypes.POINTER(Items), ctypes.c_uint32, ctypes.c_double,
                                       ctypes.POINTER(ctypes.c_uint32), _ERROR),
+    "offramp_egress_take_given_up": (ctypes.c_int32, _HANDLE, ctypes.POINTER(Items), ctypes.c_uint32, ctypes.c_double,
+                                     ctypes.POINTER(ctypes.c_uint32), _ERROR),
     "offramp_egress_close": (ctypes.c_int32, _HANDLE, _ERROR),
     "offramp_consumer_open": (ctypes.c_int32, ctypes.POINTER(ConsumerOptions), ctypes.POINTER(_HANDLE), _ERROR),
     "offramp_consumer_run": (ctypes.c_int32, _HANDLE, Process, ctypes.c_void_p, _ERROR),

@@ -19,7 +19,7 @@ import io
 import json
 import os
 import secrets
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from offramp._errors import BadArgument, CannotWrite
 from offramp._failpoint import failpoint
@@ -28,6 +28,7 @@ NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
 VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
+MOST_RANGES = 1 << 16       # of what is done: a loop that drops leaves a gap for each
 Told = list[Any]        # of a tensor: name, type, shape
 
 
@@ -40,7 +41,10 @@ class Done(NamedTuple):
 
 
 class DoneBatches:
-    """What is done, as the ranges that it consists of. Thread: one."""
+    """
+    What is done, as the ranges that it consists of. With twice MOST_RANGES of them the shortest are forgotten, the oldest first, until MOST_RANGES are left:
+    what they stand for is made again. Thread: one.
+    """
 
     def __init__(self) -> None:
         self._ranges: list[Done] = []      # in order; they neither overlap nor touch
@@ -57,6 +61,8 @@ class DoneBatches:
             last += 1
         together = [*self._ranges[first:at], batch, *self._ranges[at:last]]
         self._ranges[first:last] = [Done(together[0].begin, together[-1].end, sum(each.hash for each in together) % MODULUS)]
+        if len(self._ranges) >= 2 * MOST_RANGES:
+            self._ranges = sorted(sorted(self._ranges, key=lambda done: (done.end - done.begin, done.begin))[-MOST_RANGES:])
 
     def around(self, item: int) -> Done | None:
         """The range that the item is in."""
@@ -81,10 +87,10 @@ class Checkpoint:
         self._file: io.FileIO | None = None
         self._new: io.FileIO | None = None      # kept open: nobody else's gets its number meanwhile
         self._bytes = self._anew_bytes = 0
-        self._pending: collections.deque[tuple[int, int, bytes]] = collections.deque()     # submitted: first item, samples, keys
+        # Submitted: first item, samples, keys; or, without keys, a batch that does not count as done from now on.
+        self._told: collections.deque[tuple[int, int, bytes | None]] = collections.deque()
         self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
         self._firsts: list[int] = []                # of these, in order
-        self._changed: collections.deque[int] = collections.deque()     # the first items of batches that are not to count as done
         self._done = DoneBatches()
         self._more: list[Done] = []                 # that the file lacks
         self.earlier = DoneBatches()                # by runs before this one; fixed
@@ -155,34 +161,44 @@ class Checkpoint:
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
         """Before the library has it."""
-        self._pending.append((first, samples, keys or b""))
+        self._told.append((first, samples, keys or b""))
 
     def changed(self, first: int) -> None:
-        """Of a submitted batch whose tensors were changed before they were copied: it stays one that is not done. Thread: any."""
-        self._changed.append(first)
+        """Of a submitted batch that does not count as done: its tensors were changed before they were copied, or it was not taken. Thread: any."""
+        self._told.append((first, 0, None))
 
-    def completed(self, ranges: list[tuple[int, int]]) -> None:
-        while self._pending:
-            first, samples, keys = self._pending.popleft()
+    def completed(self, ranges: Sequence[tuple[int, int]], given_up: Sequence[tuple[int, int]] = ()) -> None:
+        """`given_up`: items that will not be done. A batch that has one of them is forgotten, and is made again by a loop that goes on."""
+        while self._told:
+            first, samples, keys = self._told.popleft()
+            if keys is None:
+                self._forget(first)
+                continue
             if first not in self._open:
                 bisect.insort(self._firsts, first)
             self._open[first] = [samples, samples, hash_of(first, keys)]
-        while self._changed:
-            if (batch := self._open.get(self._changed.popleft())) is not None:
-                batch[0] += 1       # which nobody completes
+        for begin, end in given_up:
+            for first in self._batches_in(begin, end):
+                self._forget(first)
         for begin, end in ranges:
-            self._count(begin, end)
+            for first in self._batches_in(begin, end):
+                self._count(first, begin, end)
 
-    def _count(self, begin: int, end: int) -> None:
+    def _batches_in(self, begin: int, end: int) -> list[int]:
+        """The first items of those that are open and have items of these."""
         at = max(bisect.bisect_right(self._firsts, begin) - 1, 0)
-        while at < len(self._firsts) and self._firsts[at] < end:
-            first = self._firsts[at]
-            batch = self._open[first]
-            batch[0] -= max(0, min(end, first + batch[1]) - max(begin, first))
-            if batch[0] > 0:
-                at += 1
-                continue
-            del self._firsts[at], self._open[first]
+        found = self._firsts[at:bisect.bisect_left(self._firsts, end)]
+        return found[1:] if found and found[0] + self._open[found[0]][1] <= begin else found
+
+    def _forget(self, first: int) -> None:
+        if self._open.pop(first, None) is not None:
+            del self._firsts[bisect.bisect_left(self._firsts, first)]
+
+    def _count(self, first: int, begin: int, end: int) -> None:
+        batch = self._open[first]
+        batch[0] -= min(end, first + batch[1]) - max(begin, first)
+        if batch[0] <= 0:
+            self._forget(first)
             done = Done(first, first + batch[1], batch[2])
             self._done.add(done)
             self._more.append(done)
@@ -250,7 +266,8 @@ class Checkpoint:
                 return file
             except BaseException:
                 file.close()
-                os.unlink(partial)
+                with contextlib.suppress(FileNotFoundError):    # it has its name already
+                    os.unlink(partial)
                 raise
         except OSError as problem:
             raise self._write_error(problem) from problem

@@ -12,7 +12,7 @@ import time
 import warnings
 import weakref
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from offramp import _abi, _told
 from offramp._alike import Before, outputs_like, remembered
@@ -20,7 +20,7 @@ from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers
 from offramp._dtypes import dtype_of
-from offramp._errors import BadArgument, CannotWrite, ForgottenWarning, NotPermitted, Stopped, Timeout, WrongProcess
+from offramp._errors import BadArgument, CannotWrite, ConsumersFailed, ForgottenWarning, NotPermitted, Stopped, Timeout, WrongProcess
 from offramp._keys import EXAMPLE, KeysBefore, key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
@@ -30,6 +30,7 @@ from offramp._run import Figures, Run, Watch
 
 ONLY = "output"         # the name of a tensor that is submitted without one
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
+SAMPLES_SET_ASIDE = 84  # launch/exit_codes.md
 _Batch = TypeVar("_Batch")
 
 
@@ -82,6 +83,8 @@ class Egress:
         self._pid = os.getpid()
         self._turn = threading.RLock()      # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
         self._is_submitting = False
+        self._at_hand: _AtHand | None = None    # until submit() is at its end: an exception leaves the loop in doubt whether the batch is taken
+        self._opening: Run | None = None        # which is the run, once it is open
         self._run: Run | None = None
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None
@@ -98,7 +101,8 @@ class Egress:
         kill_overdue = _told.yes_or_no("kill_overdue", kill_overdue)
         max_delay, visibility_timeout = _told.seconds("max_delay", max_delay), _told.seconds("visibility_timeout", visibility_timeout)
         self._device = None if device is None else _device(str(device))
-        self._layout = None if tensors is None else [_layout(*each) for each in _told.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
+        self._told_layout = None if tensors is None else [_layout(*each) for each in _told.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
+        self._layout = self._told_layout
         output = None if output is None else _told.path("output", output)
         own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers if consumers != 0 else None, "settings": settings}
         self._launched = _taken_from_the_launcher(own)
@@ -116,6 +120,7 @@ class Egress:
         if results is not None or resume:
             work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
+        self._run_dir = os.path.abspath(os.fsdecode(folder))
         self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
                          "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout,
                          "kill_overdue": int(bool(kill_overdue or place and place.kill_overdue))}
@@ -155,6 +160,9 @@ class Egress:
         the tensors are written on; without it that which PyTorch uses now; of other packages' arrays the one that CUDA's array interface says, as
         those of CuPy and Numba do, else the legacy stream. For arrays of JAX their computation is waited for.
 
+        An exception of a signal handler's (Ctrl-C, an alarm) may come out of it when the batch is taken. Submit the batch again, or go on: with keys or
+        pending() it is not taken twice.
+
         Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
         batch's tensor was written to, freed or resized before it was copied; nothing was taken, the loop may go on, and resume=True makes it again,
         or the loop itself where repeated_keys="allow" lets it. It never accuses a loop that wrote afterwards, and misses one whose tensor was copied
@@ -176,22 +184,28 @@ class Egress:
             if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
                 raise BadArgument("submit() was called while submit() is at work on this thread, as by a signal handler or a finalizer. Let these keep their "
                                   "batch, and submit it in the loop")
-            self._submit(named, keys, items, stream, copy)
+            at_hand = self._submit(named, keys, items, stream, copy)
+        if self._at_hand is at_hand:        # the last step: now the loop knows of it
+            self._at_hand = None
 
-    def _submit(self, named: Mapping[str, object], keys: Iterable[str] | None, items: Iterable[int] | None, stream: object, copy: bool) -> None:
+    def _submit(self, named: Mapping[str, object], keys: Iterable[str] | None, items: Iterable[int] | None, stream: object, copy: bool) -> _AtHand:
         try:
             self._is_submitting = True
             self._require_own()
+            before = self._settled()
             if self._run is not None:
                 self._run.require_unchanged()
-            given, before = self._outputs_of(named, copy, stream)
+            given, alike = self._outputs_of(named, copy, stream)
             rows = given[0].shape[0]
             keys = keys if keys is None else _told.one_a_sample("keys", keys, EXAMPLE)
             key_text = key_text_of(keys, rows, self._once)
+            given_items = _items(items, rows)
+            if before is not None and self._is_once_more(before, keys, key_text, rows, given_items):
+                return before
             if self._keys_before is not None and keys is not None:
                 self._keys_before.require_others(keys)
-            at, numbers = self._numbering.of(keys, rows, _items(items, rows))
-            counted, on_stream = None if self._is_counted_on(numbers) else numbers, stream_of(stream, given)
+            numbers = self._numbering.of(keys, rows, given_items)
+            counted, on_stream = None if self._numbering.is_next(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
                 run = self._open_run(self._layout or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
@@ -200,15 +214,41 @@ class Egress:
                 self._consumers.require_alive()
             if self._checkpoint is not None and numbers is not None:
                 run.require_noted()
-                if numbers[-1] - numbers[0] == rows - 1:
-                    self._checkpoint.submitted(numbers[0], rows, key_text)
+            at_hand = self._at_hand = _AtHand(run.taken, rows, None if keys is None else tuple(keys), key_text, numbers, given_items)
+            if self._checkpoint is not None and at_hand.is_noted:
+                self._checkpoint.submitted(at_hand.first, rows, key_text)
             run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
-            self._before = before
-            self._numbering.submitted(at, numbers)
-            if self._keys_before is not None and not self._may_drop and keys is not None and key_text is not None:
-                self._keys_before.add(keys, len(key_text))
+            self._note_taken(at_hand)
+            self._before = alike
+            return at_hand
         finally:
             self._is_submitting = False
+
+    def _settled(self) -> _AtHand | None:
+        """The batch of a submit() that an exception ended, if the library has it; noted here as any other. May itself be ended so, and begun again."""
+        at_hand, run = self._at_hand, self._run
+        if at_hand is None or run is None:
+            return None
+        if run.taken > at_hand.number:
+            self._note_taken(at_hand)
+            return at_hand
+        if self._checkpoint is not None and at_hand.is_noted:
+            self._checkpoint.changed(at_hand.first)
+        self._at_hand = None
+        return None
+
+    def _note_taken(self, at_hand: _AtHand) -> None:
+        self._numbering.submitted(at_hand.numbers)
+        if self._keys_before is not None and not self._may_drop and at_hand.keys is not None and at_hand.key_text is not None:
+            self._keys_before.add(at_hand.keys, len(at_hand.key_text))
+
+    def _is_once_more(self, taken: _AtHand, keys: Sequence[str] | None, key_text: bytes | None, rows: int, items: list[int] | None) -> bool:
+        """Whether this is the batch that is taken, and not one that is like it."""
+        if (key_text, rows, items) != (taken.key_text, taken.rows, taken.given_items):
+            return False
+        if self._numbering.is_pendings:
+            return self._numbering.gives(keys, rows) is None
+        return items is not None or keys is not None and self._keys_before is not None and not self._may_drop
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
         """
@@ -223,12 +263,15 @@ class Egress:
         Errors: BadArgument where batches that are done had other keys; what was submitted is not affected. Of fewer batches drain() tells.
         """
         self._require_own()
+        with self._turn:
+            self._settled()
         yield from self._numbering.pending(batches, keys, self._takes_more)
 
     def drain(self, timeout: float | None = None) -> None:
         """
         Takes no more, and returns when consumers are done with everything, and those that this Egress started have put their results together.
-        Errors: Timeout after so many seconds; it may be called again. ConsumersFailed, where the results are not whole. In a run that the launcher
+        Errors: Timeout after so many seconds; it may be called again. ConsumersFailed, where the results are not whole: consumers gave up, or samples
+        became dead letters. In a run that the launcher
         was asked to end before all batches were given it then is SystemExit(130), as of any such run. TensorChanged, after all of that: see submit().
         BadArgument where pending() was given fewer batches than the run before had done.
         """
@@ -246,6 +289,8 @@ class Egress:
             self._run.drain(timeout)
             if self._consumers is not None and not self._consumers.wait(deadline):
                 raise Timeout(f"the results are not put together after {timeout} s. Call it again")
+            if self._consumers is None and self._launched is None:
+                self._require_all_done(self._run)
             self._run.require_unchanged()
         if self._cut_short:
             raise SystemExit(ENDED_BY_THE_USER)
@@ -270,8 +315,8 @@ class Egress:
         self._closed = True
         _open.discard(self)
         try:
-            if self._run is not None:
-                self._run.close()
+            if self._opening is not None:
+                self._opening.close()
         finally:
             if self._consumers is not None:
                 self._consumers.close()
@@ -319,32 +364,39 @@ class Egress:
             time.sleep(0.01)
         self._is_drained = True
 
+    def _require_all_done(self, run: Run) -> None:
+        """By consumers of somebody else's: others' commands tell of their own. Errors: ConsumersFailed."""
+        if samples := run.figures().samples_set_aside:
+            raise ConsumersFailed(f"{samples} samples were given up, since consumers died of their batches or failed at them: offramp quarantine list --run-dir "
+                                  f"{self._run_dir}", SAMPLES_SET_ASIDE)
+
     def _open_run(self, layout: list[Layout], device: str) -> Run:
+        """Called again it goes on where an exception ended it, with the layout and the device that it had then."""
         checkpoint, consumers = self._checkpoint, self._consumers
-        if checkpoint is not None:
-            checkpoint.require_same([[each.name, each.dtype.name, list(each.shape)] for each in layout])
+        run = self._opening
+        if run is None:
+            if checkpoint is not None:
+                checkpoint.require_same([[each.name, each.dtype.name, list(each.shape)] for each in layout])
+                if consumers is not None:
+                    _make(checkpoint.folder)
+                    checkpoint.begin(in_place=False)
             if consumers is not None:
-                _make(checkpoint.folder)
-                checkpoint.begin(in_place=False)
-        if consumers is not None:
-            consumers.require_alive()
-        run = Run(self._options, layout, device, checkpoint, consumers.require_alive if consumers is not None else lambda: None)
+                consumers.require_alive()
+            run = Run(self._options, layout, device, checkpoint, consumers.require_alive if consumers is not None else lambda: None)
+            self._layout, self._opening = layout, run
         try:
             run.open()
-            self._run = run
         except BaseException:
-            run.close()
+            if not run.is_begun:
+                self._opening, self._layout = None, self._told_layout
+                run.close()
             raise
-        self._layout = layout
         if checkpoint is not None and consumers is None:
             checkpoint.begin(in_place=True)
+        self._run = run
         if self._closed:        # meanwhile, by another thread
             run.close()
         return run
-
-    def _is_counted_on(self, numbers: list[int] | range | None) -> bool:
-        """Whether the library comes to the same by itself, which takes no time."""
-        return self._numbering.is_next(numbers) and (self._run is None or self._run.batches_are_known)
 
     def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> tuple[list[Outputs], Before | None]:
         """In the run's order, and found good for it; and what is to be remembered of them, once they are taken."""
@@ -365,7 +417,7 @@ class Egress:
         return given, remembered(tensors, given)
 
     def _require_fit(self, given: list[Outputs]) -> None:
-        device = self._device if self._run is None else self._run.device
+        device = self._device if self._opening is None else self._opening.device
         if device not in (None, given[0].device):
             raise BadArgument(f"a batch on the device '{given[0].device}'; the run is for '{device}'. Submit what is there, or open another run")
         for layout, each in zip(self._layout or (), given):
@@ -376,6 +428,26 @@ class Egress:
             if each.shape[0] > layout.shape[0]:
                 raise BadArgument(f"'{layout.name}' has {each.shape[0]} samples; the run was opened for {layout.shape[0]} at most. Say how many there "
                                   f"may be: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})")
+
+
+class _AtHand(NamedTuple):
+    """A batch that submit() is giving to the library, which has `number` of them before it."""
+
+    number: int
+    rows: int
+    keys: tuple[str, ...] | None
+    key_text: bytes | None
+    numbers: Sequence[int] | None       # of its items; None: the library counts on
+    given_items: list[int] | None       # by the loop
+
+    @property
+    def first(self) -> int:
+        return self.numbers[0] if self.numbers is not None else 0
+
+    @property
+    def is_noted(self) -> bool:
+        """In a checkpoint: one whose items follow one another."""
+        return self.numbers is not None and self.numbers[-1] - self.numbers[0] == self.rows - 1
 
 
 def _is_called_by(code: CodeType, egress: Egress) -> bool:
@@ -510,7 +582,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def _close_forgotten(egress: Egress) -> None:
-    if (getattr(egress, "_run", None) or getattr(egress, "_consumers", None)) is not None and not egress._closed and egress._pid == os.getpid():
+    if (getattr(egress, "_opening", None) or getattr(egress, "_consumers", None)) is not None and not egress._closed and egress._pid == os.getpid():
         try:
             warnings.warn("an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it as a context, or call drain() and "
                           "close()", ForgottenWarning, stacklevel=3)

@@ -15,7 +15,7 @@ from offramp._version import __version__
 NAME = "libofframp.so.1"
 VARIABLE = "OFFRAMP_LIBRARY"
 
-_lock = threading.Lock()
+_lock = threading.RLock()       # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
 _opened: ctypes.CDLL | None = None
 
 
@@ -33,10 +33,10 @@ def places() -> list[str]:
 def library() -> ctypes.CDLL:
     """The library, opened. LibraryNotFound: it is nowhere, or another version's."""
     global _opened
-    with _lock:
-        if _opened is None:
-            _opened = _open()
-        return _opened
+    if _opened is None:
+        with _lock:
+            _opened = _opened or _open()
+    return _opened
 
 
 def library_version() -> str:

@@ -16,7 +16,7 @@ _Batch = TypeVar("_Batch")
 class Numbering:
     """
     Borrows: the comparison, where what is done is noted; the keys before, where a key names results. Thread: pending() may be in others than of()
-    and submitted(), which take turns. A batch's numbers are settled by submitted(), once the library has taken it.
+    and submitted(), which take turns. A batch's numbers are settled by submitted(), once the library has taken it; that may be said twice of one batch.
     """
 
     def __init__(self, comparison: Comparison | None, once: bool, before: KeysBefore | None):
@@ -66,30 +66,40 @@ class Numbering:
         if self._comparison is not None and self._next_pending is not None and self._unfinished == 0:
             self._comparison.finish(self._next_pending)
 
-    def of(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> tuple[int, list[int] | range | None]:
-        """(how many of the batches that pending() gave are settled with this one, the items' numbers; None: the library counts on)."""
-        if self._next_pending is None:
-            return 0, items if items is not None or self._comparison is None else range(self._next_item, self._next_item + rows)
+    @property
+    def is_pendings(self) -> bool:
+        """Whether pending() numbers all batches."""
+        return self._next_pending is not None
+
+    def gives(self, keys: Sequence[str] | None, rows: int) -> _Given | None:
+        """The batch of pending()'s that this one is, and that is not submitted."""
+        if self._given and self._given[0].is_of(keys, rows):
+            return self._given[0]
+        return next((given for given in list(self._given) if given.is_of(keys, rows)), None)       # another thread may be in pending() meanwhile
+
+    def of(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> list[int] | range | None:
+        """The items' numbers; None: the library counts on. Errors: BadArgument."""
+        if not self.is_pendings:
+            return items if items is not None or self._comparison is None else range(self._next_item, self._next_item + rows)
         if items is not None:
             raise BadArgument("pending() numbers the items. Submit its batches without items")
         if keys is None:
             self._require_no_other_like_it(rows)
-        if self._given and self._given[0].is_of(keys, rows):
-            return 1, range(self._given[0].first, self._given[0].first + rows)
-        for at, given in enumerate(list(self._given), 1):       # another thread may be in pending() meanwhile
-            if given.is_of(keys, rows):
-                return at, range(given.first, given.first + rows)
+        if (given := self.gives(keys, rows)) is not None:
+            return range(given.first, given.first + rows)
         raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
                           "its order, with the same keys")
 
     def is_next(self, numbers: list[int] | range | None) -> bool:
         return isinstance(numbers, range) and numbers[0] == self._next_item
 
-    def submitted(self, settled: int, numbers: Sequence[int] | None) -> None:
-        """What of() said of it."""
-        if self._comparison is not None and numbers is not None:
+    def submitted(self, numbers: Sequence[int] | None) -> None:
+        """Of the batch that of() gave these, and with it of those before it that pending() gave and the loop left out."""
+        if numbers is None:
+            return
+        if self._comparison is not None:
             self._next_item = numbers[-1] + 1
-        for _ in range(settled):
+        while self.is_pendings and self._given and self._given[0].first <= numbers[0]:
             self._given.popleft()
 
     def _require_no_other_like_it(self, rows: int) -> None:

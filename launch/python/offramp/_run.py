@@ -61,7 +61,7 @@ class Run:
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._calling: list[int] = []       # threads that are in the library
         self._closing = False
-        self._taken, self._taken_known = 0, True    # batches
+        self._taken, self._taken_known = 0, True    # batches; not known while one is in the library's hands
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"{len(layout)} tensors. Describe 1 to {_abi.MOST_TENSORS}")
         for each in layout:
@@ -80,17 +80,34 @@ class Run:
                 tensor.strides = numbers(*strides_of(each.shape, each.order))
             tensor.dtype = _abi.DTypeCode(each.dtype.code, each.dtype.bits, 1)
         self._given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
-                                         tell_completed=int(checkpoint is not None), **options)
+                                         tell_completed=int(checkpoint is not None), tell_given_up=int(checkpoint is not None), **options)
         self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
     def open(self) -> None:
-        """Once, before all else. Where it does not come to its end, by Ctrl-C or without room for a thread, close() ends what was begun."""
+        """
+        Before all else. Where it does not come to its end, by an exception of a signal handler's or without room for a thread, it is called again, and does
+        the rest; or close() ends what was begun.
+        """
         assert self._handle is not None
-        checked(self._library.offramp_egress_open, ctypes.byref(self._given), ctypes.byref(self._handle))
+        if not self.is_begun:
+            checked(self._library.offramp_egress_open, ctypes.byref(self._given), ctypes.byref(self._handle))
         self._releases.start()
         if self._completions is not None:
             self._completions.start()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the library has the run."""
+        return bool(self._handle)
+
+    @property
+    def taken(self) -> int:
+        """How many batches the library has. After an exception that came out of submit() it is asked: its count is the only one."""
+        if not self._taken_known:
+            self._taken = self.figures().batches_submitted
+            self._taken_known = True
+        return self._taken
 
     def submit(self, addresses: list[ctypes.c_void_p | int | None], rows: int, keys: bytes | None, items: Sequence[int] | None, stream: int | None, owners: list[object]) -> None:
         """`addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches have their numbers in the order in which they come."""
@@ -98,11 +115,9 @@ class Run:
         batch.rows, batch.stream = rows, stream
         batch.key_text, batch.key_text_bytes = keys, 0 if keys is None else len(keys)
         batch.items = None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items))
-        if not self._taken_known:
-            self._taken = self.figures().batches_submitted
-        self._taken_known = False       # if Ctrl-C comes in between; what is held then stays so
-        number, code, error = self._taken, _abi.TIMEOUT, self._error
+        number, code, error = self.taken, _abi.TIMEOUT, self._error
         self._releases.hold(number, owners)
+        self._taken_known = False       # until the library has answered, and an exception in between leaves it so
         while code == _abi.TIMEOUT:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
             if code == _abi.TIMEOUT:
@@ -127,8 +142,6 @@ class Run:
             releases.find_changed(self._call)
         if releases.changed:
             raise releases.changed.popleft()
-
-    batches_are_known = property(lambda self: self._taken_known, doc="Whether no Ctrl-C came where it may have been before or behind the library's taking one.")
 
     def _not_taken(self, number: int) -> None:
         self._releases.forget(number)
@@ -280,7 +293,8 @@ class Releases:
         self._thread = _Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
 
     def start(self) -> None:
-        start_without_signals(self._thread)
+        if not self._thread.is_alive():
+            start_without_signals(self._thread)
 
     def hold(self, number: int, owners: list[object]) -> None:
         """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
@@ -354,7 +368,7 @@ class Releases:
 
 
 class Completions:
-    """Notes in the checkpoint what consumers are done with. Owns: a thread, asleep in the library meanwhile. Borrows: the checkpoint."""
+    """Notes in the checkpoint what consumers are done with, or never will be. Owns: a thread, asleep in the library meanwhile. Borrows: the checkpoint."""
 
     MOST = 1024     # ranges at once
 
@@ -367,7 +381,8 @@ class Completions:
         self._thread = _Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
 
     def start(self) -> None:
-        start_without_signals(self._thread)
+        if not self._thread.is_alive():
+            start_without_signals(self._thread)
 
     def note_the_rest(self) -> None:
         """Of what is completed by now. Errors: CannotWrite."""
@@ -389,11 +404,17 @@ class Completions:
 
     def _take(self, seconds: float) -> bool:
         """Whether there was something, and may be more."""
-        code = self._library.offramp_egress_take_completed(self._handle, self._ranges, self.MOST, seconds, ctypes.byref(self._count), None)
-        if code != _abi.OK:
+        completed = self._taken_by(self._library.offramp_egress_take_completed, seconds)
+        given_up = self._taken_by(self._library.offramp_egress_take_given_up, 0.0)
+        if not completed and not given_up:
             return False
-        self._checkpoint.completed([(self._ranges[at].begin, self._ranges[at].end) for at in range(self._count.value)])
+        self._checkpoint.completed(completed, given_up)
         return True
+
+    def _taken_by(self, take: Callable[..., int], seconds: float) -> list[tuple[int, int]]:
+        if take(self._handle, self._ranges, self.MOST, seconds, ctypes.byref(self._count), None) != _abi.OK:
+            return []
+        return [(self._ranges[at].begin, self._ranges[at].end) for at in range(self._count.value)]
 
     def _note(self) -> None:
         while not self._stopped:

@@ -31,6 +31,7 @@ struct offramp_egress {
     std::unique_ptr<offramp::EgressDoor> run;
     std::shared_ptr<offramp::ReleasedBatches> released = std::make_shared<offramp::ReleasedBatches>();
     std::shared_ptr<offramp::CompletedItems> completed;  // null: nobody wants to know
+    std::shared_ptr<offramp::CompletedItems> given_up;   // null: nobody wants to know
     std::uint32_t tensors = 0;
     pid_t process_id = ::getpid();
 };
@@ -177,12 +178,32 @@ struct Owner {
     }
 };
 
+std::function<void(std::span<const ItemRange>)> noting_in(std::shared_ptr<CompletedItems>& items) {
+    items = std::make_shared<CompletedItems>();
+    return [kept = items](std::span<const ItemRange> more) { kept->note(more); };
+}
+
 // None: for ever.
 std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
     if (std::isnan(seconds))
         throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait for ever");
     if (seconds < 0) return std::nullopt;
     return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(seconds, kMostSeconds) * 1e9));
+}
+
+// Whether there were some. Errors: ConfigError.
+bool take_items(const std::shared_ptr<CompletedItems>& items, const char* option, offramp_items* ranges,
+                std::uint32_t capacity, double timeout_seconds, std::uint32_t* count) {
+    if (ranges == nullptr || capacity == 0 || count == nullptr)
+        throw ConfigError("there is nowhere to put which items these are",
+                          "Give the address of one offramp_items or more, how many they are, and that of a count");
+    *count = 0;
+    if (items == nullptr)
+        throw ConfigError(std::string("the egress was opened without ") + option,
+                          "Set it to 1 in offramp_egress_options, to be told of such items");
+    const auto taken = items->take(capacity, timeout_of(timeout_seconds));
+    for (const ItemRange& range : taken) ranges[(*count)++] = {range.begin, range.end};
+    return !taken.empty();
 }
 
 }  // namespace
@@ -203,12 +224,9 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
         EgressDoorOptions wanted = options_of(options);
         const SignalsBlocked blocked;
         auto opened = std::make_unique<offramp_egress>();
-        if (known_part(options, kLeastOptions, "offramp_egress_options").tell_completed != 0) {
-            opened->completed = std::make_shared<CompletedItems>();
-            wanted.on_completed = [completed = opened->completed](std::span<const ItemRange> items) {
-                completed->note(items);
-            };
-        }
+        const auto told = known_part(options, kLeastOptions, "offramp_egress_options");
+        if (told.tell_completed != 0) wanted.on_completed = noting_in(opened->completed);
+        if (told.tell_given_up != 0) wanted.on_given_up = noting_in(opened->given_up);
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
         opened->run = std::make_unique<EgressDoor>(std::move(wanted));
         open_egresses.add(opened.get());
@@ -303,17 +321,18 @@ std::int32_t offramp_egress_end_waits(offramp_egress* egress, offramp_error* err
 std::int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
                                            double timeout_seconds, std::uint32_t* count, offramp_error* error) {
     return on(egress, error, [&] {
-        if (ranges == nullptr || capacity == 0 || count == nullptr)
-            throw ConfigError("there is nowhere to put which items are completed",
-                              "Give the address of one offramp_items or more, how many they are, and that of a count");
-        *count = 0;
-        if (egress->completed == nullptr)
-            throw ConfigError("the egress was opened without tell_completed",
-                              "Set it to 1 in offramp_egress_options, to be told which items are completed");
-        const auto taken = egress->completed->take(capacity, timeout_of(timeout_seconds));
-        for (const ItemRange& range : taken) ranges[(*count)++] = {range.begin, range.end};
-        if (!taken.empty()) return std::int32_t{OFFRAMP_OK};
+        if (take_items(egress->completed, "tell_completed", ranges, capacity, timeout_seconds, count))
+            return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "no more items are completed yet. Call it again");
+    });
+}
+
+std::int32_t offramp_egress_take_given_up(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
+                                          double timeout_seconds, std::uint32_t* count, offramp_error* error) {
+    return on(egress, error, [&] {
+        if (take_items(egress->given_up, "tell_given_up", ranges, capacity, timeout_seconds, count))
+            return std::int32_t{OFFRAMP_OK};
+        return refused(error, OFFRAMP_TIMEOUT, "no more items are given up yet. Call it again");
     });
 }
 

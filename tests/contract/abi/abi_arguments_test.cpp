@@ -238,6 +238,9 @@ TEST_F(Arguments, OfTakingWhatIsCompleted) {
     EXPECT_EQ(count, 77U);
     EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_THAT(error_.text, HasSubstr("without tell_completed"));
+    EXPECT_EQ(offramp_egress_take_given_up(egress_, ranges, 0, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_take_given_up(egress_, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("without tell_given_up"));
     EXPECT_EQ(count, 0U);
     EXPECT_EQ(ranges[0].begin, 7U);
 }

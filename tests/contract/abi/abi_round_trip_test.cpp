@@ -20,6 +20,7 @@ namespace offramp::test {
 namespace {
 
 using testing::ElementsAre;
+using testing::Eq;
 
 using RoundTrip = AbiWorld;
 
@@ -136,6 +137,34 @@ TEST_F(RoundTrip, WhatIsCompletedIsToldOnce) {
     EXPECT_THAT(told, ElementsAre(std::pair(0, 1), std::pair(1, 2), std::pair(2, 3), std::pair(3, 4), std::pair(90, 91),
                                   std::pair(91, 92)));
     EXPECT_TRUE(egress.take_completed().empty());
+}
+
+// Of three slabs one is done, one is set aside, and one that finds both of the pool's taken is dropped.
+TEST_F(RoundTrip, WhatIsGivenUpIsToldOnce) {
+    EgressOptions options = small_run(run_dir_);
+    options.tell_given_up = true;
+    options.drop_when_full = true;
+    options.samples_per_slab = 4;
+    options.slabs = 2;
+    Egress egress(options);
+    const Batch made = batch(0);
+    for (const std::uint64_t first : {10U, 20U, 30U})
+        egress.submit({made.scores.data(), made.ids.data()}, 4, nullptr, nullptr, {},
+                      {first, first + 1, first + 2, first + 3});
+    const auto dropped = egress.take_given_up(std::chrono::seconds(60));
+    std::thread consumer([&] {
+        Consumer(run_dir_).for_each([&](const Slab& slab) {
+            if (slab.sample(0).item == 20) throw Rejected("not this one");
+        });
+    });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    const auto set_aside = egress.take_given_up();
+    ASSERT_EQ(dropped.size(), 1U);
+    EXPECT_THAT(std::pair(dropped[0].begin, dropped[0].end), Eq(std::pair<std::uint64_t, std::uint64_t>(30, 34)));
+    ASSERT_EQ(set_aside.size(), 1U);
+    EXPECT_THAT(std::pair(set_aside[0].begin, set_aside[0].end), Eq(std::pair<std::uint64_t, std::uint64_t>(20, 24)));
+    EXPECT_TRUE(egress.take_given_up().empty());
 }
 
 TEST_F(RoundTrip, KeysMayComeInOneText) {

@@ -33,6 +33,7 @@ struct EgressOptions {
     double visibility_timeout_seconds = 0;
     bool tell_completed = false;
     bool kill_overdue = false;
+    bool tell_given_up = false;
 };
 
 // Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; submit()
@@ -63,6 +64,7 @@ class Egress {
         given.visibility_timeout_seconds = options.visibility_timeout_seconds;
         given.tell_completed = options.tell_completed ? 1 : 0;
         given.kill_overdue = options.kill_overdue ? 1 : 0;
+        given.tell_given_up = options.tell_given_up ? 1 : 0;
         offramp_egress* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
         egress_.reset(opened);
@@ -109,20 +111,29 @@ class Egress {
     // Items that are done and were not told of before, with the option `tell_completed`; none when there are none
     // within the time.
     std::vector<offramp_items> take_completed(std::chrono::duration<double> timeout = {}) {
+        return taken_by(offramp_egress_take_completed, timeout);
+    }
+
+    // The same of items that will not be done: dropped or set aside; with the option `tell_given_up`.
+    std::vector<offramp_items> take_given_up(std::chrono::duration<double> timeout = {}) {
+        return taken_by(offramp_egress_take_given_up, timeout);
+    }
+
+  private:
+    template <typename Take>
+    std::vector<offramp_items> taken_by(Take take, std::chrono::duration<double> timeout) {
         std::vector<offramp_items> ranges(64);
         std::uint32_t count = 0;
         detail::checked(
             [&](offramp_error* error) {
-                return offramp_egress_take_completed(egress_.get(), ranges.data(),
-                                                     static_cast<std::uint32_t>(ranges.size()), timeout.count(), &count,
-                                                     error);
+                return take(egress_.get(), ranges.data(), static_cast<std::uint32_t>(ranges.size()), timeout.count(),
+                            &count, error);
             },
             OFFRAMP_TIMEOUT);
         ranges.resize(count);
         return ranges;
     }
 
-  private:
     template <typename Value>
     static const Value* require_one_a_row(const std::vector<Value>& values, std::uint32_t rows, const char* what) {
         if (values.empty()) return nullptr;
