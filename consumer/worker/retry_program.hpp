@@ -14,4 +14,18 @@ namespace offramp {
 // what the processor throws.
 int retry_payload(const std::string& path, SlabProcessor& processor);
 
+// The same, to find out which samples fail: the payload is processed whole, and a part that fails is cut in halves,
+// until only single samples fail. Every other sample has its results then.
+//
+// `report` is a file of JSON lines, which this program appends to and flushes, for whoever started it:
+//   {"trying":[FIRST,END]}                    samples FIRST to END-1, by their index in the payload
+//   {"done":[FIRST,END]}                      they have their results
+//   {"failed":[FIRST,END],"why":"..."}        they have not; a single sample is final
+// Started again with the same report, it goes on behind what that says; a part that was being tried has failed then:
+// the program died of it.
+//
+// Returns the exit code: 0 once every sample is done or has failed alone. Borrows: processor. Thread: main's. Blocks:
+// for as long as the processor takes. Errors: as above; SystemError when the report cannot be written.
+int retry_samples(const std::string& path, const std::string& report, SlabProcessor& processor);
+
 }  // namespace offramp

@@ -157,6 +157,20 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::opti
     return code;
 }
 
+// A dead letter, sample by sample, with the settings of the run in whose directory it is.
+int retry(CommandLine flags, CommandLine whole, const std::string& payload, const std::string& report,
+          const ProcessorMaking& making) {
+    auto config = parse_run_config(flags.argc, flags.argv, kProgram);
+    if (config && !config->run_dir.empty() && keeps_settings(config->run_dir))
+        config = parse_consumer_config(flags.argc, flags.argv, kProgram, config->run_dir);
+    if (!config) return to_int(ExitCode::Ok);
+    require_processors(*config, making.besides);
+    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    go_on_in_interpreter(*config, whole, making);
+    const auto processor = making.make(*config);
+    return retry_samples(payload, report, *processor);
+}
+
 int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& making) {
     const CommandLine whole{argc, argv};
     // Words of the launcher's, no settings: before a run, and behind one. Its flags follow.
@@ -183,6 +197,7 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
         argc -= 2;
         argv += 2;
     }
+    if (argc > 3 && word == "--retry-samples") return retry({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
     const EndSignals signals;
     const auto told = parse_run_config(argc, argv, kProgram);
     if (!told) return to_int(ExitCode::Ok);

@@ -13,7 +13,7 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import make_display
-from offramp_launch.run_command import (announce, at_most, finish, keep_settings, number_of_consumers, require_apart, resolve, settle_output, sweep,
+from offramp_launch.run_command import (announce, at_most, finish, keep_settings, number_of_consumers, recover, require_apart, resolve, settle_output, sweep,
                                         version_of, written_to)
 from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
@@ -183,17 +183,19 @@ def watched(plan, places, output, note, watch_on, conclude, lines, beside):
 
 def conclude(plan, about, attendance, code, finishing, seconds):
     """Puts the outputs together and writes the summary, once no consumer is left: (the exit code, the summary)."""
+    samples = {"samples": counts(attendance.status)}
+    code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
     how = how_it_ended(attendance)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
     if is_outweighed(code, finished):
         code, failure = finished, not_put_together(why, plan.run_dir)
     else:
-        failure = failure_of(code, attendance, why)
+        failure = failure_of(code, attendance, why, samples["samples"]["quarantined"])
     status = attendance.status
     whole = {**about, **summary.merge({"consumers": status.get("consumers")}, attendance.records), "following": attendance.following, "model": status.get("name"),
              "state": status.get("state"), "run_is_over": attendance.run_is_over, "exit": code, "seconds": round(seconds, 3),
-             "failure": failure, "samples": counts(status), "batches": {"released": status.get("released_batches") or 0},
+             "failure": failure, **samples, "batches": {"released": status.get("released_batches") or 0},
              "ended": summary.wall_clock()}
     summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over, nonce=attendance.nonce)
     return code, whole
@@ -211,7 +213,7 @@ def counts(status):
             "dropped_when_full": status.get("dropped_samples") or 0, "submitted": status.get("submitted_samples")}
 
 
-def failure_of(code, attendance, finishing):
+def failure_of(code, attendance, finishing, set_aside):
     """Nothing for an end with 0, else one line that is never empty."""
     if code == ExitCode.OK:
         return None
@@ -224,7 +226,7 @@ def failure_of(code, attendance, finishing):
     elif attendance.end == "failed":
         what = f"the run failed in its program: {status.get('message') or 'it said no reason'}"
     elif code == ExitCode.SET_ASIDE:
-        what = given_up(status.get("quarantined_samples"), run_dir.path)
+        what = given_up(set_aside, run_dir.path)
     elif finishing:
         what = f"{finishing}\nIts log: {run_dir.log('finish')}"
     elif attendance.end == "abandoned":
@@ -249,6 +251,8 @@ def lines_of(whole, output, followers):
              f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were here for {whole['seconds']:.2f} s"]
     if followers:
         lines.append(f"  consumers  {followers} ended early and were followed by others")
+    if samples.get("recovered"):
+        lines.append(summary.recovered_line(samples["recovered"], "samples"))
     if samples["quarantined"]:
         lines.append(f"  look       ./launch/offramp quarantine list --run-dir {whole['run_dir']}")
     if samples["dropped_when_full"]:

@@ -1,6 +1,10 @@
 """Why a run did not end well: one reason with its remedy, which is the last thing that is told of it and stands in summary.json."""
 
-from offramp_launch.exit_code import ExitCode, in_one_line
+import pathlib
+
+from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
+from offramp_launch.incidents import incidents_of
+from offramp_launch.retries import left_of, reason_of
 
 
 def failure_of(code, stopped_by, account, producers_end, finishing, run_dir):
@@ -42,5 +46,15 @@ def not_put_together(why, run_dir):
 
 
 def given_up(samples, *run_dirs):
-    return (f"{samples} samples were given up, since consumers died of their batches or failed at them: "
+    """`samples`: how many. The reason is that of the first dead letter that is found."""
+    reason = next((reason for each in run_dirs for reason in reasons_in(each)), None)
+    return (f"{samples} {'sample was' if samples == 1 else 'samples were'} given up, since post-processing failed" + (f": {reason}" if reason else "") + "\n    Inspect them: "
             + ", ".join(f"./launch/offramp quarantine list --run-dir {each}" for each in run_dirs))
+
+
+def reasons_in(run_dir):
+    try:
+        incidents = incidents_of(pathlib.Path(run_dir))
+    except (LaunchError, OSError):
+        return []
+    return [reason_of(incident) for incident in incidents.values() if left_of(incident)]

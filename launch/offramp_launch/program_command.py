@@ -12,7 +12,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
-from offramp_launch.run_command import (SETTLED, announce, at_most, finish, goes_on_with, keep_settings, require_apart, settle_output, sweep, told_in_summary, version_of,
+from offramp_launch.run_command import (SETTLED, announce, at_most, finish, goes_on_with, keep_settings, recover, require_apart, settle_output, sweep, told_in_summary, version_of,
                                         written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import RunPlan
@@ -109,19 +109,20 @@ def supervise(plan, places, output, environment, about, go_on, note):
 
 def conclude(plan, about, supervisor, code, finishing, seconds):
     """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
+    status, told = supervisor.status, supervisor.counts()
+    samples = {"samples": counts(told)}
+    code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
     # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
     how = "unfinished" if how_it_ended(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.SET_ASIDE) else how_it_ended(supervisor)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
-    status, told = supervisor.status, supervisor.counts()
-    samples = counts(told)
     if is_outweighed(code, finished):
         code, failure = finished, not_put_together(why, plan.run_dir)
     else:
-        failure = failure_of(code, supervisor.failure, {"samples": samples}, supervisor.why_the_producer_ended(), why, plan.run_dir)
+        failure = failure_of(code, supervisor.failure, samples, supervisor.why_the_producer_ended(), why, plan.run_dir)
     whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "following": supervisor.following,
              "model": status.get("name"), "state": status.get("state"),
-             "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, "samples": samples,
+             "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, **samples,
              "batches": {"released": told["released_batches"]}, "producer_exit": supervisor.producer_status,
              "producer_restarts": supervisor.producer_restarts, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3),
              "ended": summary.wall_clock()}

@@ -1,10 +1,4 @@
-"""
-What a run set aside: `quarantine list|show|retry`, and the launcher's part of its incident reports.
-
-RUN_DIR/quarantine/ holds for each set-aside slab NAME.safetensors (the payload) and NAME.json (the incident report). The producer writes both,
-once. It cannot know how a consumer ended or what it last said: the launcher, which reaps consumers and owns their logs, adds that to
-the incident report. Both replace the whole file by a rename, and never write at the same time.
-"""
+"""The command `quarantine list|show|retry`: what a run set aside."""
 
 import collections
 import contextlib
@@ -19,63 +13,15 @@ import subprocess
 from offramp_launch import shared_folder
 from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
-from offramp_launch.output_folder import CHECKPOINT, OutputLock, require_no_job
+from offramp_launch.incidents import FOLDER, incidents_of, write_incident
+from offramp_launch.output_folder import CHECKPOINT, CLAIM, OutputLock, require_no_job, run_noted
+from offramp_launch.retries import error_in, left_of, process_samples, what_came_of
 from offramp_launch.run_dir import own_runs, require_ones_own
 from offramp_launch.sink import hide_password
 
-FOLDER = "quarantine"
 WITH_TABLE = re.compile(r"\w+-postgres")
 PLACE = re.compile(r"[0-9a-f]{1,32}")      # common/program/next_place.hpp
-DEATHS_REMEMBERED = 1000
 SAMPLES_SHOWN = 20
-
-
-class IncidentReporter:
-    """Completes the incident reports of a live run. Thread: the supervisor's. Blocks: on small files. Trouble with one never ends the run."""
-
-    def __init__(self, run_dir):
-        self._folder = pathlib.Path(run_dir) / FOLDER
-        self._deaths = collections.OrderedDict()   # by pid
-        self._told = {}                            # file's time, by name: nothing is missing in it
-
-    def note_death(self, child, last_words):
-        self._deaths.pop(child.pid, None)
-        self._deaths[child.pid] = {"exit": child.status, "signal": signal_name(-child.status) if child.status < 0 else None,
-                                   "last_log_lines": [line.strip() for line in last_words.splitlines()]}
-        while len(self._deaths) > DEATHS_REMEMBERED:
-            self._deaths.popitem(last=False)
-
-    def complete(self):
-        """Call it now and then, and at the end: a consumer's end and the incident report of what it died of come in either order."""
-        for path in sorted(self._folder.glob("*.json")):
-            try:
-                written = path.stat().st_mtime_ns
-                if self._told.get(path.name) == written:
-                    continue
-                incident = json.loads(path.read_text())
-                if self._add_ends(incident):
-                    write_incident(path, incident)
-                if all(known(delivery) for delivery in incident.get("deliveries", [])):
-                    self._told[path.name] = path.stat().st_mtime_ns
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue
-
-    def _add_ends(self, incident):
-        added = False
-        for delivery in incident.get("deliveries", []):
-            if not known(delivery) and delivery.get("pid") in self._deaths:
-                delivery.update(self._deaths[delivery["pid"]])
-                added = True
-        return added
-
-
-def known(delivery):
-    """Consumers that did not die have no end to tell."""
-    return delivery.get("end") != "died" or delivery.get("exit") is not None
-
-
-def write_incident(path, incident):
-    shared_folder.write(path.parent, path.name, (json.dumps(incident, indent=1) + "\n").encode())
 
 
 def start(places, argv):
@@ -102,18 +48,6 @@ def choose_run(places, wanted):
     return max(found, key=lambda folder: folder.stat().st_mtime_ns).parent
 
 
-def incidents_of(run_dir):
-    """{name: incident report}, in the order of batches."""
-    incidents = {}
-    for path in (run_dir / FOLDER).glob("*.json"):
-        try:
-            incident = json.loads(path.read_text())
-        except (OSError, ValueError) as problem:
-            raise LaunchError(f"'{path}' cannot be read ({problem})", "", ExitCode.BAD_INPUT) from problem
-        incidents[path.stem] = incident
-    return dict(sorted(incidents.items(), key=lambda entry: (entry[1].get("batch") or 0, entry[0])))
-
-
 def incident_named(run_dir, name):
     incidents = incidents_of(run_dir)
     if name not in incidents:
@@ -129,7 +63,7 @@ def list_all(_, run_dir, rest):
         print(f"nothing is set aside in {run_dir}")
         return int(ExitCode.OK)
     rows = [("NAME", "SAMPLES", "MIB", "CHARGES", "ENDED BY", "STATE")]
-    rows += [(name, str(len(incident.get("samples") or [])), f"{(incident.get('payload_bytes') or 0) / 2**20:.1f}",
+    rows += [(name, str(len(left_of(incident)) or len(incident.get("samples") or [])), f"{(incident.get('payload_bytes') or 0) / 2**20:.1f}",
               str((incident.get("deaths") or 0) + (incident.get("failures") or 0)), ends_of(incident), state_of(incident)) for name, incident in incidents.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -153,6 +87,9 @@ def how_it_ended(delivery):
 def state_of(incident):
     if not incident.get("payload"):
         return "payload lost"
+    samples, left = [sample for sample in incident.get("samples") or [] if not sample.get("hole")], left_of(incident)
+    if len(left) < len(samples):
+        return f"{len(left)} of {len(samples)} samples failed" if left else "recovered"
     last = (incident.get("retries") or [{}])[-1]
     return "retried" if last.get("exit") == 0 else f"retry failed ({last['exit']})" if last else "set aside"
 
@@ -167,9 +104,9 @@ def show(_, run_dir, rest):
         print(f"  batch      {piece['batch']}, rows {piece['first_row']} to {piece['first_row'] + piece['rows'] - 1}")
     for tensor in incident.get("tensors") or []:
         print(f"  tensor     {tensor['name']} {tensor['dtype']} {tensor['shape']}")
-    samples = incident.get("samples") or []
+    samples = sorted(incident.get("samples") or [], key=lambda sample: sample.get("result") != "failed")     # what failed first
     for sample in samples[:SAMPLES_SHOWN]:
-        print(f"  sample     {sample['item']} {sample['key']}" + (" (was unreadable)" if sample.get("hole") else ""))
+        print(f"  sample     {sample['item']} {sample['key']}" + fate_of(sample))
     if len(samples) > SAMPLES_SHOWN:
         print(f"  sample     and {len(samples) - SAMPLES_SHOWN} more")
     for delivery in incident.get("deliveries") or []:
@@ -182,18 +119,24 @@ def show(_, run_dir, rest):
     return int(ExitCode.OK)
 
 
+def fate_of(sample):
+    if sample.get("hole"):
+        return " (was unreadable)"
+    return f" failed: {error_in(sample.get('why') or '')}" if sample.get("result") == "failed" else " done by a retry" if sample.get("result") == "done" else ""
+
+
 def retry(places, run_dir, rest):
     """
-    A consumer without a run: it maps the payload instead of a slab. It has the run's own settings, unless others are given, and a
-    folder of its own for results, as the run's may have been merged, moved or be in use. Rows go into the run's own tables, wherever these are by now,
-    or into one that --sink-table names.
+    A consumer without a run: it maps the payload instead of a slab. It has the run's own settings, unless others are given. Results go to the run's output
+    while that is still the run's, else to a folder of their own. Rows go into the run's own tables, wherever these are by now, or into one that
+    --sink-table names.
     """
     every, rest = take_switch(rest, "--all")
     debugged, rest = take_switch(rest, "--pdb")
     names = [name for name, incident in incidents_of(run_dir).items() if incident.get("payload")] if every else [one_name(rest[:1], "retry")]
     given, rest = take_values(rest if every else rest[1:], ["--output"])
     rest = hide_query(hide_password(rest, os.environ), os.environ)
-    output = os.path.abspath(given.get("--output") or run_dir / FOLDER / "output")
+    output = os.path.abspath(given.get("--output") or output_of(run_dir))
     if debugged:
         require_python(take_values(rest, ["--processor"])[0].get("--processor") or run_config(run_dir).get("processor") or "")
     command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
@@ -217,18 +160,31 @@ def require_python(processor):
                           "Leave it out; `show` has the last lines of each log", ExitCode.USAGE)
 
 
+def output_of(run_dir):
+    """Where the results of retries go: the run's own folder, unless that is a job's or holds another run's results by now."""
+    config = run_config(run_dir)
+    output = config.get("output")
+    is_its_own = output and run_noted(output) == config.get("run-id") and not shared_folder.holds(output, CLAIM)
+    return output if is_its_own else run_dir / FOLDER / "output"
+
+
 def retry_all(run_dir, names, command, output, kept_open, run):
-    """`run`: run_program() or run_in_debugger()."""
+    """`run`: run_program(), which finds out which samples fail, or run_in_debugger(), which takes a payload whole."""
     code = ExitCode.OK
     for name in names:
         incident = incident_named(run_dir, name)
         if not incident.get("payload"):
             raise LaunchError(f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT)
-        ended = run([*command, "--retry", str(run_dir / FOLDER / incident["payload"])], kept_open)
+        if run is run_program:
+            ended = process_samples(run_dir / FOLDER, name, incident, command, lambda words: run_program(words, kept_open))
+            result, ended = what_came_of(incident, ended, output)
+        else:
+            ended = run([*command, "--retry", str(run_dir / FOLDER / incident["payload"])], kept_open)
+            result = f"done; output in {output}" if ended == 0 else f"failed again with {how_it_ended(end_of(ended))}"
         incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
-        print(f"{name}: " + (f"done; output in {output}" if ended == 0 else f"failed again with {how_it_ended(end_of(ended))}"))
+        print(f"{name}: {result}")
         code = code or shell_code(ended)
     finished = run_program([*command, "--finish"], kept_open)
     return int(code or shell_code(finished))

@@ -21,6 +21,7 @@ from offramp_launch.supervision.log_follower import last_error
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
+from offramp_launch.retries import Recovered, retry_failed
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.follower import MOST_CONSUMERS, bounds_given
@@ -336,9 +337,14 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
 
 
 def conclude(plan, run_dir, supervisor, code, about, finishing):
-    """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
+    """
+    Tries the samples of failed batches again, puts the outputs together and writes the summary, once no program of the run is left:
+    (the run's exit code, the summary).
+    """
+    recovered = recover(plan, run_dir, finishing, code)
     finished, why = finish(plan, run_dir, finishing, [*plan.consumer, "--finish", "--run-id", plan.run_id])
     account = summary.read_account(run_dir)
+    code = recovered.correct(account, code)
     if is_outweighed(code, finished):
         code, failure = finished, not_put_together(why, run_dir)
     else:
@@ -362,6 +368,25 @@ def sweep(producer):
         subprocess.run([producer, "--sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
     except OSError:
         pass
+
+
+def recover(plan, run_dir, finishing, code):
+    """
+    Processes the samples of batches at which the processor failed one by one, for a run that ends with dead letters. Not for consumers of another user:
+    their processor runs in processes of its own user alone, which the payloads are closed to.
+    """
+    if code != ExitCode.SET_ASIDE or plan.account:
+        return Recovered()
+
+    def run(command):
+        child = Child("retry", command, run_dir.log("retry"), plan.kept_open)
+        return int(ExitCode.INTERRUPTED) if finishing.wait(child) is Finishing.ENDED else child.status
+
+    try:
+        return retry_failed(run_dir.path, plan.run_id, plan.consumer, run)
+    except (LaunchError, OSError) as problem:
+        announce({"log-format": plan.log_format}, f"dead letters could not be tried again: {problem}")
+        return Recovered()
 
 
 def finish(plan, run_dir, finishing, command):

@@ -93,6 +93,8 @@ def close_status(run_dir, whole):
     with contextlib.suppress(OSError):
         status = run_dir.told("status.json") or {"run_id": whole.get("run_id")}
         status.update(state=last_state(status.get("state"), whole["exit"]), exit=whole["exit"], failure=whole["failure"], time=whole["ended"])
+        if _counts(whole.get("samples")).get("recovered"):
+            status["quarantined_samples"] = whole["samples"]["quarantined"]
         _put(run_dir, "status.json", status)
 
 
@@ -141,6 +143,8 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
             lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     if ahead := summary.get("unreadable_ahead"):
         lines.append(f"  unreadable {_told_of(ahead)} more, in batches that were not begun any more: summary.json lists them")
+    if samples.get("recovered"):
+        lines.append(recovered_line(samples["recovered"], unit))
     for slab in summary.get("given_up") or []:
         lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_why_given_up(slab)}; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
@@ -211,6 +215,10 @@ def _told_of(skipped):
 
 def _more_alike(entry):
     return f" (and {entry['more_alike']} more of it)" if entry.get("more_alike") else ""
+
+
+def recovered_line(samples, unit):
+    return f"  recovered  {samples} {unit} of failed batches, which were processed one by one"
 
 
 def _why_given_up(slab):

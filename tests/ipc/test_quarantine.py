@@ -37,6 +37,7 @@ class Quarantine(unittest.TestCase):
     def setUpClass(cls):
         cls.wanted = undisturbed_checksums()
         cls.neighbours = {item: line for item, line in cls.wanted.items() if item not in POISONED}
+        cls.all_but_poison = {item: line for item, line in cls.wanted.items() if item != 10}
         cls.before = shared_memory()
 
     def tearDown(self):
@@ -100,9 +101,11 @@ class Quarantine(unittest.TestCase):
             with self.subTest(how=how), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
                 run.environment.update(POISON, OFFRAMP_TEST_CRASH_HOW=how, OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(run.folder)))
                 self.assertEqual(run.start().wait(), 84, run.said())
-                self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+                self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.all_but_poison, "its neighbours in the batch are done")
                 summary = run.summary()
-                self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"], summary["conserved"]), (92, 4, True))
+                self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"], summary["conserved"]), (95, 1, True))
+                self.assertEqual(summary["samples"]["recovered"], 3)
+                self.assertIn("sample '10' failed: ", summary["failure"])
                 self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0], "nobody died of it")
                 self.assertIn(why, run.said())
                 incident = json.loads((run.run_dir / "quarantine" / f"{NAME}.json").read_text())
@@ -127,7 +130,9 @@ class Quarantine(unittest.TestCase):
                                        OFFRAMP_FAILPOINT_ONCE=str(once))
                 self.assertEqual(run.start().wait(), 84, run.said())
                 self.assertTrue(any(once.iterdir()), "the failpoint was not reached")
-                self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+                done = checksums((run.output / "checksums.tsv").read_text())
+                # Where a consumer died as well, nothing of the batch is tried again.
+                self.assertIn(done, (self.all_but_poison, self.neighbours))
                 self.assertTrue(run.summary()["conserved"])
 
     def test_through_the_launch_script(self):
@@ -155,15 +160,18 @@ class Quarantine(unittest.TestCase):
             self.assertIn("took down 3 consumers", shown.stdout)
             self.assertIn("at work on it", shown.stdout)
 
-            # With the run's own processor it kills again; the incident report says so, and the payload stays.
+            # With the run's own processor one sample kills again, the others join the run's results, and the payload stays.
             again = run.command("quarantine", "retry", NAME)
-            self.assertEqual(again.returncode, 128 + signal.SIGSEGV, again.stdout + again.stderr)
-            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} .*retry failed \(-{int(signal.SIGSEGV)}\)")
+            self.assertEqual(again.returncode, 84, again.stdout + again.stderr)
+            self.assertIn("sample '10' failed: the consumer was killed by SIGSEGV", again.stdout)
+            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} +1 .*1 of 4 samples failed")
+            self.assertIn("10 failed: the consumer was killed by SIGSEGV", run.command("quarantine", "show", NAME).stdout)
+            self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.all_but_poison)
             mended = run.command("quarantine", "retry", "--all", "--processor", "checksum", "--output", str(run.folder / "again"))
             self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
             self.assertEqual(checksums((run.folder / "again" / "checksums.tsv").read_text()),
                              {item: self.wanted[item] for item in POISONED})
-            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} .*retried")
+            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} .*recovered")
 
             unknown = run.command("quarantine", "show", "batch-9-row-0")
             self.assertEqual(unknown.returncode, 66)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import pathlib
 
-from offramp_launch.quarantine import FOLDER, write_incident
+from offramp_launch.incidents import FOLDER, write_incident
 from offramp_launch.run_dir import read_object
 
 

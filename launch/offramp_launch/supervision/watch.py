@@ -11,7 +11,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision.follower import MOST_CONSUMERS, Follower, bounds_of
 from offramp_launch.supervision.overseer import Overseer
 from offramp_launch.progress import ENDS
-from offramp_launch.quarantine import IncidentReporter
+from offramp_launch.incidents import IncidentReporter
 from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.seats import Seats, is_work_left
 from offramp_launch.tracing.request import TraceRequests

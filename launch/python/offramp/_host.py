@@ -215,7 +215,7 @@ class Processor:
             sample, ending, what = self._parts(result)
             if sample.row not in index:
                 raise ValueError(f"{self._name} yielded a sample of another slab: row {sample.row}")
-            self._commit(host, index[sample.row], ending, what)
+            self._commit(host, index[sample.row], sample, ending, what)
 
     def _parts(self, result: Any) -> tuple[Sample, str | None, Any]:
         if isinstance(result, tuple) and 2 <= len(result) <= 3 and isinstance(result[0], Sample):
@@ -224,12 +224,12 @@ class Processor:
                 return sample, ending[0] if ending else None, what
         raise TypeError(f"{self._name} yielded {result!r:.80}. Yield (sample, '.png', bytes), (sample, array) or (sample, {{'field': value}})")
 
-    def _commit(self, host: Host, index: int, ending: str | None, what: Any) -> None:
+    def _commit(self, host: Host, index: int, sample: Sample, ending: str | None, what: Any) -> None:
         address = ctypes.addressof(host)
         if isinstance(what, dict):
             if ending is not None:
                 raise TypeError(f"{self._name} yielded a record with the ending '{ending}'. Records are (sample, dict); json.dumps() makes a file of it")
-            text = json.dumps(what, ensure_ascii=False, allow_nan=False, default=_plain).encode()
+            text = _json_of(self._name, sample, what).encode()
             code = host.commit_record(address, index, text, len(text))
         else:
             data = _bytes_of(self._name, ending, what)
@@ -325,6 +325,24 @@ def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
 def _indices(given: _abi.Slab) -> dict[int, int]:
     size = given.sample_size
     return {_abi.Sample.from_address(given.samples + index * size).row: index for index in range(given.sample_count)}
+
+
+def _json_of(name: str, sample: Sample, record: dict[str, Any]) -> str:
+    try:
+        return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_plain)
+    except ValueError:
+        if (field := next((field for field, value in record.items() if not _is_json(value)), None)) is None:
+            raise
+    raise ValueError(f"{name} yielded a record of sample '{sample.key}' whose field '{field}' is {record[field]!r:.80}. JSON has no NaN and no infinity: "
+                     "yield None, or leave the field out")
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False, default=_plain)
+        return True
+    except ValueError:
+        return False
 
 
 def _plain(value: Any) -> Any:

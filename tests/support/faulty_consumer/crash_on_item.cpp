@@ -49,8 +49,9 @@ CrashOnItem::CrashOnItem(std::unique_ptr<Processor> inner)
       count_file_(times_ == kEveryTime ? "" : required_setting("OFFRAMP_TEST_CRASH_FILE")) {}
 
 void CrashOnItem::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {
-    const bool met = std::any_of(slab.samples.begin(), slab.samples.end(),
-                                 [&](const SampleView& sample) { return item_ == kAnyItem || sample.item == item_; });
+    const bool met = std::any_of(slab.samples.begin(), slab.samples.end(), [&](const SampleView& sample) {
+        return item_ == kAnyItem || (sample.item == item_ && !sample.hole);
+    });
     if (met && when_ == "before" && may_crash()) crash();
     inner_->process(slab, progress, still_current);
     if (met && when_ == "after" && may_crash()) crash();

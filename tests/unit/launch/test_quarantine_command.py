@@ -11,7 +11,7 @@ import types
 import unittest
 import unittest.mock
 
-from offramp_launch import progress, quarantine
+from offramp_launch import incidents, progress, quarantine
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places
@@ -56,7 +56,7 @@ class StoriesTest(unittest.TestCase):
         for incident_first in (True, False):
             with self.subTest(incident_first=incident_first):
                 self.path.unlink(missing_ok=True)
-                teller = quarantine.IncidentReporter(self.run_dir)
+                teller = incidents.IncidentReporter(self.run_dir)
                 if incident_first:
                     self.write()
                     teller.complete()
@@ -71,7 +71,7 @@ class StoriesTest(unittest.TestCase):
                 self.assertIsNone(json.loads(self.path.read_text())["deliveries"][1]["exit"], "who did not die has no end to tell")
 
     def test_an_incident_that_is_told_again_is_completed_again(self):
-        teller = quarantine.IncidentReporter(self.run_dir)
+        teller = incidents.IncidentReporter(self.run_dir)
         teller.note_death(dead(11, 3), "")
         self.write()
         teller.complete()
@@ -84,7 +84,7 @@ class StoriesTest(unittest.TestCase):
     def test_a_damaged_incident_disturbs_no_run(self):
         self.path.write_text('{"deliveries": [7')
         (self.path.parent / "other.json").write_text("[]")
-        teller = quarantine.IncidentReporter(self.run_dir)
+        teller = incidents.IncidentReporter(self.run_dir)
         teller.note_death(dead(11, 3), "")
         teller.complete()
         with self.assertRaisesRegex(LaunchError, "batch-2-row-0.json"):

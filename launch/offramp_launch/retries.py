@@ -1,0 +1,169 @@
+"""
+Dead letters are processed again, sample by sample: a sample that fails alone stays a dead letter, the others get their results.
+
+A run does so at its end for batches at which the processor failed while its consumers lived; `quarantine retry` does so for any dead letter, in
+programs that are started again when a sample kills them.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+
+from offramp_launch.exit_code import ExitCode, signal_name
+from offramp_launch.incidents import FOLDER, incidents_of, write_incident
+
+MOST_DEATHS = 64    # of the programs that process one payload: a bad sample of 256 takes nine of them
+FRUITLESS = 3       # so many payloads in a row without one good sample: the processor fails at everything, and the others are left
+PLACE_IN_CODE = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+
+
+def process_samples(folder, name, incident, command, run):
+    """
+    Processes a payload until each of its samples is done or has failed alone, and notes in the `incident` what became of each. `command`: of a consumer.
+    run(command) returns the exit status of a program. Returns the last status. Errors: those of run(); OSError.
+    """
+    report = pathlib.Path(folder, f"{name}.tried")
+    report.unlink(missing_ok=True)
+    deaths = []
+    try:
+        while len(deaths) < MOST_DEATHS:
+            status = run([command[0], "--retry-samples", str(report), os.path.join(folder, incident["payload"]), *command[1:]])
+            if status >= 0:
+                break
+            deaths.append(f"the consumer was killed by {signal_name(-status)}")
+        note_outcomes(incident, report.read_text().splitlines() if report.exists() else [], deaths)
+        return status
+    finally:
+        report.unlink(missing_ok=True)
+
+
+def note_outcomes(incident, lines, deaths):
+    """`lines`: of the report (consumer/worker/retry_program.hpp). `deaths`: why each part failed that was being tried when the program died, in order."""
+    samples, open_part, deaths = incident.get("samples") or [], None, iter(deaths)
+
+    def settle(part, result, why=None):
+        for sample in samples[part[0]:part[1]]:
+            sample["result"] = result
+            if why is None:
+                sample.pop("why", None)
+            else:
+                sample["why"] = why
+
+    def close():
+        why = next(deaths, "the consumer died")
+        if open_part is not None and open_part[1] - open_part[0] == 1:
+            settle(open_part, "failed", why)
+
+    for line in lines:
+        with contextlib.suppress(ValueError):       # a line that a death cut short
+            told = json.loads(line)
+            if "trying" in told:
+                if open_part is not None:
+                    close()
+                open_part = told["trying"]
+                continue
+            open_part = None
+            if "done" in told:
+                settle(told["done"], "done")
+            elif told["failed"][1] - told["failed"][0] == 1:
+                settle(told["failed"], "failed", told.get("why"))
+    if open_part is not None:
+        close()
+
+
+def retry_failed(run_dir, run_id, command, run):
+    """
+    Processes the samples of this run's dead letters one by one, where the processor failed and its consumers lived. `command`: of a consumer, with the run's
+    flags. run(command) returns the exit status of a program. Returns what came of it. Errors: those of run().
+    """
+    recovered, fruitless = Recovered(), 0
+    for name, incident in incidents_of(run_dir).items():
+        if incident.get("run_id") != run_id or not incident.get("payload") or not failed_alone(incident) or len(incident.get("samples") or []) < 2:
+            continue
+        status = process_samples(run_dir / FOLDER, name, incident, command, run)
+        write_incident(run_dir / FOLDER / f"{name}.json", incident)
+        recovered.take(str(run_dir / FOLDER / incident["payload"]), incident)
+        done = any(sample.get("result") == "done" for sample in incident["samples"])
+        fruitless = 0 if done else fruitless + 1
+        if fruitless == FRUITLESS or status not in (0, None):
+            break
+    return recovered
+
+
+def left_of(incident):
+    """The samples that have no results."""
+    return [sample for sample in incident.get("samples") or [] if not sample.get("hole") and sample.get("result") != "done"]
+
+
+def failed_alone(incident):
+    """Whether its consumers lived: the processor raised, or rejected the batch. What killed them, or hung, might do so again."""
+    charged = [delivery for delivery in incident.get("deliveries") or [] if delivery.get("charged")]
+    return bool(charged) and all(delivery.get("end") in ("failed", "rejected") for delivery in charged)
+
+
+class Recovered:
+    """What trying the dead letters of a run again came to."""
+
+    def __init__(self):
+        self.samples = 0
+        self.incidents = {}     # by payload
+
+    def take(self, payload, incident):
+        self.incidents[payload] = incident
+        self.samples += sum(sample.get("result") == "done" for sample in incident["samples"])
+
+    def correct(self, summary, code):
+        """Counts the samples that have their results now as done, and keeps the others' reasons. Returns the run's exit code, which was `code`."""
+        if not self.incidents:
+            return code
+        samples = summary.get("samples")
+        if isinstance(samples, dict):
+            samples["quarantined"] = max((samples.get("quarantined") or 0) - self.samples, 0)
+            samples["released"] = (samples.get("released") or 0) + self.samples
+            samples["recovered"] = self.samples
+        kept = []
+        for slab in summary.get("given_up") or []:
+            incident = self.incidents.get(slab.get("payload"))
+            left = left_of(incident) if incident else None
+            if left:
+                slab.update(samples=len(left), reason=reason_of(incident))
+            if left != []:
+                kept.append(slab)
+        if "given_up" in summary:
+            summary["given_up"] = kept
+        return int(ExitCode.OK) if code == ExitCode.SET_ASIDE and samples and not samples["quarantined"] else code
+
+
+def what_came_of(incident, ended, output):
+    """(in words, the exit code): where samples failed alone, that of a run with dead letters."""
+    left = left_of(incident)
+    if not left:
+        return f"done; output in {output}", ended
+    done = len(incident.get("samples") or []) - len(left)
+    reason = f": {reason_of(incident)}" if any(sample.get("why") for sample in left) else ""
+    words = f"{len(left)} samples failed again" + (f" with exit {ended}" if ended else "") + reason
+    return words + (f"; {done} done, output in {output}" if done else ""), ended or int(ExitCode.SET_ASIDE)
+
+
+def reason_of(incident):
+    """Why it failed, in one line: its first sample that failed, the error, and its place in the code. Of a whole batch the reason that the producer gave."""
+    first = next((sample for sample in left_of(incident) if sample.get("why")), None)
+    if first is not None:
+        return f"sample '{first.get('key')}' failed: {error_in(first['why'])}"
+    told = next((delivery["why"] for delivery in reversed(incident.get("deliveries") or []) if delivery.get("why")), "")
+    place = place_in(told)
+    return f"{incident.get('reason')}" + (f" ({place})" if place else "")
+
+
+def error_in(why):
+    lines = [line.strip() for line in why.splitlines() if line.strip()]
+    place = place_in(why)
+    return (lines[-1] if lines else "no reason") + (f" ({place})" if place else "")
+
+
+def place_in(why):
+    """The innermost place that a traceback names: "post.py:4"."""
+    places = PLACE_IN_CODE.findall(why)
+    return f"{os.path.basename(places[-1][0])}:{places[-1][1]}" if places else ""

@@ -1,0 +1,116 @@
+"""Dead letters, sample by sample: what a report says of each, and when a run stops trying."""
+
+import json
+import pathlib
+import signal
+import tempfile
+import unittest
+
+from offramp_launch import retries
+from offramp_launch.exit_code import ExitCode
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "/work/post.py", line 4, in save\n    raise ValueError("odd")\nValueError: odd'
+
+
+def incident(samples=4, end="failed", **changes):
+    return {"run_id": "r", "batch": 1, "reason": "it failed 3 times: ValueError: odd", "payload": "batch-1-row-0.safetensors",
+            "samples": [{"item": number, "key": f"s{number}", "hole": False} for number in range(samples)],
+            "deliveries": [{"attempt": 1, "end": end, "charged": True, "why": TRACEBACK}], **changes}
+
+
+class Program:
+    """Stands for offramp-consumer: writes what a test says into the report, and ends as a test says."""
+
+    def __init__(self, *lives):
+        self._lives = list(lives)
+        self.commands = []
+
+    def __call__(self, command):
+        self.commands.append(command)
+        lines, status = self._lives.pop(0)
+        with open(command[2], "a") as report:
+            report.write("\n")
+            report.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+        return status
+
+
+class RetriesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "quarantine").mkdir()
+
+    def tried(self, told, *lives):
+        program = Program(*lives)
+        status = retries.process_samples(self.folder, "batch-1-row-0", told, ["consumer", "--output", "OUT"], program)
+        self.assertEqual([], [path for path in self.folder.iterdir() if path.is_file()], "the report is gone")
+        return status, program
+
+    def test_each_sample_gets_what_the_report_says_of_it(self):
+        told = incident()
+        status, program = self.tried(told, ([{"trying": [0, 4]}, {"failed": [0, 4], "why": "x"}, {"trying": [0, 2]}, {"done": [0, 2]},
+                                             {"trying": [2, 4]}, {"failed": [2, 4], "why": "x"}, {"trying": [2, 3]},
+                                             {"failed": [2, 3], "why": TRACEBACK}, {"trying": [3, 4]}, {"done": [3, 4]}], 0))
+        self.assertEqual(0, status)
+        self.assertEqual(["done", "done", "failed", "done"], [sample["result"] for sample in told["samples"]])
+        self.assertEqual("sample 's2' failed: ValueError: odd (post.py:4)", retries.reason_of(told))
+        self.assertEqual([["consumer", "--retry-samples", str(self.folder / "batch-1-row-0.tried"), str(self.folder / "batch-1-row-0.safetensors"),
+                           "--output", "OUT"]], program.commands)
+
+    def test_a_sample_that_kills_the_program_has_failed_and_the_others_go_on(self):
+        told = incident(2)
+        status, program = self.tried(told, ([{"trying": [0, 2]}], -signal.SIGSEGV), ([{"trying": [0, 1]}, '{"do'], -signal.SIGABRT),
+                                     ([{"trying": [1, 2]}, {"done": [1, 2]}], 0))
+        self.assertEqual((0, 3), (status, len(program.commands)))
+        self.assertEqual(["failed", "done"], [sample["result"] for sample in told["samples"]])
+        self.assertEqual("sample 's0' failed: the consumer was killed by SIGABRT", retries.reason_of(told))
+
+    def test_a_program_that_always_dies_is_not_started_for_ever(self):
+        told = incident(2)
+        status, program = self.tried(told, *[([{"trying": [0, 2]}], -signal.SIGKILL)] * 1000)
+        self.assertEqual((-signal.SIGKILL, retries.MOST_DEATHS), (status, len(program.commands)))
+        self.assertEqual(2, len(retries.left_of(told)))
+
+    def test_a_mended_sample_leaves_the_dead_letters(self):
+        told = incident(2)
+        told["samples"][0].update(result="failed", why="odd")
+        self.tried(told, ([{"trying": [0, 2]}, {"done": [0, 2]}], 0))
+        self.assertEqual([], retries.left_of(told))
+        self.assertNotIn("why", told["samples"][0])
+
+    def put(self, name, told):
+        (self.folder / "quarantine" / f"{name}.json").write_text(json.dumps({**told, "payload": f"{name}.safetensors"}))
+
+    def test_a_run_tries_its_own_dead_letters_whose_consumers_lived(self):
+        self.put("a", incident())
+        self.put("b", incident(end="died"))
+        self.put("c", incident(run_id="another"))
+        self.put("d", incident(payload=None) | {"deliveries": []})
+        program = Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0))
+        recovered = retries.retry_failed(self.folder, "r", ["consumer"], program)
+        self.assertEqual((1, 4), (len(program.commands), recovered.samples))
+        summary = {"samples": {"released": 8, "quarantined": 8}, "given_up": [{"payload": str(self.folder / "quarantine/a.safetensors"), "samples": 4},
+                                                                            {"payload": str(self.folder / "quarantine/b.safetensors"), "samples": 4}]}
+        self.assertEqual(ExitCode.SET_ASIDE, recovered.correct(summary, ExitCode.SET_ASIDE))
+        self.assertEqual({"released": 12, "quarantined": 4, "recovered": 4}, summary["samples"])
+        self.assertEqual([str(self.folder / "quarantine/b.safetensors")], [slab["payload"] for slab in summary["given_up"]])
+
+    def test_a_run_without_a_dead_letter_left_ends_well(self):
+        self.put("a", incident())
+        recovered = retries.retry_failed(self.folder, "r", ["consumer"], Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0)))
+        self.assertEqual(ExitCode.OK, recovered.correct({"samples": {"released": 0, "quarantined": 4}}, ExitCode.SET_ASIDE))
+        self.assertEqual(ExitCode.CANNOT_WRITE, recovered.correct({"samples": {"released": 0, "quarantined": 4}}, ExitCode.CANNOT_WRITE))
+
+    def test_a_processor_that_fails_at_everything_is_asked_three_times(self):
+        for name in "abcdef":
+            self.put(name, incident(1 + 1))
+        failing = [{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"}, {"trying": [1, 2]},
+                   {"failed": [1, 2], "why": "x"}]
+        program = Program(*[(failing, 0)] * 6)
+        self.assertEqual(0, retries.retry_failed(self.folder, "r", ["consumer"], program).samples)
+        self.assertEqual(retries.FRUITLESS, len(program.commands))
+
+
+if __name__ == "__main__":
+    unittest.main()
