@@ -99,7 +99,7 @@ class OwnConsumers(Loops):
                 """
                 while loop.poll() is None:
                     self.python(consumer, run_dir).wait()
-                self.assertRegex(self.end(loop, 1).splitlines()[-1], rf"ConsumersFailed: 1 samples were given up, .*: offramp quarantine list --run-dir {run_dir}$")
+                self.assertRegex(self.end(loop, 1).splitlines()[-1], rf"ConsumersFailed: 1 sample was given up, .*: offramp quarantine list --run-dir {run_dir}$")
 
     def test_a_bad_sample_loses_itself_alone(self):
         """Its neighbours in the slab have their results, and the error names sample, reason and place."""
