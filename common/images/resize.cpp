@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/base/error.hpp"
+
 namespace offramp {
 namespace {
 
@@ -149,6 +151,15 @@ void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t
 void Resizer::resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to,
                           ImageSize to_size, Interpolation interpolation) {
     resize_channels<3>(from, from_size, part, to, to_size, interpolation);
+}
+
+void Resizer::resize_channels_of(std::size_t channels, const std::uint8_t* from, ImageSize from_size, std::uint8_t* to,
+                                 ImageSize to_size, Interpolation interpolation) {
+    const ResizedPart all{.width = to_size.width, .height = to_size.height};
+    if (channels == 1) return resize_channels<1>(from, from_size, all, to, to_size, interpolation);
+    if (channels == 3) return resize_channels<3>(from, from_size, all, to, to_size, interpolation);
+    expect(channels == 4, "an image has 1, 3 or 4 channels");
+    resize_channels<4>(from, from_size, all, to, to_size, interpolation);
 }
 
 void Resizer::resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {

@@ -8,10 +8,10 @@
 
 namespace offramp {
 
-// Brings an RGB image to another size. The arithmetic is that of PIL's Image.resize(), BILINEAR and BICUBIC, bit for
-// bit: 22-bit fixed-point weights, rounded to 8 bits between the two directions. Rows always come before columns (PIL
-// 13 begins with columns where that is cheaper, which changes some last bits). Owns scratch memory that is kept between
-// calls. Thread: one at a time.
+// Brings an RGB image to another size. The arithmetic is that of Image.resize() of Pillow 12, BILINEAR and BICUBIC, bit
+// for bit: 22-bit fixed-point weights, rounded to 8 bits between the two directions. Rows always come before columns
+// (Pillow 13 begins with columns where that is cheaper, which changes some last bits of tall pictures). Owns scratch
+// memory that is kept between calls. Thread: one at a time.
 class Resizer {
   public:
     // `from` and `to` do not overlap; both sizes have at least one pixel.
@@ -19,6 +19,9 @@ class Resizer {
     // The same bits, of a part of it alone: `to_size` pixels, within part.width and part.height.
     void resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to,
                      ImageSize to_size, Interpolation interpolation = Interpolation::Bilinear);
+    // All of an image of 1, 3 or 4 channels, each by itself.
+    void resize_channels_of(std::size_t channels, const std::uint8_t* from, ImageSize from_size, std::uint8_t* to,
+                            ImageSize to_size, Interpolation interpolation);
     // The same for an image of one channel.
     void resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
     // Gives memory back that an unusually large image took.

@@ -55,7 +55,7 @@ class ProcessorChain final : public Processor {
 [results]
 of = "auto"
 endings = ".png, .npy"
-settings = "mask-size"
+settings = "mask-size, mask-palette"
 tiles = "together"
 )settings";
 

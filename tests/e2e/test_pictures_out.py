@@ -91,6 +91,20 @@ class PicturesOut(unittest.TestCase):
             self.assertEqual(found.shape, (2 * SIDE, 2 * SIDE, 3))
             self.assertLessEqual(numpy.abs(found - wanted).max(), 1, key)
 
+    def test_pictures_keep_their_proportions_times_what_the_network_enlarges_by(self):
+        wide = self.folder / "wide"
+        wide.mkdir()
+        sizes = {"wide": (80, 40), "high": (30, 90), "square": (SIDE, SIDE), "small": (7, 3)}
+        for name, (width, height) in sizes.items():
+            Image.fromarray(numpy.random.default_rng(4).integers(0, 256, (height, width, 3), dtype=numpy.uint8)).save(wide / f"{name}.png")
+        for flags, size_of in (((), lambda size: (2 * size[0], 2 * size[1])), (("--picture-size", "model"), lambda size: (2 * SIDE, 2 * SIDE))):
+            with LaunchedRun("--model", str(self.folder / "Negative.pt"), "--input", str(wide), "--device", DEVICE, "--consumers", "1", "--batch", "2",
+                             "--image-size", str(SIDE), "--processor", "image", *flags) as run:
+                code, said, files = run.start().wait(), run.said(), run.files()
+            self.assertEqual(code, 0, said)
+            found = {name.removesuffix(".png"): Image.open(io.BytesIO(content)).size for name, content in files.items()}
+            self.assertEqual(found, {name: size_of(size) for name, size in sizes.items()})
+
     def test_jpeg_and_webp(self):
         for form, extension in (("jpeg", ".jpg"), ("webp", ".webp")):
             for key, found in self.pictures_of("Negative.pt", "--image-format", form, "--image-quality", "95", extension=extension).items():

@@ -5,9 +5,14 @@
 #include "common/base/error.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/unreadable_item.hpp"
+#include "common/settings/source_of_input.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
+
+bool has_originals(const InputSettings& run) {
+    return !run.input.empty() && gives_pictures(source_of_input(run.source, run.input));
+}
 
 OriginalImages::OriginalImages(const InputSettings& config, std::string_view processor)
     : input_(config, processor), frame_({config.image_size, config.image_size}, config.resize_size) {

@@ -12,6 +12,9 @@
 
 namespace offramp {
 
+// Whether a run's samples are made from pictures of its input.
+bool has_originals(const InputSettings& run);
+
 // The images that a run's samples were made from, in their own size, found by the samples' keys: a slab holds what the
 // model gave, not what it was given. The input is listed as the producer listed it. Owns the list and the last image.
 // Thread: one. Blocks: on the disk.

@@ -1,6 +1,26 @@
 #include "consumer/processors/pictures/palette_png.hpp"
 
+#include <string_view>
+
 namespace offramp {
+namespace {
+
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kPaletteSettings = R"settings(
+[[setting]]
+flag = "mask-palette"
+kind = "word"
+words = "voc, none"
+preset = "voc"
+changes = "results"
+help = "Processor `mask-png`: PNG files with the colours of PASCAL VOC; none: gray, the values are the class ids in any reader"
+)settings";
+
+}  // namespace
+
+PalettePng::PalettePng(const CatalogueValues& settings) : PalettePng(PngEncoder(settings)) {
+    if (settings.text("mask-palette") == "none") palette_.reset();
+}
 
 PngPalette voc_palette() {
     // Bit 0, 3, 6 of the class go to the highest bits of red, bit 1, 4, 7 to green's, 2 and 5 to blue's.
@@ -15,8 +35,12 @@ PngPalette voc_palette() {
 
 std::span<const std::byte> PalettePng::encode(std::span<const std::uint8_t> ids, std::uint32_t width,
                                               std::uint32_t height, const Progress& progress) {
-    return encoder_.encode(
-        {.pixels = ids, .width = width, .height = height, .kind = PngPixels::Palette, .palette = &palette_}, progress);
+    return encoder_.encode({.pixels = ids,
+                            .width = width,
+                            .height = height,
+                            .kind = palette_ ? PngPixels::Palette : PngPixels::Ids,
+                            .palette = palette_ ? &*palette_ : nullptr},
+                           progress);
 }
 
 }  // namespace offramp

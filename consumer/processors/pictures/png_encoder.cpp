@@ -34,12 +34,15 @@ constexpr std::size_t kFrontBytes = 2048;                   // more than what st
 constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;     // where ISA-L is faster than zlib and no larger
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;  // stays in a core's cache until it is compressed
 
+bool is_of_classes(PngPixels kind) { return kind == PngPixels::Palette || kind == PngPixels::Ids; }
+
 std::size_t bytes_of_pixel(PngPixels kind) { return kind == PngPixels::Rgba ? 4 : kind == PngPixels::Rgb ? 3 : 1; }
 
 int colour_type_of(PngPixels kind) {
     switch (kind) {
         case PngPixels::Palette:
             return PNG_COLOR_TYPE_PALETTE;
+        case PngPixels::Ids:
         case PngPixels::Gray:
             return PNG_COLOR_TYPE_GRAY;
         case PngPixels::Rgb:
@@ -93,16 +96,16 @@ struct PngWriter {
 // The functions below hold nothing that needs destroying: libpng leaves them by longjmp. False: see
 // Encoding::message.
 // `palette` is null for pixels that have none.
-bool write_front(png_structp png, png_infop info, png_const_colorp palette, int colour_type, std::uint32_t width,
+bool write_front(png_structp png, png_infop info, png_const_colorp palette, PngPixels kind, std::uint32_t width,
                  std::uint32_t height, int level, png_const_bytep profile = nullptr, std::size_t profile_bytes = 0) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-    png_set_IHDR(png, info, width, height, 8, colour_type, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+    png_set_IHDR(png, info, width, height, 8, colour_type_of(kind), PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
     if (palette != nullptr) png_set_PLTE(png, info, palette, 256);
     // Class maps become larger and slower with any filter; photographs are half as large with their neighbours taken
     // off.
-    png_set_filter(png, PNG_FILTER_TYPE_BASE, palette != nullptr ? PNG_FILTER_NONE : PNG_FILTER_SUB);
+    png_set_filter(png, PNG_FILTER_TYPE_BASE, is_of_classes(kind) ? PNG_FILTER_NONE : PNG_FILTER_SUB);
     png_set_compression_level(png, level);
     png_set_compression_buffer_size(png, kIdatBytes);
     png_write_info(png, info);
@@ -190,9 +193,8 @@ std::span<const std::byte> PngEncoder::encode_by_libpng(const PngImage& image, s
 
     Encoding encoding{.room = buffer_};
     PngWriter writer(encoding);
-    bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr,
-                            colour_type_of(image.kind), image.width, image.height, level_, profile_chunk_.data(),
-                            profile_chunk_.size());
+    bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr, image.kind,
+                            image.width, image.height, level_, profile_chunk_.data(), profile_chunk_.size());
     const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kProgressBytes / row_bytes));
     for (std::uint32_t row = 0; good && row < image.height;) {
         const std::uint32_t rows = std::min(rows_at_once, image.height - row);
@@ -241,7 +243,7 @@ std::size_t PngEncoder::compress(const PngImage& image, std::size_t row_bytes, s
         const auto rows = left.first(std::min(left.size(), rows_at_once * row_bytes));
         left = left.subspan(rows.size());
         // Class maps become larger with any filter.
-        if (image.kind == PngPixels::Palette)
+        if (is_of_classes(image.kind))
             copy_rows(rows, row_bytes, filtered_.data());
         else
             subtract_paeth(rows, row_bytes, bytes_of_pixel(image.kind), above, filtered_.data());
@@ -252,7 +254,7 @@ std::size_t PngEncoder::compress(const PngImage& image, std::size_t row_bytes, s
     return fast_->size();
 }
 
-void PngEncoder::encode_rows(ImageSize size, const PngPalette& palette, const TakeRows& take, const PutBytes& put,
+void PngEncoder::encode_rows(ImageSize size, const PngPalette* palette, const TakeRows& take, const PutBytes& put,
                              const Progress& progress) {
     constexpr std::size_t kRowsBytes = std::size_t{4} << 20U;
     const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kRowsBytes / size.width));
@@ -260,7 +262,8 @@ void PngEncoder::encode_rows(ImageSize size, const PngPalette& palette, const Ta
     const std::size_t most = rows_at_once * (std::size_t{size.width} + 1) + 4 * kIdatBytes;
     buffer_.resize(std::max(
         buffer_.size(), most + most / 8 + most / 64 + (most / kIdatBytes + 4) * PngChunks::kChunkBytes + kFrontBytes));
-    const auto colours = colours_of(palette);
+    const auto colours = palette != nullptr ? colours_of(*palette) : std::array<png_color, 256>{};
+    const PngPixels kind = palette != nullptr ? PngPixels::Palette : PngPixels::Ids;
     Encoding encoding{.room = buffer_};
     PngWriter writer(encoding);
     const auto hand_on = [&](bool good) {
@@ -269,8 +272,8 @@ void PngEncoder::encode_rows(ImageSize size, const PngPalette& palette, const Ta
         encoding.used = 0;
         progress();
     };
-    hand_on(
-        write_front(writer.png, writer.info, colours.data(), PNG_COLOR_TYPE_PALETTE, size.width, size.height, level_));
+    hand_on(write_front(writer.png, writer.info, palette != nullptr ? colours.data() : nullptr, kind, size.width,
+                        size.height, level_));
     for (std::uint32_t row = 0; row < size.height;) {
         const std::uint32_t rows = std::min(rows_at_once, size.height - row);
         hand_on(write_rows(writer.png, take(row, rows).data(), size.width, rows));

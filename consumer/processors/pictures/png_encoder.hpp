@@ -19,6 +19,7 @@ using PngPalette = std::array<std::array<std::uint8_t, 3>, 256>;  // red, green,
 // What the bytes of an image are.
 enum class PngPixels {
     Palette,  // one byte a pixel, a number of the palette
+    Ids,      // one byte a pixel, a class: gray, and compressed as a palette's
     Gray,     // one byte a pixel
     Rgb,      // three bytes a pixel
     Rgba,     // four bytes a pixel, alpha last, not multiplied in
@@ -51,9 +52,10 @@ class PngEncoder {
     // next call.
     using TakeRows = std::function<std::span<const std::uint8_t>(std::uint32_t first, std::uint32_t rows)>;
     using PutBytes = std::function<void(std::span<const std::byte>)>;
-    // One image of a palette, some rows at a time and always by zlib, as ISA-L's part wants room for all of a file:
-    // `put` gets the bytes as they come. The pixels are those of encode(). What `take` and `put` throw goes through.
-    void encode_rows(ImageSize size, const PngPalette& palette, const TakeRows& take, const PutBytes& put,
+    // One image of a palette, or of ids where that is null, some rows at a time and always by zlib, as ISA-L's part
+    // wants room for all of a file: `put` gets the bytes as they come. The pixels are those of encode(). What `take`
+    // and `put` throw goes through.
+    void encode_rows(ImageSize size, const PngPalette* palette, const TakeRows& take, const PutBytes& put,
                      const Progress& progress);
 
   private:

@@ -1,12 +1,17 @@
+#include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/images/resize.hpp"
 #include "common/wire/output_description.hpp"
 #include "consumer/processors/pictures/jpeg_encoder.hpp"
+#include "consumer/processors/pictures/original_images.hpp"
 #include "consumer/processors/pictures/output_pixels.hpp"
+#include "consumer/processors/pictures/picture_size.hpp"
 #include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/pictures/webp_encoder.hpp"
 #include "consumer/processors/processor.hpp"
@@ -43,6 +48,15 @@ preset = "0:1"
 changes = "results"
 help = "Processor `image`: what black and white are in the model's output"
 
+[[setting]]
+flag = "picture-size"
+kind = "word"
+words = "image, model"
+preset = "image"
+changes = "results"
+reads-pictures = "image"
+help = "Processor `image`: size of its files: each picture's, times what the model enlarges by; or that of the model's output"
+
 [results]
 reads = "pictures"
 endings = ".png, .jpg, .webp"
@@ -60,8 +74,22 @@ struct ImageSettings {
           range(given.text("image-range")) {}
 };
 
+// Colours that are multiplied by their alpha can be mixed.
+void multiply_by_alpha(std::span<std::uint8_t> rgba) {
+    for (std::size_t i = 0; i < rgba.size(); i += 4)
+        for (std::size_t c = 0; c < 3; ++c)
+            rgba[i + c] = static_cast<std::uint8_t>((unsigned{rgba[i + c]} * rgba[i + 3] + 127U) / 255U);
+}
+
+void divide_by_alpha(std::span<std::uint8_t> rgba) {
+    for (std::size_t i = 0; i < rgba.size(); i += 4)
+        for (std::size_t c = 0; c < 3 && rgba[i + 3] > 0; ++c)
+            rgba[i + c] = static_cast<std::uint8_t>(std::min(255U, unsigned{rgba[i + c]} * 255U / rgba[i + 3]));
+}
+
 // Writes outputs that are pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs
-// fit.
+// fit. A network sees a picture squeezed into its input: what it gives is brought to the picture's proportions, unless
+// --picture-size says otherwise, or samples are no whole pictures of the input.
 class ImageFiles final : public Processor {
   public:
     ImageFiles(const ProcessorOptions& options, const ImageSettings& settings)
@@ -71,7 +99,11 @@ class ImageFiles final : public Processor {
           pixels_(PixelRange::named(settings.range)),
           png_(options.settings),
           jpeg_(settings.quality),
-          webp_(settings.quality) {}
+          webp_(settings.quality),
+          side_(options.input.image_size) {
+        if (options.settings.text("picture-size") != "model" && options.input.tile == 0 && has_originals(options.input))
+            originals_.emplace(options.input, "image");
+    }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = picture_outputs(slab, "image");
@@ -80,7 +112,10 @@ class ImageFiles final : public Processor {
             if (sample.hole) continue;
             for (const PictureOutput& output : outputs) {
                 const std::string path = sample_path(folder_, sample.key, output.suffix + extension());
-                const auto file = encoded(pixels_.of(output, sample, progress), output, progress);
+                const ImageSize size = size_of(output, sample);
+                progress();
+                const auto file =
+                    encoded(in_size(pixels_.of(output, sample, progress), output, size), output, size, progress);
                 progress();
                 if (!still_current()) return;
                 write_atomically(path, file, durability_);
@@ -105,9 +140,30 @@ class ImageFiles final : public Processor {
                 "Give --image-format png or webp");
     }
 
+    ImageSize size_of(const PictureOutput& output, const SampleView& sample) {
+        if (!originals_) return output.size();
+        const std::uint32_t longest = format_ == "webp" ? 16'383 : format_ == "jpeg" ? 65'500 : 1'000'000;
+        return size_in_proportion(originals_->size_of(sample.key).seen.size, output.size(), side_, longest);
+    }
+
+    std::span<const std::uint8_t> in_size(std::span<const std::uint8_t> pixels, const PictureOutput& output,
+                                          ImageSize size) {
+        if (size == output.size()) return pixels;
+        const std::uint32_t channels = output.channels();
+        resized_.resize(size.pixels() * channels);
+        if (channels == 4) {
+            multiplied_.assign(pixels.begin(), pixels.end());
+            multiply_by_alpha(multiplied_);
+            pixels = multiplied_;
+        }
+        resizer_.resize_channels_of(channels, pixels.data(), output.size(), resized_.data(), size,
+                                    Interpolation::Bicubic);
+        if (channels == 4) divide_by_alpha(resized_);
+        return resized_;
+    }
+
     std::span<const std::byte> encoded(std::span<const std::uint8_t> pixels, const PictureOutput& output,
-                                       const Progress& progress) {
-        const ImageSize size = output.size();
+                                       ImageSize size, const Progress& progress) {
         if (format_ == "jpeg") return jpeg_.encode(pixels, size);
         if (format_ == "webp") return webp_.encode(output.channels() == 1 ? in_three_channels(pixels) : pixels, size);
         const PngPixels kind = output.channels() == 1   ? PngPixels::Gray
@@ -131,7 +187,10 @@ class ImageFiles final : public Processor {
     PngEncoder png_;
     JpegEncoder jpeg_;
     WebpEncoder webp_;
-    std::vector<std::uint8_t> coloured_;
+    std::uint32_t side_;                       // of the square that the network saw; 0: not known
+    std::optional<OriginalImages> originals_;  // whose proportions the files have
+    Resizer resizer_;
+    std::vector<std::uint8_t> coloured_, multiplied_, resized_;
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 [results]
 reads = "masks"
 endings = ".png"
-settings = "mask-size"
+settings = "mask-size, mask-palette"
 tiles = "together"
 )settings";
 
@@ -32,7 +32,7 @@ class MaskPng final : public Processor {
         : folder_(options.output_for("mask-png")),
           others_(options, "mask-png"),
           durability_(options.durability()),
-          png_(PngEncoder(options.settings)) {
+          png_(options.settings) {
         if (options.input.tile > 0)
             stitched_.emplace(options, "mask-png");
         else

@@ -32,7 +32,7 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
 
 // Of a file that the launcher writes whole, and that an attempt finds: what keeps it from being read may pass. Where it
 // is gone nobody writes it again: the job was merged meanwhile, or given up.
-std::string text_of(const std::string& path) {
+std::string text_of_job_file(const std::string& path) {
     try {
         const RegularFile file(path);
         std::string text(file.size(), '\0');
@@ -74,7 +74,7 @@ std::string job_of_shard(const std::string& place) {
         throw ConfigError("--samples-folder is for a job's shards, and --output " + place + " is not a shard's place",
                           "Leave --samples-folder out: ./launch/offramp shard gives both");
     const std::string path = place.substr(0, at) + shards + "job.json";
-    const nlohmann::json told = parse_json_or_discard(text_of(path));
+    const nlohmann::json told = parse_json_or_discard(text_of_job_file(path));
     if (!told.is_object() || !told.contains("job") || !told["job"].is_string())
         throw Error(ErrorKind::BadInput, path + " does not say whose output this is",
                     "Begin the job again with ./launch/offramp job init, which writes it");

@@ -5,8 +5,6 @@
 
 #include "common/images/open_pictures.hpp"
 #include "common/settings/catalogue_values.hpp"
-#include "common/settings/sections/input_settings.hpp"
-#include "common/settings/source_of_input.hpp"
 
 namespace offramp {
 namespace {
@@ -23,16 +21,12 @@ reads-pictures = "image"
 help = "Size of masks and their run lengths: that of each picture, so that they lie on it; or that of the model's output"
 )settings";
 
-bool wants_sizes_of_pictures(const InputSettings& run, const CatalogueValues& settings) {
-    return settings.text("mask-size") != "model" && !run.input.empty() &&
-           gives_pictures(source_of_input(run.source, run.input));
-}
-
 }  // namespace
 
 SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor)
     : ids_(options.foreground_scale()) {
-    if (wants_sizes_of_pictures(options.input, options.settings)) originals_.emplace(options.input, processor);
+    if (options.settings.text("mask-size") != "model" && has_originals(options.input))
+        originals_.emplace(options.input, processor);
 }
 
 SampleMasks::Mask SampleMasks::of(const SegmentationOutput& output, const SampleView& sample,

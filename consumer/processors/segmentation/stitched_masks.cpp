@@ -105,7 +105,7 @@ StitchedMasks::StitchedMasks(const ProcessorOptions& options, std::string_view p
       others_(options, processor),
       durability_(options.durability()),
       scale_(options.foreground_scale()),
-      png_(PngEncoder(options.settings)),
+      png_(options.settings),
       ids_(scale_) {
     require_writable_folder(canvases_);
 }

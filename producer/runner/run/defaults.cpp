@@ -132,8 +132,8 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     if (pictures && config.tile == 0)
         settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, metadata));
     settle<std::string>(config.interpolation, "auto", metadata.interpolation);
-    // Consumers know the middle of an original by it.
-    if (config.resize_size != 0 && metadata.height == metadata.width && metadata.height >= kSmallestImageSize)
+    // Consumers know the middle of an original by it, and how much the network enlarges it.
+    if (pictures && metadata.height == metadata.width && metadata.height >= kSmallestImageSize)
         settle<std::uint32_t>(config.image_size, 0, metadata.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);

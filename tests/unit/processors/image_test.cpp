@@ -3,12 +3,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 
 #include "common/base/error.hpp"
 #include "common/images/image_decode.hpp"
+#include "consumer/processors/pictures/picture_size.hpp"
 #include "consumer/processors/processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
@@ -121,6 +124,90 @@ TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
     const auto gray = rgb_of("sample.webp");
     for (std::size_t i = 0; i < gray.size(); ++i)
         ASSERT_LE(std::abs(gray[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << i;
+}
+
+TEST(SizeInProportion, IsThePicturesTimesWhatTheNetworkEnlargesBy) {
+    constexpr std::uint32_t kLongest = 16'383;
+    EXPECT_EQ(size_in_proportion({80, 40}, {128, 128}, 64, kLongest), (ImageSize{160, 80}));
+    EXPECT_EQ(size_in_proportion({40, 80}, {64, 64}, 64, kLongest), (ImageSize{40, 80}));
+    EXPECT_EQ(size_in_proportion({4000, 3000}, {32, 32}, 64, kLongest), (ImageSize{2000, 1500}));
+    EXPECT_EQ(size_in_proportion({64, 64}, {256, 256}, 64, kLongest), (ImageSize{256, 256}));
+    // One that is beside another keeps what the network did.
+    EXPECT_EQ(size_in_proportion({80, 40}, {128, 64}, 64, kLongest), (ImageSize{160, 40}));
+    // What the network saw is not known: nothing that it made is lost.
+    EXPECT_EQ(size_in_proportion({80, 40}, {128, 128}, 0, kLongest), (ImageSize{256, 128}));
+    // Within what a file holds.
+    EXPECT_EQ(size_in_proportion({10'000, 10}, {256, 256}, 64, kLongest), (ImageSize{16'383, 16}));
+    const ImageSize most = size_in_proportion({10'000, 5'000}, {512, 512}, 128, 1'000'000);
+    EXPECT_LE(most.pixels(), kMaxImagePixels);
+    EXPECT_NEAR(static_cast<double>(most.width) / most.height, 2, 0.001);
+    EXPECT_EQ(size_in_proportion({1, 3'000}, {16, 16}, 256, kLongest), (ImageSize{1, 188}));
+}
+
+// A picture that is twice as wide as high, of which the network saw a square of 32 x 32 and gives twice as much.
+class ImageOfAPicture : public ImageProcessor {
+  protected:
+    HandMade enlarged(std::int64_t channels) {
+        std::ofstream(input_.path() + "/sample.png", std::ios::binary) << encode_png({80, 40}, gradient({80, 40}));
+        config_.input = input_.path();
+        config_.image_size = 32;
+        HandMade made = one_sample();
+        made.add(spec_of("picture", kFloat32, {1, channels, 64, 64}));
+        for (std::size_t i = 0; i < made.storage[0].size(); ++i)
+            made.storage[0][i] = i / 4096 == 3 ? (i % 64 < 32 ? 0.0F : 1.0F) : static_cast<float>(i % 64) / 63;
+        return made;
+    }
+    ImageSize size_of(const std::string& name) { return ImageDecoder().size_of_file(output_.path() + "/" + name); }
+
+    ScratchFolder input_;
+};
+
+TEST_F(ImageOfAPicture, HasItsProportions) {
+    for (const std::int64_t channels : {1, 3, 4})
+        for (const char* format : {"png", "webp", "jpeg"}) {
+            if (channels == 4 && std::string(format) == "jpeg") continue;
+            config_.catalogue.put("image-format", format);
+            const HandMade made = enlarged(channels);
+            run_over(made.contents);
+            EXPECT_EQ(size_of(std::string("sample.") + (std::string(format) == "jpeg" ? "jpg" : format)),
+                      (ImageSize{160, 80}))
+                << channels << format;
+        }
+    config_.catalogue.put("image-format", "png");
+    run_over(enlarged(3).contents);
+    const std::vector<int> rgb = rgb_of("sample.png");
+    for (std::size_t i = 0; i < rgb.size(); i += 3)
+        ASSERT_NEAR(rgb[i], static_cast<double>(i / 3 % 160) * 255 / 159, 4);
+}
+
+TEST_F(ImageOfAPicture, ColoursThatAreNotSeenDoNotComeIntoOthers) {
+    run_over(enlarged(4).contents);
+    const std::string file = test::read_tree(output_.path()).at("sample.png");
+    const auto pixels = test::decode_rgba_png(std::as_bytes(std::span(file))).pixels;
+    for (std::size_t x = 0; x < 160; ++x) {
+        if (pixels[x][3] == 0) continue;
+        EXPECT_GE(pixels[x][0], 32 * 255 / 63 - 8) << x;
+    }
+    EXPECT_EQ(pixels[10][3], 0);
+    EXPECT_EQ(pixels[150][3], 255);
+}
+
+TEST_F(ImageOfAPicture, HasTheModelsSizeWhereThatIsWantedAndOfTiles) {
+    config_.catalogue.put("picture-size", "model");
+    run_over(enlarged(3).contents);
+    EXPECT_EQ(size_of("sample.png"), (ImageSize{64, 64}));
+    config_.catalogue.put("picture-size", "image");
+    config_.tile = 32;
+    run_over(enlarged(3).contents);
+    EXPECT_EQ(size_of("sample.png"), (ImageSize{64, 64}));
+}
+
+// Of 80 x 40, brought to 64 x 32, the middle 32 x 32: 40 x 40 of its own pixels.
+TEST_F(ImageOfAPicture, OfItsMiddleHasTheMiddlesSize) {
+    const HandMade made = enlarged(3);
+    config_.resize_size = 32;
+    run_over(made.contents);
+    EXPECT_EQ(size_of("sample.png"), (ImageSize{80, 80}));
 }
 
 TEST_F(ImageProcessor, OfSeveralFittingOutputsEachHasItsFile) {

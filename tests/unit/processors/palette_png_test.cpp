@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "common/base/error.hpp"
+#include "common/images/image_decode.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 
 namespace offramp {
@@ -88,6 +89,39 @@ RC_GTEST_PROP(PalettePng, OfRowsIsTheSamePicture, ()) {
     RC_ASSERT(read.height == height);
     RC_ASSERT(read.ids == ids);
     RC_ASSERT(read.palette == decode_png(whole).palette);
+}
+
+// Any reader finds the ids in a gray picture, and the bytes that it is compressed from are those of a palette's.
+TEST(PalettePng, WithoutAPaletteTheGrayValuesAreTheIds) {
+    const std::uint32_t width = 64, height = 40;
+    std::vector<std::uint8_t> ids;
+    for (std::size_t i = 0; i < std::size_t{width} * height; ++i) ids.push_back(static_cast<std::uint8_t>(i / 10));
+    for (const int level : {0, 3, 9}) {
+        CatalogueValues settings;
+        settings.put("png-level", level);
+        settings.put("mask-palette", "none");
+        PalettePng png(settings);
+        std::vector<std::byte> rows;
+        png.encode_rows(
+            {width, height},
+            [&](std::uint32_t first, std::uint32_t count) {
+                return std::span<const std::uint8_t>(ids).subspan(std::size_t{first} * width,
+                                                                  std::size_t{count} * width);
+            },
+            [&](std::span<const std::byte> bytes) { rows.insert(rows.end(), bytes.begin(), bytes.end()); },
+            kNoProgress);
+        const auto whole = png.encode(ids, width, height, kNoProgress);
+        for (const std::span<const std::byte> file : {std::span<const std::byte>(rows), whole}) {
+            EXPECT_EQ(std::to_integer<int>(file[24]), 8) << "bits";
+            EXPECT_EQ(std::to_integer<int>(file[25]), 0) << "gray";
+            std::vector<std::uint8_t> rgb(ids.size() * 3);
+            ImageDecoder().decode(file, ImageSize{width, height}, std::as_writable_bytes(std::span(rgb)));
+            for (std::size_t i = 0; i < rgb.size(); ++i) ASSERT_EQ(rgb[i], ids[i / 3]) << level;
+        }
+        const std::size_t bytes = whole.size();
+        EXPECT_EQ(PalettePng(PngEncoder(level)).encode(ids, width, height, kNoProgress).size(), bytes + 780)
+            << "a palette has 768 bytes and 12 of its chunk";
+    }
 }
 
 // Noise that cannot be compressed, several IDAT chunks long: the output is larger than the input at every

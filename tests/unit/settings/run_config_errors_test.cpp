@@ -136,6 +136,8 @@ const BadValue kBadValues[] = {
     {"image-format", "bmp", "png, jpeg, webp"},
     {"image-quality", "0", "1 to 100"},
     {"image-range", "0:2", "0:1, -1:1, 0:255"},
+    {"picture-size", "original", "image, model"},
+    {"mask-palette", "gray", "voc, none"},
     {"normalize", "l2", "true, false, 1, 0"},
     {"vector-dtype", "int8", "fp32, fp16"},
     {"truncate-dim", "1000001", "1 to 1000000, or 0 for all"},

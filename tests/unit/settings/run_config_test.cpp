@@ -203,6 +203,10 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "80",
                                     "--image-range",
                                     "-1:1",
+                                    "--picture-size",
+                                    "model",
+                                    "--mask-palette",
+                                    "none",
                                     "--finish",
                                     "--print-config",
                                     "--list",
@@ -273,6 +277,8 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.catalogue.put("image-format", "webp");
     expected.catalogue.put("image-quality", 80);
     expected.catalogue.put("image-range", "-1:1");
+    expected.catalogue.put("picture-size", "model");
+    expected.catalogue.put("mask-palette", "none");
     expected.finish = expected.print_config = expected.list = expected.probe = expected.sweep = true;
     EXPECT_EQ(config, expected);
 }
