@@ -97,7 +97,7 @@ def nearest(stored, vector, most):
     wanted = as_wanted(vector, stored.dimensions)
     wanted /= max(numpy.linalg.norm(wanted), 1e-12)
     best = []
-    rows = stored.database.execute("SELECT item, key, vector FROM embeddings WHERE output = ?", (stored.output,))
+    rows = stored.database.execute("SELECT item, key, vector FROM embeddings WHERE output = ? AND vector IS NOT NULL", (stored.output,))
     while block := rows.fetchmany(ROWS_AT_ONCE):
         vectors = numpy.stack([numpy.frombuffer(vector, stored.dtype) for _, _, vector in block]).astype(numpy.float32)
         cosines = vectors @ wanted / numpy.maximum(numpy.linalg.norm(vectors, axis=1), 1e-12)

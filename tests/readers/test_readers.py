@@ -217,7 +217,7 @@ class EmbeddingsParquet(unittest.TestCase):
                 vector = pyarrow.list_(pyarrow.field("element", number, nullable=False), dimensions)
                 self.assertEqual([(field.name, field.type, field.nullable) for field in table.schema],
                                  [("key", pyarrow.string(), False), ("output", pyarrow.string(), False), ("item", pyarrow.int64(), False),
-                                  ("vector", vector, False)])
+                                  ("vector", vector, True)])
                 self.assertEqual(table.schema.metadata, {b"model": b"made", b"normalized": b"true" if "--normalize" in flags else b"false"})
                 rows = [table[column].to_pylist() for column in ("item", "key", "output")]
                 self.assertEqual(list(zip(*rows)), [(item, key, output["name"]) for item, key, output, _ in vectors])

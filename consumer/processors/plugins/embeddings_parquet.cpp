@@ -60,6 +60,7 @@ class EmbeddingsParquet final : public Processor {
             origin_ = beside_.of(sample.key);
             for (const VectorOutput& output : outputs) add_row(sample, output, slab.model);
         }
+        vectors_.tell_of_unheld();
         if (still_current()) rows_.commit();
     }
 
@@ -75,7 +76,7 @@ class EmbeddingsParquet final : public Processor {
                                    .model = model},
                           .key = origin_.key,
                           .output = output.name(),
-                          .vector = vectors_.of(output, sample.row),
+                          .vector = vectors_.of(output, sample),
                           .id = origin_.beside.id,
                           .columns = origin_.beside.columns,
                           .chunk = origin_.chunk.number,

@@ -195,8 +195,6 @@ class EmbeddingsPostgres final : public Processor {
     // Everything that can be made before the transaction.
     void make_rows(const std::vector<VectorOutput>& outputs, const SlabContents& slab, const Progress& progress) {
         rows_.clear();
-        std::size_t unheld = 0;
-        std::string first;
         const std::size_t bytes_each = halves() ? 2 : 4;
         for (const Row& row : in_order(outputs, slab, progress)) {
             progress();
@@ -204,16 +202,10 @@ class EmbeddingsPostgres final : public Processor {
             rows_.text(row.key);
             rows_.text(row.output->name());
             rows_.number(static_cast<std::int64_t>(row.sample->item));
-            const bool is_held = rows_.vector(vectors_.of(*row.output, row.sample->row), bytes_each);
+            rows_.vector(vectors_.of(*row.output, *row.sample), bytes_each);
             put_beside(row.origin);
-            if (!is_held && ++unheld == 1)
-                first = "the first: sample '" + row.sample->key + "', output '" + row.output->name() + "'";
         }
-        if (unheld > 0)
-            spdlog::warn(
-                "{} vectors have numbers that are infinite or none, which pgvector does not hold: NULL in their rows "
-                "({})",
-                unheld, first);
+        vectors_.tell_of_unheld();
     }
 
     void put_beside(const VectorOrigin& origin) {

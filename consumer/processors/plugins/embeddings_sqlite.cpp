@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,7 @@ settings = "normalize, vector-dtype, truncate-dim, vector-columns"
 std::string schema_of_vectors(const ColumnsBeside& beside) {
     return "CREATE TABLE outputs (output TEXT PRIMARY KEY, dimensions INTEGER NOT NULL, dtype TEXT NOT NULL, "
            "normalized INTEGER NOT NULL, model TEXT NOT NULL) WITHOUT ROWID;"
-           "CREATE TABLE embeddings (key TEXT NOT NULL, output TEXT NOT NULL, item INTEGER NOT NULL, vector BLOB NOT "
-           "NULL, " +
+           "CREATE TABLE embeddings (key TEXT NOT NULL, output TEXT NOT NULL, item INTEGER NOT NULL, vector BLOB, " +
            std::string(beside.columns() ? "id TEXT NOT NULL, columns TEXT NOT NULL, " : "") +
            (beside.chunks() ? "chunk INTEGER NOT NULL, start_char INTEGER NOT NULL, end_char INTEGER NOT NULL, " : "") +
            "PRIMARY KEY (key, " + (beside.chunks() ? "chunk, " : "") + "output));";
@@ -55,11 +55,13 @@ class EmbeddingsSqlite final : public Processor {
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
         make_rows(outputs, slab, progress);
+        vectors_.tell_of_unheld();
         if (rows_.empty() || !still_current()) return;
         database_.transact([&](SqliteDatabase& database) {
             if (!has_columns_) require_columns(database, "embeddings", beside_.names());
             has_columns_ = true;
             for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
+            require_room_for_nulls(database);
             put_rows(database);
         });
     }
@@ -68,8 +70,8 @@ class EmbeddingsSqlite final : public Processor {
     struct Row {
         const SampleView* sample = nullptr;
         const VectorOutput* output = nullptr;
-        std::size_t begin = 0;  // of its vector's bytes
-        std::size_t bytes = 0;
+        std::size_t begin = 0;   // of its vector's bytes
+        std::size_t bytes = 0;   // none: NULL
         std::size_t origin = 0;  // its place in origins_
     };
 
@@ -83,7 +85,8 @@ class EmbeddingsSqlite final : public Processor {
             if (sample.hole) continue;
             origins_.push_back(beside_.of(sample.key));
             for (const VectorOutput& output : outputs) {
-                const auto vector = vectors_.of(output, sample.row);
+                auto vector = vectors_.of(output, sample);
+                if (!vectors_.is_finite()) vector = {};
                 rows_.push_back({.sample = &sample,
                                  .output = &output,
                                  .begin = stored_.size(),
@@ -92,6 +95,23 @@ class EmbeddingsSqlite final : public Processor {
                 stored_.insert(stored_.end(), vector.begin(), vector.end());
             }
         }
+    }
+
+    // An earlier version's table has a vector in each row.
+    void require_room_for_nulls(SqliteDatabase& database) {
+        const auto is_null = [](const Row& row) { return row.bytes == 0; };
+        if (std::ranges::none_of(rows_, is_null)) return;
+        SqliteStatement& there = database.prepared(
+            "SELECT count(*) FROM pragma_table_info('embeddings') WHERE name = 'vector' AND \"notnull\" = 0");
+        const bool has_room = there.step() && there.number(0) > 0;
+        while (there.step()) {
+        }
+        if (!has_room)
+            throw ConfigError(
+                "database " + database_.path() +
+                    " takes no NULL, which a vector with infinite numbers or NaN becomes: it was begun by "
+                    "an older version",
+                "Give --start-over instead of --resume, or another --output");
     }
 
     // Vectors of two kinds are never mixed under one name.
@@ -128,10 +148,11 @@ class EmbeddingsSqlite final : public Processor {
         SqliteStatement& upsert = database.prepared(upsert_);
         for (const Row& row : rows_) {
             const VectorOrigin& origin = origins_[row.origin];
-            upsert.bind(1, origin.key)
-                .bind(2, row.output->name())
-                .bind(3, static_cast<std::int64_t>(row.sample->item))
-                .bind_bytes(4, std::span(stored_).subspan(row.begin, row.bytes));
+            upsert.bind(1, origin.key).bind(2, row.output->name()).bind(3, static_cast<std::int64_t>(row.sample->item));
+            if (row.bytes == 0)
+                upsert.bind_nothing(4);
+            else
+                upsert.bind_bytes(4, std::span(stored_).subspan(row.begin, row.bytes));
             if (beside_.columns()) upsert.bind(5, origin.beside.id).bind(6, origin.beside.columns);
             if (beside_.chunks()) {
                 const int first = beside_.columns() ? 7 : 5;

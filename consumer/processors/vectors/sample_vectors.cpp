@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/numerics/finite_numbers.hpp"
 #include "common/numerics/float16_bits.hpp"
 #include "common/wire/output_description.hpp"
 #include "common/wire/readable_output.hpp"
@@ -78,7 +79,22 @@ std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const
     return fitting;
 }
 
-std::span<const std::byte> SampleVectors::of(const VectorOutput& output, std::size_t row) {
+std::span<const std::byte> SampleVectors::of(const VectorOutput& output, const SampleView& sample) {
+    const std::span<const std::byte> stored = make(output, sample.row);
+    is_finite_ = all_finite(stored, to_float16_ ? 2 : 4);
+    if (!is_finite_ && ++unheld_ == 1)
+        first_unheld_ = "the first: sample '" + sample.key + "', output '" + output.name() + "'";
+    return stored;
+}
+
+void SampleVectors::tell_of_unheld() {
+    if (unheld_ > 0)
+        spdlog::warn("{}: {} vectors have numbers that are infinite or NaN: NULL in their rows ({})", processor_,
+                     unheld_, first_unheld_);
+    unheld_ = 0;
+}
+
+std::span<const std::byte> SampleVectors::make(const VectorOutput& output, std::size_t row) {
     const TensorSpec& spec = output.tensor->spec;
     const std::byte* from = output.tensor->row(row).data();
     numbers_.resize(output.dimensions);

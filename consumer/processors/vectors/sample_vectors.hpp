@@ -31,7 +31,12 @@ class SampleVectors {
     // when one is shorter than --truncate-dim.
     std::vector<VectorOutput> outputs(const SlabContents& slab) const;
     // The stored bytes of one sample's vector, little endian; valid until the next call.
-    std::span<const std::byte> of(const VectorOutput& output, std::size_t row);
+    std::span<const std::byte> of(const VectorOutput& output, const SampleView& sample);
+    // Whether all numbers of that vector are finite, as they are stored. Tables have NULL for another one: readers take
+    // infinite numbers and NaN for numbers, and pgvector does not hold them.
+    bool is_finite() const { return is_finite_; }
+    // Warns of those since the last call that were not.
+    void tell_of_unheld();
 
     // Vectors so far with a finite number that became infinite as a float16. The first is warned of.
     std::uint64_t overflowed() const { return overflowed_; }
@@ -41,10 +46,15 @@ class SampleVectors {
     std::string_view dtype() const { return to_float16_ ? "float16" : "float32"; }
 
   private:
+    std::span<const std::byte> make(const VectorOutput& output, std::size_t row);
+
     std::string processor_;
     bool normalizes_, to_float16_;
     std::uint32_t truncate_dim_;
     std::uint64_t overflowed_ = 0;
+    bool is_finite_ = true;
+    std::uint64_t unheld_ = 0;
+    std::string first_unheld_;
     std::vector<float> numbers_;
     std::vector<std::uint16_t> halves_;
 };

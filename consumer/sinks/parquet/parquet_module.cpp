@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
+#include "common/numerics/finite_numbers.hpp"
 
 namespace offramp {
 namespace {
@@ -72,7 +75,7 @@ std::shared_ptr<arrow::Schema> schema_of(const VectorKind& kind) {
     const auto vector = arrow::fixed_size_list(arrow::field("element", number_of(kind), false),
                                                static_cast<std::int32_t>(kind.dimensions));
     arrow::FieldVector fields{arrow::field("key", arrow::utf8(), false), arrow::field("output", arrow::utf8(), false),
-                              arrow::field("item", arrow::int64(), false), arrow::field("vector", vector, false)};
+                              arrow::field("item", arrow::int64(), false), arrow::field("vector", vector)};
     if (kind.columns) {
         fields.push_back(arrow::field("id", arrow::utf8(), false));
         fields.push_back(arrow::field("columns", arrow::utf8(), false));
@@ -107,6 +110,7 @@ class Group {
         check(outputs_.Append(sound(row.output)), "an output's name");
         check(items_.Append(static_cast<std::int64_t>(row.item)), "an item's number");
         check(numbers_.Append(row.vector.data(), static_cast<std::int64_t>(row.vector.size())), "a vector");
+        check(held_.Append(all_finite(row.vector, kind_.halves ? 2 : 4)), "whether there is a vector");
         if (kind_.columns) {
             check(ids_.Append(sound(row.id)), "an id");
             check(columns_.Append(sound(row.columns)), "columns");
@@ -123,7 +127,10 @@ class Group {
         const std::int64_t count = rows_ * static_cast<std::int64_t>(kind_.dimensions);
         const auto numbers = arrow::MakeArray(
             arrow::ArrayData::Make(number_of(kind_), count, {nullptr, checked(numbers_.Finish(), "the vectors")}, 0));
-        const auto vectors = std::make_shared<arrow::FixedSizeListArray>(schema->field(3)->type(), rows_, numbers);
+        const std::int64_t nulls = held_.false_count();
+        const auto held = checked(held_.Finish(), "which vectors there are");
+        const auto vectors = std::make_shared<arrow::FixedSizeListArray>(schema->field(3)->type(), rows_, numbers,
+                                                                         nulls > 0 ? held : nullptr, nulls);
         arrow::ArrayVector arrays{checked(keys_.Finish(), "the keys"), checked(outputs_.Finish(), "the outputs"),
                                   checked(items_.Finish(), "the items"), vectors};
         if (kind_.columns) {
@@ -147,6 +154,7 @@ class Group {
     arrow::StringBuilder keys_, outputs_, ids_, columns_;
     arrow::Int64Builder items_, chunks_, starts_, ends_;
     arrow::BufferBuilder numbers_;
+    arrow::TypedBufferBuilder<bool> held_;  // of each row, whether its vector can stand there; else NULL
     std::int64_t rows_ = 0;
 };
 
@@ -230,6 +238,8 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
                         "Move it away");
         const auto& numbers = static_cast<const arrow::PrimitiveArray&>(*vectors.values());
         const auto* bytes = reinterpret_cast<const std::byte*>(numbers.values()->data());
+        // What NULL was made of, and becomes again.
+        const std::vector<std::byte> unheld(kind.vector_bytes(), std::byte{0xff});
         for (std::int64_t i = 0; i < batch->num_rows(); ++i) {
             const std::size_t at =
                 static_cast<std::size_t>(vectors.value_offset(i) + numbers.offset()) * (kind.halves ? 2 : 4);
@@ -237,7 +247,8 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
                    .kind = kind,
                    .key = keys.GetView(i),
                    .output = outputs.GetView(i),
-                   .vector = {bytes + at, kind.vector_bytes()},
+                   .vector = vectors.IsNull(i) ? std::span<const std::byte>(unheld)
+                                               : std::span(bytes + at, kind.vector_bytes()),
                    .id = has_columns ? ids->GetView(i) : std::string_view(),
                    .columns = has_columns ? columns->GetView(i) : std::string_view(),
                    .chunk = has_chunks ? static_cast<std::uint64_t>(chunks->Value(i)) : 0,

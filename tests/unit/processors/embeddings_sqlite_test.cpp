@@ -62,7 +62,7 @@ TEST(SampleVectorsInHalves, NumbersThatBecomeInfiniteAreCounted) {
         const float numbers[] = {1.0F, number};
         std::memcpy(sample.storage[0].data(), numbers, sizeof numbers);
         const auto outputs = vectors.outputs(sample.contents);
-        (void)vectors.of(outputs.at(0), 0);
+        (void)vectors.of(outputs.at(0), sample.contents.samples.at(0));
         EXPECT_EQ(vectors.overflowed(), overflows) << number;
     }
 }
