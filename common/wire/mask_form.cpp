@@ -4,7 +4,10 @@
 
 namespace offramp {
 
-bool is_class_map(const TensorSpec& spec) { return spec.dims == 3 && spec.dtype == kUInt8; }
+bool is_class_map(const TensorSpec& spec) {
+    const bool has_ids = spec.dtype == kUInt8 || spec.dtype == kBool || spec.dtype == kInt32 || spec.dtype == kInt64;
+    return has_ids && (spec.dims == 3 || (spec.dims == 4 && spec.shape[1] == 1));
+}
 
 bool is_class_scores(const TensorSpec& spec) {
     return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
@@ -12,7 +15,8 @@ bool is_class_scores(const TensorSpec& spec) {
 
 std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_factor) {
     if (!is_class_map(spec) && !is_class_scores(spec))
-        return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, H, W]";
+        return "needed are class ids, uint8, bool, int32 or int64 [N, H, W] or [N, 1, H, W], or class scores, float32, "
+               "float16 or bfloat16 [N, C, H, W]";
     if (is_class_scores(spec) && (spec.shape[1] < 1 || spec.shape[1] > kMostClassesOfMasks))
         return "it has " + std::to_string(spec.shape[1]) + " classes, a mask holds 1 to " +
                std::to_string(kMostClassesOfMasks);

@@ -8,7 +8,7 @@ namespace offramp {
 
 std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample,
                                            const Progress& progress) {
-    if (!output.has_scores()) return plane_of(*output.tensor, sample.row, ids_);
+    if (!output.has_scores()) return plane_of(*output.tensor, sample, ids_);
     return output.upsample_factor > 1 || output.one_channel() ? by_lines(output, sample, progress)
                                                               : reduce(output.scores(sample.row), progress);
 }
@@ -78,7 +78,7 @@ std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& 
 // The class of a pixel is that of the output's pixel which its middle lies in.
 std::span<const std::uint8_t> ClassIds::nearest(const SegmentationOutput& output, const SampleView& sample,
                                                 ImageSize size, const Progress& progress) {
-    const auto plane = plane_of(*output.tensor, sample.row, plane_);
+    const auto plane = plane_of(*output.tensor, sample, plane_);
     const auto [from_width, from_height] = output.size();
     ids_.resize(size.pixels());
     std::uint8_t* to = ids_.data();

@@ -32,7 +32,7 @@ std::span<const std::uint8_t> Foreground::of(const SegmentationOutput& output, c
     if (output.has_scores())
         weigh_scores(output, sample, progress);
     else
-        weigh_ids(output, sample.row);
+        weigh_ids(output, sample);
     progress();
     return alpha_;
 }
@@ -53,14 +53,14 @@ void Foreground::weigh_scores(const SegmentationOutput& output, const SampleView
     }
 }
 
-void Foreground::weigh_ids(const SegmentationOutput& output, std::size_t row) {
-    const auto ids = plane_of(*output.tensor, row, ids_);
+void Foreground::weigh_ids(const SegmentationOutput& output, const SampleView& sample) {
+    const auto ids = plane_of(*output.tensor, sample, ids_);
     if (output.confidence == nullptr) {
         std::ranges::transform(ids, alpha_.begin(),
                                [](std::uint8_t id) { return id != 0 ? std::uint8_t{255} : std::uint8_t{0}; });
         return;
     }
-    const auto confidence = plane_of(*output.confidence, row, confidence_);
+    const auto confidence = plane_of(*output.confidence, sample, confidence_);
     std::ranges::transform(ids, confidence, alpha_.begin(), [](std::uint8_t id, std::uint8_t sure) {
         return id != 0 ? sure : static_cast<std::uint8_t>(255 - sure);
     });

@@ -27,7 +27,7 @@ class Foreground {
 
   private:
     void weigh_scores(const SegmentationOutput& output, const SampleView& sample, const Progress& progress);
-    void weigh_ids(const SegmentationOutput& output, std::size_t row);
+    void weigh_ids(const SegmentationOutput& output, const SampleView& sample);
 
     ForegroundScale scale_;
     EnlargedSample enlarged_;

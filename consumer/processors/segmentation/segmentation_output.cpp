@@ -1,6 +1,7 @@
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/base/error.hpp"
 #include "common/wire/mask_form.hpp"
@@ -51,6 +52,32 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
     return fitting;
 }
 
+[[noreturn]] void refuse_id(std::int64_t id, const TensorSpec& spec, const SampleView& sample) {
+    throw ConfigError(describe_output(spec) + " of the item '" + sample.key + "' holds the class id " +
+                          std::to_string(id) + "; a mask holds ids from 0 to " + std::to_string(kMaxClasses - 1),
+                      "Choose --processor npy, which writes any number, or give the model fewer classes");
+}
+
+// Ids of an argmax, in bytes.
+template <class Id>
+std::span<const std::uint8_t> narrowed(const TensorView& tensor, const SampleView& sample,
+                                       std::vector<std::uint8_t>& scratch) {
+    const TensorSpec& spec = tensor.spec;
+    const std::byte* const from = tensor.row(sample.row).data();
+    const std::int64_t height = spec.shape[spec.dims - 2], width = spec.shape[spec.dims - 1];
+    const std::int64_t down = spec.strides[spec.dims - 2], across = spec.strides[spec.dims - 1];
+    scratch.resize(static_cast<std::size_t>(height * width));
+    std::size_t next = 0;
+    for (std::int64_t y = 0; y < height; ++y)
+        for (std::int64_t x = 0; x < width; ++x) {
+            Id id = 0;
+            std::memcpy(&id, from + static_cast<std::size_t>(y * down + x * across) * sizeof id, sizeof id);
+            if (id < 0 || id >= kMaxClasses) refuse_id(id, spec, sample);
+            scratch[next++] = static_cast<std::uint8_t>(id);
+        }
+    return scratch;
+}
+
 }  // namespace
 
 std::uint32_t SegmentationOutput::width() const {
@@ -99,18 +126,20 @@ std::vector<std::string> segmentation_files(const SlabContents& slab, const Samp
     return files;
 }
 
-std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch) {
+std::span<const std::uint8_t> plane_of(const TensorView& tensor, const SampleView& sample,
+                                       std::vector<std::uint8_t>& scratch) {
     const TensorSpec& spec = tensor.spec;
-    const auto bytes = tensor.row(row);
+    const auto bytes = tensor.row(sample.row);
+    const std::int64_t height = spec.shape[spec.dims - 2], width = spec.shape[spec.dims - 1];
+    const std::int64_t down = spec.strides[spec.dims - 2], across = spec.strides[spec.dims - 1];
+    if (spec.dtype == kInt64) return narrowed<std::int64_t>(tensor, sample, scratch);
+    if (spec.dtype == kInt32) return narrowed<std::int32_t>(tensor, sample, scratch);
     const auto* values = reinterpret_cast<const std::uint8_t*>(bytes.data());
-    const std::int64_t height = spec.shape[1];
-    const std::int64_t width = spec.shape[2];
-    if (width == 1 || (spec.strides[2] == 1 && (height == 1 || spec.strides[1] == width)))
-        return {values, bytes.size()};
+    if ((width == 1 || across == 1) && (height == 1 || down == width)) return {values, bytes.size()};
     scratch.resize(bytes.size());
     std::size_t next = 0;
     for (std::int64_t y = 0; y < height; ++y)
-        for (std::int64_t x = 0; x < width; ++x) scratch[next++] = values[y * spec.strides[1] + x * spec.strides[2]];
+        for (std::int64_t x = 0; x < width; ++x) scratch[next++] = values[y * down + x * across];
     return scratch;
 }
 

@@ -1,5 +1,6 @@
 #include "producer/runner/run/readable_outputs.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "common/base/error.hpp"
@@ -25,7 +26,82 @@ std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t ups
     return {};
 }
 
+// What a processor of the run reads; "auto" becomes masks where an output is such, and anything it does not know too.
+Reads reads_of(const std::string& processor, std::span<const TensorSpec> outputs, std::uint32_t upsample_factor) {
+    const auto becomes_masks = [&](const TensorSpec& output) {
+        return obstacle_to_masks(output, upsample_factor).empty();
+    };
+    if (processor == "auto") return std::ranges::any_of(outputs, becomes_masks) ? Reads::Masks : Reads::Anything;
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr ? Reads::Anything : known->reads;
+}
+
+// More than rounding makes of them.
+bool has_proportions_of(const TensorSpec& input, const TensorSpec& output) {
+    constexpr double kMost = 1.25;
+    if (input.dims != 4) return true;
+    const double wanted = static_cast<double>(input.shape[3]) / static_cast<double>(input.shape[2]);
+    const double found =
+        static_cast<double>(output.shape[output.dims - 1]) / static_cast<double>(output.shape[output.dims - 2]);
+    return std::max(wanted, found) <= kMost * std::min(wanted, found);
+}
+
+// Beside scores [N, Q, H, W] those of a transformer's queries are [N, Q, K], and those of boxes [N, 4 + K + Q, A]: four
+// numbers of a box, classes and Q coefficients for each of many anchors.
+const TensorSpec* whose_parts(const TensorSpec& scores, std::span<const TensorSpec> outputs) {
+    if (!is_class_scores(scores) || scores.shape[1] < 2) return nullptr;
+    const std::int64_t parts = scores.shape[1];
+    for (const TensorSpec& other : outputs) {
+        if (other.dims != 3) continue;
+        const bool is_of_queries = other.shape[1] == parts;
+        const bool is_of_boxes = other.shape[1] > parts + 4 && other.shape[2] > other.shape[1];
+        if (is_of_queries || is_of_boxes) return &other;
+    }
+    return nullptr;
+}
+
+std::string names_of_unwritten(const RunConfig& config, std::span<const TensorSpec> outputs,
+                               std::uint32_t upsample_factor) {
+    std::string names;
+    for (const TensorSpec& output : outputs) {
+        const auto takes_it = [&](const std::string& processor) {
+            return obstacle_to(reads_of(processor, outputs, upsample_factor), output, upsample_factor).empty();
+        };
+        if (std::ranges::none_of(config.processors(), takes_it))
+            names += (names.empty() ? "" : ", ") + output.describe();
+    }
+    return names;
+}
+
 }  // namespace
+
+std::vector<std::string> cautions_about_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
+                                                std::uint32_t upsample_factor, const TensorSpec& input) {
+    constexpr const char* kInstead = "--processor npy writes every output as it is";
+    std::vector<std::string> cautions;
+    if (const std::string names = names_of_unwritten(config, outputs, upsample_factor); !names.empty())
+        cautions.push_back("not written, since --processor " + config.processor + " does not read them: " + names +
+                           ". " + kInstead);
+    const auto reads_masks = [&](const std::string& processor) {
+        return reads_of(processor, outputs, upsample_factor) == Reads::Masks;
+    };
+    if (std::ranges::none_of(config.processors(), reads_masks)) return cautions;
+    for (const TensorSpec& output : outputs) {
+        if (!obstacle_to_masks(output, upsample_factor).empty()) continue;
+        if (!has_proportions_of(input, output))
+            cautions.push_back(
+                describe_output(output) + " becomes masks of " + std::to_string(output.shape[output.dims - 1]) + " x " +
+                std::to_string(output.shape[output.dims - 2]) +
+                " pixels, which has not the proportions of the input, " + std::to_string(input.shape[3]) + " x " +
+                std::to_string(input.shape[2]) +
+                ". If it is channels-last, [N, H, W, C], let the model end with permute(0, 3, 1, 2). " + kInstead);
+        else if (const TensorSpec* const other = whose_parts(output, outputs); other != nullptr)
+            cautions.push_back(describe_output(output) + " becomes masks of " + std::to_string(output.shape[1]) +
+                               " classes. Beside " + describe_output(*other) +
+                               " it is probably mask queries or prototypes, which are no classes. " + kInstead);
+    }
+    return cautions;
+}
 
 void require_readable_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
                               std::uint32_t upsample_factor) {

@@ -42,6 +42,16 @@ void tell_of_chosen_processor(const RunConfig& config, const OutputTransformer& 
         transformer.outputs().front().describe());
 }
 
+void tell_of_outputs(const RunConfig& config, const OpenedModel& opened) {
+    const OutputTransformer& transformer = *opened.transformer;
+    require_readable_outputs(config, transformer.outputs(), transformer.upsample_factor());
+    const ModelInput input = opened.model->input();
+    for (const std::string& caution :
+         cautions_about_outputs(config, transformer.outputs(), transformer.upsample_factor(),
+                                input.kind == InputKind::Image ? input.tensor : TensorSpec{}))
+        spdlog::warn("{}", caution);
+}
+
 }  // namespace
 
 std::unique_ptr<Device> open_device_of(const RunConfig& config) {
@@ -85,8 +95,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                           .foreground = ForegroundScale::of(config.scores, config.threshold)});
     spdlog::info("model: {}", opened.model->description());
     tell_of_chosen_processor(config, *opened.transformer);
-    if (!traits.outputs_dropped)
-        require_readable_outputs(config, opened.transformer->outputs(), opened.transformer->upsample_factor());
+    if (!traits.outputs_dropped) tell_of_outputs(config, opened);
     if (const std::string caution = opened.model->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (opened.model->random_weights())
         spdlog::warn(

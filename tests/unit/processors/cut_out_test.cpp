@@ -119,6 +119,15 @@ TEST_F(CutOut, ColoursKeepTheirProfile) {
     EXPECT_TRUE(beside.profile.empty()) << "that of the original before";
 }
 
+TEST_F(CutOut, AForegroundOfTrueAndFalseHasHardEdges) {
+    give_original({4, 1});
+    HandMade made = one_sample();
+    made.add(spec_of("mask", kBool, {1, 1, 1, 4}));
+    const std::uint8_t foreground[] = {0, 1, 1, 0};
+    std::memcpy(made.storage[0].data(), foreground, sizeof foreground);
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0));
+}
+
 TEST_F(CutOut, ThePictureThatItIsMadeFromIsNotReplacedThroughALinkEither) {
     give_original({4, 2});
     HandMade made = one_sample();

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/base/error.hpp"
+#include "common/images/image_decode.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
@@ -45,6 +46,57 @@ TEST(MaskPng, TakesClassMapsAsTheyAre) {
     const std::uint8_t columns[] = {0, 253, 1, 254, 2, 255};
     std::memcpy(made.storage[0].data(), columns, sizeof columns);
     EXPECT_THAT(ids_in(masks_of(made.contents).at("sample.png")), ::testing::ElementsAreArray(ids));
+}
+
+TEST(MaskPng, WithoutAPaletteIsAGrayPictureOfTheIds) {
+    HandMade made = one_sample();
+    made.add(spec_of("map", kUInt8, {1, 1, 4}));
+    const std::uint8_t ids[] = {0, 1, 38, 255};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    for (const char* processor : {"mask-png", "auto"}) {
+        const ScratchFolder folder;
+        RunConfig config = test::config_for(processor, folder.path());
+        config.catalogue.put("mask-size", "model");
+        config.catalogue.put("mask-palette", "none");
+        make_processor(processor, config)->process(made.contents, test::kNoProgress, test::kCurrent);
+        Rgb rgb;
+        ImageDecoder().decode_file_in_full(folder.path() + "/sample.png", rgb);
+        EXPECT_THAT(rgb, ::testing::ElementsAre(0, 0, 0, 1, 1, 1, 38, 38, 38, 255, 255, 255)) << processor;
+    }
+}
+
+// As an argmax gives them, with the dimension that it was made along and without.
+TEST(MaskPng, TakesClassIdsOfAnyWholeNumber) {
+    const std::vector<std::uint8_t> wanted{0, 1, 2, 21, 254, 255};
+    const auto file_of = [&](DType dtype, bool keeps_dimension, bool by_columns, std::int64_t last) {
+        HandMade made = one_sample();
+        TensorSpec spec = keeps_dimension ? spec_of("map", dtype, {1, 1, 2, 3}) : spec_of("map", dtype, {1, 2, 3});
+        if (by_columns) spec.strides[spec.dims - 2] = 1, spec.strides[spec.dims - 1] = 2;
+        made.storage.emplace_back(16);
+        auto* const bytes = reinterpret_cast<std::byte*>(made.storage[0].data());
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            const std::size_t at = by_columns ? i % 3 * 2 + i / 3 : i;
+            const std::int64_t id = i == 5 ? last : wanted[i];
+            std::memcpy(bytes + at * dtype.bytes(), &id, dtype.bytes());  // little endian
+        }
+        made.contents.tensors.push_back({spec, std::span<const std::byte>(bytes, 6 * dtype.bytes())});
+        return masks_of(made.contents).at("sample.png");
+    };
+    for (const DType dtype : {kUInt8, kBool, kInt32, kInt64})
+        for (const bool keeps_dimension : {false, true})
+            for (const bool by_columns : {false, true})
+                EXPECT_EQ(ids_in(file_of(dtype, keeps_dimension, by_columns, 255)), wanted)
+                    << to_string(dtype) << keeps_dimension << by_columns;
+    for (const DType dtype : {kInt32, kInt64})
+        for (const std::int64_t id : {std::int64_t{256}, std::int64_t{-1}, std::int64_t{70'000}}) try {
+                file_of(dtype, true, false, id);
+                ADD_FAILURE() << id;
+            } catch (const ConfigError& error) {
+                EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("map " + to_string(dtype)),
+                                                           ::testing::HasSubstr("the class id " + std::to_string(id)),
+                                                           ::testing::HasSubstr("'sample'"),
+                                                           ::testing::HasSubstr("--processor npy")));
+            }
 }
 
 TEST(MaskPng, TakesTheLargestScoreInEitherMemoryFormat) {
@@ -182,7 +234,7 @@ TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
     HandMade embedding = one_sample();
     embedding.add(spec_of("embedding", kFloat32, {1, 64, 32}));
     EXPECT_THAT(error_for(embedding.contents), ::testing::AllOf(::testing::HasSubstr("embedding float32 [1, 64, 32]"),
-                                                                ::testing::HasSubstr("uint8 [N, H, W]")));
+                                                                ::testing::HasSubstr("int64 [N, H, W]")));
     HandMade many = one_sample();
     many.add(spec_of("scores", kFloat32, {1, 257, 2, 2}));
     EXPECT_THAT(error_for(many.contents),

@@ -54,8 +54,8 @@ TEST(SettingsOfProcessors, WhatIsMadeWithThePicturesAtHandFollowsFromWhatTheMode
         return flags;
     };
     using Flags = std::vector<std::string>;
-    EXPECT_EQ(count_for("mask-png"), (Flags{"source", "input", "image-size", "resize-size", "processor", "mask-palette",
-                                            "scores", "threshold", "mask-palette", "mask-size"}));
+    EXPECT_EQ(count_for("mask-png"), (Flags{"source", "input", "image-size", "resize-size", "processor", "scores",
+                                            "threshold", "mask-palette", "mask-size"}));
     EXPECT_EQ(count_for("overlay"),
               (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("records"), (Flags{"source", "input", "processor", "scores", "threshold"}));
