@@ -259,6 +259,7 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
     config.input = originals();
     if (processor == "image") config.catalogue.put("image-range", "0:255");   // of the scores
     if (processor == "mask-rle") config.catalogue.put("mask-size", "model");  // its samples' keys may be any
+    if (processor == "image") config.catalogue.put("picture-size", "model");  // likewise
     config.processor = processor;
     config.output = folder;
     config.catalogue.put("write-path", folder);
