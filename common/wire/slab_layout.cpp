@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/output_description.hpp"
+#include "common/wire/settled_strides.hpp"
 #include "common/wire/slab_header.hpp"
 
 namespace offramp {
@@ -12,9 +13,8 @@ namespace {
 // Far above any memory, and far below where the arithmetic of a pool of slabs would overflow.
 constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 44;
 
-// Elements of one sample. Throws for an output that is empty, that no slab of so many rows can hold, or whose
-// elements no reader takes.
-std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
+// Throws for an output that is empty, that no slab of so many rows can hold, or whose elements no reader takes.
+void require_room_for_rows(const TensorSpec& output, std::int64_t rows) {
     if (output.dims == 0) throw ConfigError("output '" + output.name + "' has no dimension");
     if (!output.dtype.whole_bytes())
         throw ConfigError(describe_output(output) + " has elements that are not whole bytes",
@@ -30,7 +30,6 @@ std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
                 "A slab holds at most " + std::to_string(kMaxTensorBytes) + " bytes of an output");
         elements *= extent;
     }
-    return elements;
 }
 
 }  // namespace
@@ -58,11 +57,10 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
         if (output.name.empty() || output.name.size() > kMaxTensorName)
             throw ConfigError("output name '" + output.name + "' cannot be stored",
                               "Names have 1 to " + std::to_string(kMaxTensorName) + " bytes");
-        const std::int64_t row_elements = elements_of_row(output, rows);
+        require_room_for_rows(output, rows);
         if (!output.dense_rows())
             throw ConfigError(describe_output(output) + " is not dense", "Pack it on the device first");
-        TensorSpec& tensor = layout.tensors.emplace_back(output.with_rows(rows));
-        tensor.strides[0] = row_elements;  // of a single row it may say anything
+        layout.tensors.push_back(with_settled_strides(output.with_rows(rows)));
         layout.offsets.push_back(offset);
         offset = round_up(offset + static_cast<std::size_t>(rows) * output.row_bytes(), kPayloadAlignment);
     }

@@ -203,6 +203,7 @@ class OtherArrays(Egresses):
             self.assertEqual((handle, 5), (_arrays.stream_of(None, outputs), _arrays.stream_of(5, outputs)))
         self.assertIsNone(_arrays.stream_of(None, [_arrays.outputs_of("x", Interfaced(version=2), False)]))
         self.assertEqual((2, 1), _arrays.outputs_of("x", Interfaced(shape=(2, 3, 4), strides=(48, 4, 12)), False).order)
+        self.assertEqual((), _arrays.outputs_of("x", Interfaced(shape=(1, 3, 1), strides=(50, 4, -7)), False).order, "strides of one element do not count")
         with self.assertRaisesRegex(offramp.BadArgument, "several streams: 0x2, 0x99"):
             _arrays.stream_of(None, [_arrays.outputs_of("x", Interfaced(stream=stream), False) for stream in (2, 0x99)])
         for told, kind, text in (({"stream": 0}, TypeError, "the stream 0"), ({"stream": "legacy"}, TypeError, "Say which: submit"),
@@ -217,6 +218,16 @@ class OtherArrays(Egresses):
 
 
 class Orders(unittest.TestCase):
+    @needs_numpy
+    def test_a_stride_of_one_element_does_not_count(self):
+        import numpy
+        records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])["value"]       # of three numbers, five bytes apart
+        for array in (numpy.zeros((2, 3), "<f4")[::-1][:1], numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 6, 1), (13, 4, -3)),
+                      numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 2, 1, 3), (1, 4, 5, 8))):
+            outputs = _arrays.outputs_of("x", array, False)
+            self.assertIs(outputs.owner, array, "nothing is copied")
+        self.assertIsNot(_arrays.outputs_of("x", records, False).owner, records)
+
     def test_an_order_says_how_samples_lie(self):
         for shape, strides, order in (((2, 3, 4, 5), (60, 20, 5, 1), ()), ((2, 3, 4, 5), (60, 1, 15, 3), (2, 3, 1)), ((2, 3), (3, 1), ()), ((7,), (1,), ()),
                                       ((2, 3, 4), (12, 1, 3), (2, 1)), ((1, 3, 4), (999, 1, 3), (2, 1)), ((2, 1, 4), (4, 77, 1), ()),

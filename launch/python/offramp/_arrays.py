@@ -81,7 +81,7 @@ def _order_for(layout: Layout | None, shape: tuple[int, ...], lies: Order | None
 
 
 def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Order | None:
-    return None if any(stride % size for stride in strides) else order_of(shape, [stride // size for stride in strides])
+    return None if any(stride % size for extent, stride in zip(shape, strides) if extent > 1) else order_of(shape, [stride // size for stride in strides])
 
 
 def _through_numpy(name: str, given: Any) -> Any:

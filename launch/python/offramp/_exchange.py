@@ -132,7 +132,7 @@ def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
         raise TypeError(f"'{name}' has a mask, which says what is not valid. Submit an array without one")
     if strides is not None:
         size = dtype.bits // 8
-        strides = () if any(stride % size for stride in strides) else tuple(stride // size for stride in strides)
+        strides = () if any(stride % size for extent, stride in zip(shape, strides) if extent > 1) else tuple(stride // size for stride in strides)
     array = Exchanged(given, address, dtype, shape, strides, f"cuda:{_index_of(name, given, address)}", _handle_of(name, stream))
     try:
         _wait_until_computed(given)

@@ -7,6 +7,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
+#include "common/wire/settled_strides.hpp"
 
 namespace offramp {
 namespace {
@@ -86,7 +87,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     input.release_after(compute_);
     for (std::size_t i = 0; i < output.tensors.size(); ++i) {
         const TensorSpec& made = output.tensors[i].spec;
-        if (i >= layout_.tensors.size() || made.with_rows(layout_.rows) != layout_.tensors[i])
+        if (i >= layout_.tensors.size() || with_settled_strides(made.with_rows(layout_.rows)) != layout_.tensors[i])
             throw Error(ErrorKind::Internal,
                         "the model gave " + made.describe() + ", the slabs were laid out for " +
                             (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));

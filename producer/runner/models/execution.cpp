@@ -10,6 +10,7 @@
 #include <new>
 
 #include "common/base/error.hpp"
+#include "common/wire/settled_strides.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -171,7 +172,7 @@ at::Tensor Execution::view(const void* data, const TensorSpec& spec) const {
 DeviceTensor Execution::hand_out(at::Tensor tensor, const TensorSpec& spec) {
     expect(tensor.scalar_type() == scalar_type(spec.dtype) &&
                std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)) &&
-               std::ranges::equal(tensor.strides(), std::span(spec.strides).first(spec.dims)),
+               lies_as(tensor.strides(), spec),
            "an output is what outputs() says");
     auto owner = std::make_shared<const at::Tensor>(std::move(tensor));
     const void* const data = owner->const_data_ptr();

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/wire/settled_strides.hpp"
 #include "producer/runner/models/output_names.hpp"
 
 namespace offramp {
@@ -33,10 +34,6 @@ std::string shape_of(const at::Tensor& tensor) {
     std::string text;
     for (const std::int64_t extent : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(extent);
     return "[" + text + "]";
-}
-
-bool laid_out_as(const at::Tensor& tensor, const TensorSpec& spec) {
-    return std::ranges::equal(tensor.strides(), std::span(spec.strides).first(spec.dims));
 }
 
 // Which outputs somebody holds beside `made`: a network's own buffer, into which the next batch may be written while
@@ -316,14 +313,14 @@ class FileModel final : public Model {
             TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
         TensorSpec as_it_lies = spec;
         std::ranges::copy(tensor.strides(), as_it_lies.strides.begin());
-        return as_it_lies.dense_rows() ? as_it_lies : spec;
+        return as_it_lies.dense_rows() ? with_settled_strides(as_it_lies) : spec;
     }
 
     // The tensor as it was stated, in memory of its own.
     DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
         const TensorSpec& spec = outputs_[index];
         check_shape(tensor, spec);
-        if (lent || tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
+        if (lent || tensor.device().type() != execution_.device().type() || !lies_as(tensor.strides(), spec)) {
             at::Tensor packed = empty_output(spec);
             packed.copy_(tensor);
             tensor = std::move(packed);

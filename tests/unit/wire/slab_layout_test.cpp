@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "common/base/error.hpp"
+#include "common/wire/settled_strides.hpp"
 #include "common/wire/slab_header.hpp"
 #include "tests/unit/wire/any_tensor.hpp"
 
@@ -60,6 +61,23 @@ RC_GTEST_PROP(SlabLayout, NothingOverlapsAndEverythingIsAligned, ()) {
 TEST(SlabLayout, RepairsTheStrideOfASingleSample) {
     TensorSpec one{.name = "t", .dims = 2, .shape = {1, 4}, .strides = {999, 1}};
     EXPECT_EQ(SlabLayout::make({one}, 3).tensors[0].strides[0], 4);
+}
+
+// What one maker leaves in the stride of a dimension of one element is not what another leaves there.
+RC_GTEST_PROP(SlabLayout, IsTheSameWhateverTheStridesOfSingleElementsAre, ()) {
+    const TensorSpec plain = any_dense_tensor("t", *rc::gen::inRange<std::int64_t>(1, 3));
+    TensorSpec other = plain;
+    for (std::size_t d = 0; d < plain.dims; ++d)
+        if (plain.shape[d] == 1) other.strides[d] = *rc::gen::inRange<std::int64_t>(-9, 1000);
+    const auto rows = *rc::gen::inRange<std::int64_t>(1, 9);
+    const TensorSpec laid_out = SlabLayout::make({other}, rows).tensors[0];
+    RC_ASSERT(laid_out == SlabLayout::make({plain}, rows).tensors[0]);
+    RC_ASSERT(laid_out == with_settled_strides(plain.with_rows(rows)));
+    RC_ASSERT(lies_as(std::span(other.strides).first(other.dims), with_settled_strides(plain)));
+    RC_ASSERT(lies_as(std::span(laid_out.strides).first(plain.dims), plain.with_rows(rows)));
+    const TensorSpec row_major =
+        TensorSpec::contiguous("t", plain.dtype, std::span(laid_out.shape).first(laid_out.dims));
+    RC_ASSERT(!lies_as(std::span(row_major.strides).first(row_major.dims), laid_out) || laid_out == row_major);
 }
 
 std::string refusal(const std::vector<TensorSpec>& outputs, std::int64_t rows = 1, std::uint32_t batches = 1) {
