@@ -64,6 +64,24 @@ class Raising(torch.nn.Module):
         return x.mean([1, 2, 3]).reshape(-1, 1)
 
 
+class Slices(torch.nn.Module):
+    '''Outputs that keep the strides of what they are cut from, where a dimension has one element.'''
+
+    def forward(self, x):
+        both = torch.stack((x.mean(1), x.amax(1)), 1)
+        return {"part": both[:, 1:2], "plane": both[:, 0], "packed": both[:, :1].contiguous(), "column": both[:, :, :, 5:6], "row": both[:, 1:2, 3:4, :],
+                "turned": both[:, :1].transpose(2, 3), "last": x.flatten(1)[:, :1]}
+
+
+class Volumes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv3d(1, 2, 3, padding=1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
 class Hungry(torch.nn.Module):
     def forward(self, x):
         return torch.zeros([x.size(0), 1 << 47]) + x.mean()
@@ -114,6 +132,74 @@ class TorchScript(unittest.TestCase):
                          str(SIDE), *flags) as run:
             code = run.start("--write-path", str(run.output)).wait()
             return code, run.said(), run.files()
+
+    def arrays_of(self, model, given, *flags, code=0):
+        """(everything said, {name of a .npy: array}) of a run over an input, with --output alone."""
+        with LaunchedRun("--model", str(self.folder / model), "--input", str(given), "--device", DEVICE, "--consumers", "1", *flags) as run:
+            self.assertEqual(run.start().wait(), code, run.said())
+            return run.said(), {path.name.removesuffix(".npy"): numpy.load(path) for path in run.output.glob("**/*.npy")}
+
+    def test_the_stride_of_one_element_does_not_count(self):
+        import torch
+        model = self.saved(self.networks.Slices(), "slices.pt", f'image-size = {SIDE}\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n')
+        random = numpy.random.default_rng(3).random((3, 3, SIDE, SIDE), numpy.float32)
+        numpy.save(self.folder / "slices.npy", random)
+        wanted = self.networks.Slices()(torch.from_numpy(random))
+        for batch in (1, 2):
+            _, found = self.arrays_of(model, self.folder / "slices.npy", "--batch", str(batch), "--processor", "npy")
+            self.assertEqual(set(found), {f"{item}.{name}" for item in range(3) for name in wanted})
+            for name, tensor in wanted.items():
+                for item in range(3):
+                    numpy.testing.assert_array_equal(found[f"{item}.{name}"], tensor[item].numpy(), err_msg=f"{name} of {item}, --batch {batch}")
+
+    def test_an_array_says_what_goes_in_and_its_outputs_are_written(self):
+        import torch
+        network = self.networks.Volumes()
+        model = self.saved(network, "volumes.pt")
+        random = numpy.random.default_rng(4).random((5, 1, 6, 10, 8), numpy.float32)
+        numpy.save(self.folder / "volumes.npy", random)
+        with torch.no_grad():
+            wanted = network(torch.from_numpy(random)).numpy()
+        for notes in ("", 'input-shape = "1x6x10x8"\n'):
+            (self.folder / "volumes.toml").write_text(notes)
+            said, found = self.arrays_of(model, self.folder / "volumes.npy", "--batch", "2")
+            self.assertEqual(set(found), {f"{item}.output" for item in range(5)}, said)
+            for item in range(5):
+                numpy.testing.assert_allclose(found[f"{item}.output"], wanted[item], rtol=1e-3, atol=1e-5)
+
+    def test_arrays_of_pictures_of_a_size_of_their_own(self):
+        model = self.saved(self.networks.Itself(), "itself.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
+        pixels = numpy.random.default_rng(5).integers(0, 256, (3, 12, 20, 3), numpy.uint8)
+        wanted = pixels.transpose(0, 3, 1, 2).astype(numpy.float32) / 255
+        for name, array in (("hwc", pixels), ("chw", numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), ("float", wanted)):
+            numpy.save(self.folder / f"{name}.npy", array)
+            said, found = self.arrays_of(model, self.folder / f"{name}.npy", "--batch", "2", "--processor", "npy")
+            for item in range(3):
+                numpy.testing.assert_allclose(found[f"{item}.output"], wanted[item], atol=1e-6, err_msg=name)
+            self.assertNotIn("a default", said)
+
+    def test_a_size_that_nobody_said_is_told_with_its_flag(self):
+        said, found = self.arrays_of(self.saved(self.networks.Itself(), "itself.pt"), self.images, "--processor", "npy", "--limit", "2")
+        self.assertEqual({array.shape for array in found.values()}, {(3, 224, 224)})
+        self.assertIn("pictures are brought to 224 x 224 pixels, a default", said)
+        self.assertIn("Give --image-size N, or write image-size = N there", said)
+
+    def test_a_model_that_is_fed_wrongly_is_told_what_it_was_fed(self):
+        model = self.saved(self.networks.Volumes(), "volumes.pt")
+        said, _ = self.arrays_of(model, self.images, "--batch", "4", code=65)
+        for word in ("failed in its own code on image float32 [4, 3, 224, 224], pictures by --image-size 224: ", "volumes.toml what one sample is",
+                     'input-shape = "1x32x48x48"', "image-size = N", "input-dtype"):
+            self.assertIn(word, said)
+        model = self.saved(self.networks.Volumes(), "volumes.pt", 'input-shape = "2x6x10x8"\n')
+        numpy.save(self.folder / "one.npy", numpy.zeros((1, 1, 6, 10, 8), numpy.float32))
+        said, _ = self.arrays_of(model, self.folder / "one.npy", "--batch", "4", code=65)
+        self.assertIn("on input float32 [4, 2, 6, 10, 8], by ", said)
+
+    def test_what_torch_save_wrote_is_told_how_to_make_a_model_of(self):
+        import torch
+        torch.save(torch.nn.Linear(3, 3), self.folder / "pickled.pt")
+        self.refused("pickled.pt' is not TorchScript", "def make(): return torch.load(", "./launch/offramp export net.py:make --output compiled.pt2",
+                     "--weights", model="pickled.pt")
 
     def refused(self, *words, model):
         code, said, _ = self.run_of(model, "--processor", "none", "--batch", "2")

@@ -123,6 +123,13 @@ std::optional<DType> dtype_of(at::ScalarType type) {
     return known == kTypes.end() ? std::nullopt : std::optional(known->dtype);
 }
 
+std::string describe(const at::Tensor& tensor) {
+    const auto dtype = dtype_of(tensor.scalar_type());
+    std::string sides;
+    for (const std::int64_t extent : tensor.sizes()) sides += (sides.empty() ? "" : ", ") + std::to_string(extent);
+    return (dtype ? to_string(*dtype) : c10::toString(tensor.scalar_type())) + " [" + sides + "]";
+}
+
 std::string first_line(const std::string& text) {
     const std::size_t begin = std::min(text.find_first_not_of('\n'), text.size());
     return text.substr(begin, text.find('\n', begin) - begin);
@@ -213,9 +220,11 @@ void Execution::fail(const std::string& what, const std::string& whole_text) con
         throw Error(ErrorKind::System, what + " does not fit in this machine's memory: " + text,
                     "Use a smaller --batch or --image-size");
     if (whole_text.find(kOfTorchScript) != std::string::npos)
-        throw Error(ErrorKind::BadInput, what + " failed in its own code: " + text,
-                    "Mend the model, or give it input that it takes (--image-size, --batch)");
-    throw Error(ErrorKind::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
+        throw Error(ErrorKind::BadInput,
+                    what + " failed in its own code" + (fed_.empty() ? "" : " on " + fed_) + ": " + text,
+                    fix_ + "; or mend the model");
+    throw Error(ErrorKind::Internal,
+                what + " failed in LibTorch " TORCH_VERSION + (fed_.empty() ? "" : " on " + fed_) + ": " + text);
 }
 
 }  // namespace offramp

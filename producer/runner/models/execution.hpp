@@ -22,6 +22,9 @@ std::string first_line(const std::string& text);
 // it did, that behind it.
 std::string cause_in(const std::string& text);
 
+// "float32 [4, 3, 224, 224]"
+std::string describe(const at::Tensor& tensor);
+
 // What LibTorch calls it, and back; nothing: a model's tensors are not of that type.
 at::ScalarType scalar_type(DType dtype);
 std::optional<DType> dtype_of(at::ScalarType type);
@@ -54,6 +57,12 @@ class Execution {
         }
     }
 
+    // What the model is given, and what to do when it takes something else: errors in its own code name both.
+    void state_input(std::string fed, std::string fix) {
+        fed_ = std::move(fed);
+        fix_ = std::move(fix);
+    }
+
     // The caller's memory as a tensor, without a copy and without asking the driver.
     at::Tensor view(const void* data, const TensorSpec& spec) const;
     // Hands a finished tensor out. It has the shape, dtype and strides of `spec`.
@@ -75,6 +84,8 @@ class Execution {
     [[noreturn]] void fail(const std::string& what, const std::string& text) const;
 
     ModelOptions options_;
+    std::string fed_;
+    std::string fix_ = "Give it input that it takes (--image-size, --batch)";
     at::Device device_ = at::kCPU;
     at::ScalarType compute_type_ = at::kFloat;
     at::MemoryFormat memory_format_ = at::MemoryFormat::Contiguous;

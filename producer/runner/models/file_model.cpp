@@ -62,6 +62,7 @@ class FileModel final : public Model {
                                   "', which was not made for it",
                               "Leave --precision out, or export it anew with --precision " + options.precision);
         input_ = stated_input();
+        execution_.state_input(fed(), fix_for_input());
         execution_.in([&] {
             network_ = load(execution_);
             if (const auto inputs = network_->inputs()) check_inputs(*inputs, metadata(), options.name);
@@ -274,6 +275,25 @@ class FileModel final : public Model {
     at::Tensor in_its_colours(const at::Tensor& image) const {
         if (input_.kind != InputKind::Image || metadata().colour_order != "bgr") return image;
         return image.flip(1).contiguous(execution_.memory_format());
+    }
+
+    // What the network is given, and who said so.
+    std::string fed() const {
+        if (!input_.parts.empty()) return describe_parts(input_.parts) + ", as " + metadata().file + " says";
+        const TensorSpec spec = input_.tensor.with_rows(network_batch());
+        const bool pictures = input_.kind == InputKind::Image;
+        const std::string by = !metadata().shape_from.empty() ? metadata().shape_from
+                               : execution_.options().image_size != 0 && pictures
+                                   ? "--image-size " + std::to_string(execution_.options().image_size)
+                                   : metadata().file;
+        return spec.describe() + (pictures ? ", pictures by " : ", by ") + by;
+    }
+
+    std::string fix_for_input() const {
+        if (!metadata().inputs.empty()) return "Say in its tables [[input]] what one sample of each input is";
+        return "Say in " + metadata().file +
+               " what one sample is: input-shape = \"1x32x48x48\" of one that is no picture (input-dtype names its "
+               "type), image-size = N of a picture (or --image-size)";
     }
 
     at::Tensor dry_batch() const {

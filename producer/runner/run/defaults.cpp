@@ -12,6 +12,8 @@
 namespace offramp {
 namespace {
 
+constexpr std::uint32_t kUnknownImageSize = 224;  // torchvision's classifiers', and export's
+
 template <class Value>
 void settle(Value& setting, const Value& unset, const Value& value) {
     if (setting == unset) setting = value;
@@ -126,9 +128,12 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
         config.overlap = std::to_string(config.overlap_pixels());
         settle<std::string>(config.processor, "auto", "mask-png");
     }
-    // The size that `cutout` was trained for.
-    if (metadata.height == 0)
-        settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
+    // A model's file gets the same pictures on every machine. `cutout` was trained for its size.
+    if (metadata.height == 0 && metadata.shape_from.empty())
+        settle<std::uint32_t>(config.image_size, 0,
+                              config.model == "cutout" ? 256
+                              : gpu && !file           ? 512
+                                                       : kUnknownImageSize);
     if (pictures && config.tile == 0)
         settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, metadata));
     settle<std::string>(config.interpolation, "auto", metadata.interpolation);
@@ -152,11 +157,25 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::string>(config.scores, "auto", !metadata.scores.empty() ? metadata.scores : "probability");
     // What a file's model makes of pictures shows when it has been loaded: consumers choose by what they get.
     const std::string of_pictures = file ? "auto" : "mask-png";
+    const std::string of_others = config.output.empty() || copy ? "checksum" : "npy";
     settle<std::string>(config.processor, "auto",
                         pictures                  ? of_pictures
                         : metadata.takes_tokens() ? processor_for_vectors(config)
-                                                  : "checksum");
+                                                  : of_others);
     return config;
+}
+
+std::string caution_about_size(const RunConfig& given, const RunConfig& resolved) {
+    const bool file = is_model_file(resolved.model);
+    const bool sized = resolved.input.empty() || given.image_size != 0 || given.tile != 0 || resolved.image_size == 0;
+    if (sized || (!file && (resolved.model != "deeplabv3-resnet50" || resolved.image_size != kUnknownImageSize)))
+        return {};
+    const std::string size = std::to_string(resolved.image_size) + " x " + std::to_string(resolved.image_size);
+    if (!file) return "pictures are brought to " + size + " pixels, the default on a CPU; --image-size N gives another";
+    const ModelMetadata metadata = read_model_metadata(resolved.model);
+    if (!metadata.takes_pictures() || metadata.height != 0) return {};
+    return "pictures are brought to " + size + " pixels, a default: neither '" + resolved.model + "' nor " +
+           metadata.file + " says what the model was made for. Give --image-size N, or write image-size = N there";
 }
 
 }  // namespace offramp

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "common/settings/run_config.hpp"
 #include "producer/runner/models/model_metadata.hpp"
 #include "producer/runner/run/egress_traits.hpp"
@@ -17,6 +19,9 @@ struct MachineSize {
 // stays 0 where the metadata has one, whose sides may differ; where the middle is cut out of pictures, it is that one.
 RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata = {},
                            const EgressTraits& traits = {});
+
+// What to say of a size of pictures that nobody gave, neither `given` nor a model's file; empty: nothing.
+std::string caution_about_size(const RunConfig& given, const RunConfig& resolved);
 
 // Errors: ConfigError (Usage) when --tile does not go with the source, or with the size that a model's file takes.
 // `config`: resolved.

@@ -15,6 +15,7 @@
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/run/readable_outputs.hpp"
 #include "producer/runner/run/results_apart.hpp"
+#include "producer/runner/run/settled_metadata.hpp"
 #include "producer/runner/sources/named_source.hpp"
 #include "producer/runner/sources/result_names.hpp"
 #include "producer/runner/sources/source_part.hpp"
@@ -82,7 +83,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                          .stream = compute.native(),
                          .copy_bytes = config.copy_bytes,
                          .copy_outputs = config.copy_outputs,
-                         .metadata = is_model_file(config.model) ? read_model_metadata(config.model) : ModelMetadata{}};
+                         .metadata = settled_metadata(config)};
     const std::string built_in[] = {"copy"};
     OpenedModel opened;
     opened.model =

@@ -30,6 +30,7 @@
 #include "producer/runner/run/defaults.hpp"
 #include "producer/runner/run/job_words.hpp"
 #include "producer/runner/run/producer_run.hpp"
+#include "producer/runner/run/settled_metadata.hpp"
 #include "producer/runner/sources/named_source.hpp"
 
 namespace offramp {
@@ -53,7 +54,7 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     if (!config.input.empty()) require_input(config.input);
     const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
                               .cores = std::thread::hardware_concurrency()};
-    const ModelMetadata metadata = is_model_file(config.model) ? read_model_metadata(config.model) : ModelMetadata{};
+    const ModelMetadata metadata = settled_metadata(config);
     config = resolve_defaults(config, machine, metadata, traits);
     source_named(config.source);
     require_tiles_fit(config, metadata);
@@ -112,6 +113,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());
     require_weights(config);
+    if (const std::string caution = caution_about_size(*parsed, config); !caution.empty()) spdlog::warn("{}", caution);
     const ExitCode code = ProducerRun(config, std::move(strategy), signals, began_ns).execute();
     failpoint("run.swept");
     save_recording();

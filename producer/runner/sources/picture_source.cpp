@@ -114,7 +114,10 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                 (input.dims == 0         ? "no input"
                  : options.parts.empty() ? input.describe()
                                          : describe_parts(options.parts)),
-            options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
+            input.dims == 0         ? "Choose a model that takes pictures"
+            : options.parts.empty() ? "Give --input FILE.npy, an array whose rows are the samples: "
+                                      "numpy.save(FILE, numpy.stack(arrays)); or a model that takes pictures"
+                                    : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
     const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};

@@ -262,15 +262,21 @@ TEST(ModelMetadata, FillWhatTheFlagsDidNotSay) {
     config.model = "net.pt2";
     const RunConfig without = resolve_defaults(config, {.has_gpu = true, .cores = 8}, {});
     EXPECT_EQ(without.batch, 64U);
-    EXPECT_EQ(without.image_size, 512U);
+    EXPECT_EQ(without.image_size, 224U) << "the same on every machine";
     EXPECT_EQ(without.precision, "tf32");
     EXPECT_EQ(without.memory_format, "contiguous") << "what a model was traced with, as long as nobody says otherwise";
-    EXPECT_EQ(resolve_defaults(config, {}, parse_model_metadata("input-shape = \"16\"", "n")).processor, "checksum");
+    const ModelMetadata numbers = parse_model_metadata("input-shape = \"16\"", "n");
+    EXPECT_EQ(resolve_defaults(config, {}, numbers).processor, "checksum");
+    config.output = "results";
+    EXPECT_EQ(resolve_defaults(config, {}, numbers).processor, "npy");
+    config.output.clear();
     const ModelMetadata arrays = parse_model_metadata("[[input]]\nname = \"x\"", "n");
     EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "synthetic");
     config.input = "arrays";
     EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "npy");
     EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "checksum");
+    config.output = "results";
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "npy") << "the outputs are what a folder is given for";
     EXPECT_EQ(
         resolve_defaults(config, {}, parse_model_metadata("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n"))
             .source,

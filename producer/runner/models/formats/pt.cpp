@@ -99,7 +99,12 @@ class ScriptNetwork final : public FileNetwork {
     [[noreturn]] static void refuse(const std::string& file, const std::string& reason) {
         throw ConfigError(
             "--model '" + file + "' is not TorchScript that this LibTorch reads: " + first_sentence(reason),
-            "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
+            "What torch.save wrote is compiled. A network: write net.py with `import torch` and `def make(): return "
+            "torch.load('" +
+                file +
+                "', weights_only=False)`, then ./launch/offramp export net.py:make --output compiled.pt2. Weights "
+                "alone: ./launch/offramp export FILE.py:FUNCTION --weights " +
+                file + ", with the function that makes their network",
             ErrorKind::BadInput);
     }
 

@@ -101,6 +101,12 @@ std::string fix_for(const std::string& refusal, const ModelMetadata& metadata) {
            ", or say image-size in the TOML file beside the model, or export it for this one";
 }
 
+std::string described(const std::vector<at::Tensor>& tensors) {
+    std::string text;
+    for (const at::Tensor& tensor : tensors) text += (text.empty() ? "" : ", ") + describe(tensor);
+    return text;
+}
+
 // Names of the leaves of a tree of outputs, as torch.utils._pytree writes it.
 void name_leaves(const nlohmann::json& tree, const std::string& name, std::vector<std::string>& names) {
     const nlohmann::json& children = tree.at("children_spec");
@@ -286,8 +292,11 @@ class CompiledNetwork final : public FileNetwork {
         const std::string maker = value_of(metadata, "torch");
         if (metadata.empty())
             throw ConfigError("--model '" + file_ + "' holds no compiled model: " + reason,
-                              "An exported program (torch.export.save) is compiled by "
-                              "torch._inductor.aoti_compile_and_package; TorchScript is called .pt",
+                              "What torch.export.save wrote is compiled: write net.py with `import torch` and "
+                              "`def make(): return torch.export.load('" +
+                                  file_ +
+                                  "').module()`, then ./launch/offramp export net.py:make --output compiled.pt2 "
+                                  "(with the program's --batch and --image-size). TorchScript is called .pt",
                               ErrorKind::BadInput);
         throw ConfigError("--model '" + file_ + "', made by " +
                               (maker.empty() ? "a PyTorch that it does not name" : "PyTorch " + maker) +
@@ -307,8 +316,9 @@ class CompiledNetwork final : public FileNetwork {
             const std::string text = refusal.text();
             if (text.empty()) throw;
             if (text.find("input_handles") == std::string::npos) throw std::runtime_error(text);
-            throw ConfigError("the model '" + file_ + "' does not take the input of this run: " + text,
-                              fix_for(text, metadata_));
+            throw ConfigError(
+                "the model '" + file_ + "' does not take the input of this run, " + described(inputs) + ": " + text,
+                fix_for(text, metadata_));
         }
     }
 
