@@ -103,6 +103,10 @@ Problem check_model(const std::string& text) {
                    command_to_convert(text);
     for (const char* extension : {".safetensors", ".pt2", ".pt"})
         if (text.ends_with(extension)) return std::nullopt;
+    if (text.ends_with(".onnx"))
+        return "is ONNX, which a run does not read. Export the PyTorch network that it was made of (./launch/offramp "
+               "export FILE.py:FUNCTION), or run it with onnxruntime in a loop of your own that hands its outputs to "
+               "offramp.Egress (launch/python/README.md)";
     return check_plugin_name(text);
 }
 

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import pathlib
 
 from exporter.inputs import network_input
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -45,7 +46,7 @@ def parse(argv):
     parser.add_argument("--length", choices=("auto", "any", "fixed"), default="auto",
                         help="of rows of tokens: any from 4 to the longest, so that a run fills short texts up to their neighbours only, or the longest; auto: "
                              "any on a CPU where the network allows it, on a GPU the longest")
-    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="what it computes in; input and outputs stay float32")
+    parser.add_argument("--precision", dest="asked_precision", choices=("fp32", "tf32", "bf16"), help="what it computes in; input and outputs stay float32 (fp32)")
     parser.add_argument("--memory-format", choices=("auto", "contiguous", "channels-last"), default="auto", help="auto: channels-last on a GPU")
     parser.add_argument("--mean", type=colours, default=None, metavar="R,G,B", help="subtracted from pixels in [0, 1] (torchvision's)")
     parser.add_argument("--std", type=colours, default=None, metavar="R,G,B", help="what they are divided by then (torchvision's)")
@@ -55,8 +56,39 @@ def parse(argv):
     parser.add_argument("--tolerance", type=float, default=None,
                         help="largest difference from eager PyTorch, as a share of the largest value (1e-3; tf32 1e-2; bf16 5e-2)")
     wish = parser.parse_args(argv)
+    wish.precision = wish.asked_precision or "fp32"
+    check_name(wish.model)
     check_together(parser, wish)
     return wish
+
+
+def check_name(model):
+    """What shows before PyTorch is read, or anything is installed. Errors: LaunchError."""
+    origin, colon, name = model.rpartition(":")
+    if not (colon and origin and name):
+        what, fix = of_a_file(model)
+        raise LaunchError(f"'{model}' {what}", fix, ExitCode.USAGE)
+    if origin == "sentence" and not pathlib.Path(name).is_dir():
+        raise LaunchError(f"{model}: there is no folder '{name}'", "Give the folder of a sentence-transformers model", ExitCode.NO_INPUT)
+    if origin.endswith(".py") and not pathlib.Path(origin).is_file():
+        raise LaunchError(f"{model}: there is no file '{origin}'", "FILE.py is a path; a module is named without .py", ExitCode.NO_INPUT)
+
+
+def of_a_file(model):
+    """(what is wrong with a name that is no network's, how to mend it)."""
+    ending = pathlib.Path(model).suffix
+    if ending == ".onnx":
+        return "is ONNX, and export compiles PyTorch networks", ("Export the network that it was made of (FILE.py:FUNCTION), or run it with onnxruntime in a loop of your "
+                                                                 "own that hands its outputs to offramp.Egress (launch/python/README.md)")
+    call = {".pt2": f"torch.export.load({model!r}).module()", ".pt": f"torch.load({model!r}, weights_only=False)", ".pth": f"torch.load({model!r}, weights_only=False)"}
+    if ending in call:
+        fix = f"Write net.py with `import torch` and `def make(): return {call[ending]}`, then: ./launch/offramp export net.py:make --output compiled.pt2"
+        if ending != ".pt2":
+            fix += f". Weights alone, a state dict, are given to their network: export FILE.py:FUNCTION --weights {model}"
+        return "is a file, and no function that returns a network", fix
+    if ending in (".safetensors", ".ckpt", ".bin"):
+        return "holds weights without a network", f"Name the network, too: export torchvision:NAME --weights {model}, or FILE.py:FUNCTION --weights {model}"
+    return "names no network", "torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION"
 
 
 def check_together(parser, wish):

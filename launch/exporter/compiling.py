@@ -1,5 +1,6 @@
 """From a network to a package of machine code: what it is compiled for, and the compiling."""
 
+import collections
 import contextlib
 import dataclasses
 import inspect
@@ -132,33 +133,66 @@ def resize_size(wish, defaults, size):
     return wish.resize_size
 
 
-def in_half(network):
-    """The network, computing in bfloat16 between float32 and float32."""
+def around(network, before, after):
+    """The network, with `before` on all that goes in and `after` on what comes out."""
 
-    class InHalf(torch.nn.Module):
+    class Around(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.network = network.to(torch.bfloat16)
+            self.network = network
 
         def forward(self, *inputs, **named):
-            inputs, named = floats((inputs, named), torch.bfloat16)
-            return floats(self.network(*inputs, **named), torch.float32)
+            inputs, named = before((inputs, named))
+            return after(self.network(*inputs, **named))
 
     # Which batches are open is told by the names of the parameters.
-    InHalf.forward.__signature__ = inspect.signature(type(network).forward)
-    return InHalf()
+    Around.forward.__signature__ = inspect.signature(type(network).forward)
+    return Around()
+
+
+def in_half(network):
+    """The network, computing in bfloat16 between float32 and float32."""
+    return around(network.to(torch.bfloat16), lambda given: floats(given, torch.bfloat16), lambda answer: floats(answer, torch.float32))
 
 
 def floats(tree, dtype):
     return torch.utils._pytree.tree_map(lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, tree)
 
 
+def fields_of(answer):
+    """Of a NamedTuple, or of torch.return_types, whose types a package has no name for; else none."""
+    if not isinstance(answer, tuple):
+        return ()
+    return getattr(answer, "_fields", ()) or (type(answer).__match_args__ if hasattr(type(answer), "n_sequence_fields") else ())
+
+
+def with_named_fields(answer):
+    """The same with dictionaries in their places, at any depth."""
+    if fields := fields_of(answer):
+        return {name: with_named_fields(getattr(answer, name)) for name in fields}
+    if type(answer) in (dict, collections.OrderedDict):
+        return {name: with_named_fields(one) for name, one in answer.items()}
+    if type(answer) in (list, tuple):
+        return type(answer)(map(with_named_fields, answer))
+    return answer
+
+
+def has_named_fields(answer):
+    if type(answer) in (dict, collections.OrderedDict):
+        return any(map(has_named_fields, answer.values()))
+    return bool(fields_of(answer)) or type(answer) in (list, tuple) and any(map(has_named_fields, answer))
+
+
 def prepared(network, plan):
+    """The network as it is compiled. Errors: check_outputs()'s, before a compiler runs for minutes."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = plan.precision == "tf32"
     network = network.to(plan.device)
     if plan.pictures:
         network = network.to(memory_format=plan.torch_format)
-    return in_half(network).eval() if plan.precision == "bf16" else network
+    network = in_half(network) if plan.precision == "bf16" else network
+    given, named = plan.arguments(plan.example_batch, 0)
+    answer = check_outputs(network, given, named, plan.example_batch)
+    return around(network, lambda given: given, with_named_fields) if has_named_fields(answer) else network
 
 
 def traced(module, given, named, dynamic_shapes):
@@ -196,16 +230,18 @@ def how_to_mend(problem):
 
 
 def check_outputs(module, given, named, batch):
-    """Before a compiler runs for minutes. Errors: LaunchError for an output that is not a batch, or where the network fails."""
+    """What it answers. Errors: LaunchError for an output that is not a batch, or where the network fails."""
     try:
         with torch.no_grad():
-            tensors, names = flattened(module(*given, **named))
+            answer = module(*given, **named)
+            tensors, names = flattened(answer)
     except Exception as problem:  # whatever the network's own code raises
         line = own_line(problem)
         raise LaunchError(f"the network cannot be exported, for it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
                           f"{first_lines(problem)}", line or "A run calls it so", ExitCode.BAD_INPUT) from problem
     for name, tensor in zip(names, tensors):
         check_is_batch(name, tensor, batch)
+    return answer
 
 
 def check_is_batch(name, tensor, batch):
@@ -231,7 +267,6 @@ def compile_to(file, module, plan):
     """Nothing, or why rows of tokens are of one length though any was wanted. Errors: LaunchError where PyTorch cannot turn the network into a graph, or its
     compiler fails."""
     given, named = plan.arguments(plan.example_batch, 0)
-    check_outputs(module, given, named, plan.example_batch)
     obstacle = ""
     if plan.length != "fixed":
         try:

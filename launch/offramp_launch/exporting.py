@@ -15,10 +15,11 @@ FOR_SENTENCES = ("requirements-sentences.txt",)
 
 
 def start(places, argv):
+    from exporter.arguments import parse
     if {"-h", "--help"}.intersection(argv):
-        from exporter.arguments import parse
         parse(["--help"])       # prints it and exits, in this Python: nothing may be set up yet
     flags, passed = take_values(argv, toolchain.FLAGS)
+    parse(passed)               # nothing is installed for what is mistyped
     chosen = toolchain.choose(places, flags)
     if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
         with one_at_a_time(places):

@@ -5,16 +5,18 @@ import json
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 import zipfile
+from unittest import mock
 
 import numpy
 from PIL import Image
 
 from tests.support.device import DEVICE, ON_GPU, setUpModule  # noqa: F401
 from tests.support.exported_model import PLAIN, export, networks_in
-from tests.support.launched_run import LaunchedRun
+from tests.support.launched_run import LaunchedRun, find_packages_of_launch
 from tests.support.real_run import left_behind, shared_memory
 
 HEIGHT, WIDTH = 24, 40
@@ -23,6 +25,8 @@ IMAGES = 7
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.4, 0.25)
 
 NETWORKS = """
+import typing
+
 import torch
 
 
@@ -64,6 +68,23 @@ class Two(torch.nn.Module):
         return x + y
 
 
+class Answer(typing.NamedTuple):
+    part: torch.Tensor
+    best: typing.Any
+
+
+class Named(torch.nn.Module):
+    '''Fields for names; the part keeps the strides of what it is cut from.'''
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 2, 3, padding=1)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return Answer(torch.softmax(y, 1)[:, 1:2], torch.max(y, 1))
+
+
 class OfNothing(torch.nn.Module):
     def forward(self, x):
         return x.mean()
@@ -84,6 +105,19 @@ def several():
 def vector(width=6):
     torch.manual_seed(4)
     return Vector(width)
+
+
+def named():
+    torch.manual_seed(5)
+    return Named()
+
+
+def from_a_program():
+    return torch.export.load("program.pt2").module()
+
+
+def from_a_pickle():
+    return torch.load("vector.pth", weights_only=False)
 
 
 def two():
@@ -235,13 +269,35 @@ class ModelFiles(unittest.TestCase):
     def test_weights_alone_are_no_model(self):
         import torch
         torch.save(self.networks.several().state_dict(), self.folder / "weights.pt")
-        self.refused(65, "weights.pt' is not TorchScript", "holds no network", model="weights.pt")
+        self.refused(65, "weights.pt' is not TorchScript", "Weights alone: ./launch/offramp export FILE.py:FUNCTION --weights ", model="weights.pt")
 
     def test_an_exported_program_must_be_compiled(self):
         import torch
         program = torch.export.export(self.networks.vector().eval(), (self.input[:2],))
         torch.export.save(program, self.folder / "program.pt2")
-        self.refused(65, "program.pt2' holds no compiled model", "aoti_compile_and_package", model="program.pt2")
+        self.refused(65, "program.pt2' holds no compiled model", "def make(): return torch.export.load('", "./launch/offramp export net.py:make --output compiled.pt2",
+                     model="program.pt2")
+        # As it says.
+        done = export(self.folder, "networks.py:from_a_program", "--batch", "2", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", DEVICE, "--colour-order", "bgr",
+                      "--mean", "0.1,0.2,0.3", "--std", "0.5,0.4,0.25", "--output", "compiled.pt2")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        code, said, files = self.run_of("compiled.pt2", "--processor", "write")
+        self.assertEqual(code, 0, said)
+        self.check_outputs(files, {"output": self.networks.vector()(self.input).detach().numpy()})
+
+    def test_named_fields_are_names_and_strides_of_one_element_do_not_count(self):
+        import torch
+        done = export(self.folder, "networks.py:named", "--batch", "1", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", DEVICE, "--colour-order", "bgr",
+                      "--mean", "0.1,0.2,0.3", "--std", "0.5,0.4,0.25", "--output", "named.pt2")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn('outputs = "part,best.values,best.indices"', (self.folder / "named.toml").read_text())
+        code, said, files = self.run_of("named.pt2", "--processor", "write")
+        self.assertEqual(code, 0, said)
+        with torch.inference_mode():
+            part, best = self.networks.named()(self.input)
+        wanted = {"part": part.contiguous(), "best.values": best.values}
+        self.assertEqual(len(files), 3 * IMAGES, sorted(files))
+        self.check_outputs({name: content for name, content in files.items() if "indices" not in name}, {name: tensor.numpy() for name, tensor in wanted.items()})
 
     def rewritten(self, name, change):
         """The package with another content of some of its files: change(path, bytes) gives the new bytes."""
@@ -321,13 +377,48 @@ class Export(unittest.TestCase):
         return done.stderr
 
     def test_what_is_no_network(self):
-        self.refused(64, "'networks.py' says no network", "FILE.py:FUNCTION", of="networks.py")
-        self.refused(66, "cannot be imported", of="nowhere.py:several")
+        self.refused(64, "'networks.py' names no network", "FILE.py:FUNCTION", of="networks.py")
+        self.refused(66, "there is no file 'nowhere.py'", of="nowhere.py:several")
+        self.refused(66, "cannot be imported", of="nowhere:several")
         self.refused(64, "has no function 'severall'", of="networks.py:severall")
         self.refused(65, "returned int", "torch.nn.Module", of="networks.py:no_network")
         self.refused(64, "unexpected keyword argument 'depth'", of="networks.py:vector", flags=("--argument", "depth=2"))
         self.refused(65, "cannot be exported", of="networks.py:two")
         self.refused(65, "is not a batch of 4 samples", of="networks.py:of_nothing")
+
+    def test_a_file_that_is_no_function_is_told_what_to_write(self):
+        # Before a Python with PyTorch is looked for.
+        environment = {**PLAIN, "OFFRAMP_PYTHON": "/no/such/python"}
+        for name, code, *words in (("net.onnx", 64, "is ONNX", "onnxruntime", "offramp.Egress"),
+                                   ("net.pt2", 64, "torch.export.load('net.pt2').module()", "export net.py:make --output compiled.pt2"),
+                                   ("net.pt", 64, "torch.load('net.pt', weights_only=False)", "--weights net.pt"),
+                                   ("net.pth", 64, "torch.load('net.pth', weights_only=False)", "--weights net.pth"),
+                                   ("net.safetensors", 64, "holds weights without a network", "--weights net.safetensors"),
+                                   ("resnet50", 64, "'resnet50' names no network"), ("sentence:nowhere", 66, "there is no folder 'nowhere'"),
+                                   ("nowhere.py:make", 66, "there is no file 'nowhere.py'")):
+            with self.subTest(name):
+                self.refused(code, *words, of=name, environment=environment)
+
+    def test_a_network_that_was_pickled(self):
+        import torch
+        networks = networks_in(self.folder, NETWORKS)
+        with mock.patch.dict(sys.modules, {"networks": networks}):      # by which a pickle names it
+            torch.save(networks.vector(), self.folder / "vector.pth")
+        done = export(self.folder, "networks.py:from_a_pickle", "--device", "cpu", "--batch", "2", "--image-size", "32", "--output", "compiled.pt2")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_fields_at_any_depth(self):
+        import torch
+        find_packages_of_launch(self)
+        from exporter.compiling import flattened, has_named_fields, with_named_fields
+        answer = networks_in(self.folder, NETWORKS).Answer
+        rows = torch.arange(6.0).reshape(2, 3)
+        for given, names in ((answer(rows, torch.max(rows, 1)), "part best.values best.indices"), (torch.topk(rows, 2), "values indices"),
+                             ({"a": [answer(rows, None)], "b": (rows, rows)}, "a.0.part b.0 b.1"), ([torch.max(rows, 1), rows], "0.values 0.indices 1")):
+            self.assertTrue(has_named_fields(given))
+            self.assertEqual(flattened(with_named_fields(given))[1], tuple(names.split()))
+        for given in (rows, (rows, rows), {"a": [rows]}, []):
+            self.assertFalse(has_named_fields(given))
 
     def test_a_failure_ends_with_the_line_of_ones_own(self):
         said = self.refused(65, "cannot be exported", "torch.where or torch.cond", "TorchScript", of="networks.py:branching")

@@ -177,7 +177,10 @@ TEST_F(Parsing, AModelThatIsWeightsAloneIsToldApart) {
                           HasSubstr("torch.load('" + std::string(file) + "'"),
                           HasSubstr("--weights weights.safetensors"), Not(HasSubstr("such a name"))));
     }
-    EXPECT_THAT(refusal({"--model=x.onnx"}).text, AllOf(HasSubstr("is not such a name"), Not(HasSubstr("network"))));
+    EXPECT_THAT(refusal({"--model=x.pb"}).text, AllOf(HasSubstr("is not such a name"), Not(HasSubstr("network"))));
+    EXPECT_THAT(refusal({"--model=x.onnx"}).text,
+                AllOf(HasSubstr("'x.onnx' is ONNX"), HasSubstr("./launch/offramp export FILE.py:FUNCTION"),
+                      HasSubstr("onnxruntime"), HasSubstr("offramp.Egress"), Not(HasSubstr("such a name"))));
 }
 
 TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
