@@ -2,7 +2,6 @@
 
 import logging
 import pathlib
-import shutil
 import sys
 import tempfile
 import time
@@ -38,6 +37,8 @@ def export(wish):
     network = networks.make(wish)
     plan = compiling.plan(wish, network)
     say(f"{wish.model} for {plan.device_name()}: input {plan.describe_input()}, {wish.precision}")
+    if network.prompt:
+        say(f"the folder's default prompt {network.prompt!r} is put in front of each text")
     module = compiling.prepared(network.module, plan)
     file = pathlib.Path(wish.output or f"{network.name}.pt2")
     check_places(file)
@@ -50,7 +51,7 @@ def export(wish):
                           ExitCode.CANNOT_WRITE) from problem
     if network.random_weights:
         say("its weights are random: outputs mean nothing. --weights FILE takes a state dict")
-    written = [file.with_suffix(".toml").name] + ([file.with_suffix(".tokenizer.json").name] if network.tokenizer else [])
+    written = [file.with_suffix(".toml").name] + ([file.with_suffix(".tokenizer.json").name] if network.has_tokenizer else [])
     say(f"{file} ({file.stat().st_size / 1e6:.0f} MB){', ' if len(written) > 1 else ' and '}{' and '.join(written)}; run it: "
         f"./launch/offramp run {how_to_run(file, network)}")
     return int(ExitCode.OK)
@@ -59,7 +60,7 @@ def export(wish):
 def how_to_run(file, network):
     model = f"--model {file}"
     if network.tokens or any(one.tokens for one in network.inputs):
-        return f"--profile embeddings {model}{'' if network.tokenizer else ' --tokenizer FILE.json'} --input FILE.txt --output RESULTS"
+        return f"--profile embeddings {model}{'' if network.has_tokenizer else ' --tokenizer FILE.json'} --input FILE.txt --output RESULTS"
     if network.inputs:
         return f"{model} --input FOLDER --output RESULTS --processor npy   # FOLDER has {', '.join(one.name + '.npy' for one in network.inputs)}"
     return f"{model} --input FOLDER --output RESULTS"
@@ -92,9 +93,8 @@ def make_files(file, wish, plan, network, module):
             raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
                               f"{plan.tolerance:.2g}; nothing was written",
                               "Give --precision fp32, or a --tolerance that you can live with", ExitCode.BAD_INPUT)
-        metadata.write(unfinished.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights, difference.any_length)
-        if network.tokenizer:
-            shutil.copyfile(network.tokenizer, unfinished.with_suffix(".tokenizer.json"))
+        metadata.write(unfinished.with_suffix(".toml"), wish, plan, network, difference.output_names, difference.any_length)
+        network.write_tokenizer(unfinished.with_suffix(".tokenizer.json"))
         for suffix in SUFFIXES:
             made = unfinished.with_suffix(suffix)
             if made.exists():

@@ -6,7 +6,7 @@ import json
 import torch
 
 
-def write(path, wish, plan, outputs, random_weights, any_length):
+def write(path, wish, plan, network, outputs, any_length):
     made = f"{wish.model}" + (f" with {wish.weights}" if wish.weights else "")
     lines = [f"# Made by ./launch/offramp export from {printable(made)}, {datetime.date.today()},",
              f"# with PyTorch {torch.__version__} for {plan.device_name()}, {plan.precision}."]
@@ -28,7 +28,9 @@ def write(path, wish, plan, outputs, random_weights, any_length):
         lines.append(f'scores = "{wish.scores}"')
     if any_length:
         lines.append("any-length = true")
-    if random_weights:
+    if network.prompt:
+        lines.append(f"prompt = {json.dumps(network.prompt, ensure_ascii=False)}")
+    if network.random_weights:
         lines.append("random-weights = true")
     for one in plan.inputs:     # behind all that is of the whole model
         lines += ["", "[[input]]", f'name = "{one.name}"', *([f'tokens = "{one.tokens}"'] if one.tokens else []),

@@ -1,11 +1,13 @@
 """The network that is to be exported: torchvision's or the user's, with weights from a file or random ones."""
 
+import contextlib
 import dataclasses
 import difflib
 import importlib
 import importlib.util
 import inspect
 import pathlib
+import shutil
 
 import torch
 
@@ -37,13 +39,24 @@ class Network:
     tokens: int = 0             # in a row, of a network that takes those
     vocabulary: int = 0
     tokenizer: pathlib.Path = None
+    made_tokenizer: str = ""    # the text of one that was not a file
+    prompt: str = ""             # in front of each text
     inputs: tuple = ()          # exporter.inputs.Input, in the order in which it takes them; empty: the one that the rest says
+
+    @property
+    def has_tokenizer(self):
+        return bool(self.tokenizer or self.made_tokenizer)
+
+    def write_tokenizer(self, path):
+        """Errors: OSError."""
+        if self.tokenizer:
+            shutil.copyfile(self.tokenizer, path)
+        elif self.made_tokenizer:
+            path.write_text(self.made_tokenizer, encoding="utf-8")
 
 
 def make(wish):
-    origin, colon, name = wish.model.rpartition(":")
-    if not colon or not origin or not name:
-        raise LaunchError(f"'{wish.model}' says no network", "torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION", ExitCode.USAGE)
+    origin, _, name = wish.model.rpartition(":")
     if wish.inputs and origin in (TORCHVISION, SENTENCE):
         raise LaunchError(f"--input does not go with {origin}:", "What such a network takes is known", ExitCode.USAGE)
     if origin == SENTENCE:
@@ -57,7 +70,9 @@ def make(wish):
     if wish.weights:
         load(module, wish.weights)
     taken = () if origin == TORCHVISION else inputs.of_network(wish.inputs, module)
-    return Network(name, module.eval().requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults, vocabulary=least_table(module) if taken else 0,
+    with contextlib.suppress(NotImplementedError):      # of a program of torch.export's, which has one mode
+        module.eval()
+    return Network(name, module.requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults, vocabulary=least_table(module) if taken else 0,
                    tokenizer=tokenizer(wish), inputs=taken)
 
 
@@ -81,8 +96,9 @@ def sentence_encoder(folder, wish):
     if wish.weights or wish.argument or wish.input_shape:
         raise LaunchError("--weights, --argument and --input-shape do not go with sentence:FOLDER", "The folder holds all of it", ExitCode.USAGE)
     from exporter import sentences
-    module, tokens, vocabulary, tokenizer = sentences.read(folder, wish.max_tokens)
-    return Network(pathlib.Path(folder).resolve().name, module, False, Defaults(), tokens, vocabulary, tokenizer)
+    made = sentences.read(folder, wish.max_tokens, wish.asked_precision)
+    return Network(pathlib.Path(folder).resolve().name, made.network, False, Defaults(), made.tokens, made.vocabulary, made_tokenizer=made.tokenizer,
+                   prompt=made.prompt)
 
 
 def from_torchvision(name, arguments):

@@ -1,13 +1,13 @@
 """A sentence encoder from a folder in the style of sentence-transformers: transformer, pooling, normalisation, as one network of tokens."""
 
-import json
-import pathlib
+import dataclasses
 
 import torch
 
+from exporter import sentence_folder
+from exporter.sentence_folder import OWN_FUNCTION
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 MOST_TOKENS = 8192
 # They count positions from behind the padding's.
 COUNT_BEHIND_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}
@@ -16,9 +16,9 @@ COUNT_BEHIND_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 class SentenceEncoder(torch.nn.Module):
     """Tokens, int32 [batch, 2, length] (ids; 1 where they are text), to vectors, float32 [batch, width]."""
 
-    def __init__(self, transformer, pooling, normalised):
+    def __init__(self, transformer, pooling, normalised, width):
         super().__init__()
-        self.transformer, self.pooling, self.normalised = transformer, pooling, normalised
+        self.transformer, self.pooling, self.normalised, self.width = transformer, pooling, normalised, width
 
     def forward(self, tokens):
         ids, mask = tokens[:, 0].long(), tokens[:, 1].long()
@@ -29,32 +29,87 @@ class SentenceEncoder(torch.nn.Module):
             share = mask.unsqueeze(-1).to(hidden.dtype)
             vectors = (hidden * share).sum(1) / share.sum(1).clamp(min=1e-9)
         vectors = vectors.float()
-        return {"embedding": torch.nn.functional.normalize(vectors, dim=1) if self.normalised else vectors}
+        if self.normalised:
+            vectors = torch.nn.functional.normalize(vectors, dim=1)
+        # As sentence-transformers does it: what is cut is not normalised again.
+        return {"embedding": vectors if self.width is None else vectors[:, :self.width].contiguous()}
 
 
-def read(folder, max_tokens):
-    """(network, tokens in a row, size of the vocabulary, the tokenizer's file). Errors: LaunchError."""
-    folder = pathlib.Path(folder)
-    tokenizer = folder / "tokenizer.json"
-    if not tokenizer.is_file():
-        raise LaunchError(f"{folder} is not a sentence encoder: it has no tokenizer.json", "Give the folder of a sentence-transformers model",
-                          ExitCode.NO_INPUT)
+@dataclasses.dataclass(frozen=True)
+class Sentences:
+    network: SentenceEncoder
+    tokens: int             # in a row
+    vocabulary: int
+    tokenizer: str          # the text of a tokenizer.json
+    prompt: str             # in front of each text
+
+
+def read(folder, max_tokens, precision=None):
+    """`precision`: that was asked for. Errors: LaunchError."""
+    said = sentence_folder.read(folder)
     try:
-        from transformers import AutoModel
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
     except ImportError as problem:
         raise LaunchError(f"the PyPI package `transformers` is not there ({problem})", "pip install transformers, beside this PyTorch",
                           ExitCode.SYSTEM) from problem
-    pooling, normalised = parts_of(folder)
+    if said.max_seq_length is not None:
+        said.processor_kwargs.setdefault("model_max_length", said.max_seq_length)
     try:
-        transformer = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-    except (OSError, ValueError) as problem:
-        raise LaunchError(f"{folder} cannot be read: {str(problem).splitlines()[0]}", "Give the folder of a sentence-transformers model",
+        config = AutoConfig.from_pretrained(said.folder, local_files_only=True, **said.config_kwargs)
+        check_kind(said, config)
+        tokenizer = AutoTokenizer.from_pretrained(said.folder, local_files_only=True, **said.processor_kwargs)
+        transformer = AutoModel.from_pretrained(said.folder, config=config, local_files_only=True, **said.model_kwargs)
+    except LaunchError:
+        raise
+    except Exception as problem:    # each of its readers has errors of its own
+        reason = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+        raise LaunchError(f"{folder} is not a sentence encoder that transformers reads: {reason}", "Give the folder of a sentence-transformers model",
                           ExitCode.BAD_INPUT) from problem
+    check_tokenizer(said, tokenizer)
+    transformer = in_float32(said, transformer, precision)
     longest = most_tokens(transformer)
-    tokens = max_tokens or content(folder / "sentence_bert_config.json").get("max_seq_length") or longest
+    tokens = max_tokens or min(tokens_of(said, tokenizer, config), longest)
     if tokens > longest:
         raise LaunchError(f"--max-tokens {tokens} is more than the {longest} that the model knows positions for", f"Give {longest} or less", ExitCode.USAGE)
-    return SentenceEncoder(transformer, pooling, normalised).eval().requires_grad_(False), tokens, transformer.config.vocab_size, tokenizer
+    network = SentenceEncoder(transformer, said.pooling, said.normalised, said.truncate_dim).eval().requires_grad_(False)
+    return Sentences(network, tokens, transformer.config.vocab_size, tokenizer_file(said, tokenizer, tokens), said.prompt)
+
+
+def check_kind(said, config):
+    if getattr(config, "is_encoder_decoder", False):
+        raise LaunchError(f"{said.folder / 'config.json'}: '{config.model_type}' is an encoder with a decoder, which export does not follow", OWN_FUNCTION,
+                          ExitCode.BAD_INPUT)
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    if not said.has_modules and architecture.endswith("ForCausalLM"):
+        raise LaunchError(f"{said.folder} has no modules.json, and {architecture} pools by lasttoken then", OWN_FUNCTION, ExitCode.BAD_INPUT)
+
+
+def check_tokenizer(said, tokenizer):
+    if not tokenizer.is_fast:
+        raise LaunchError(f"{said.folder}: its tokenizer ({type(tokenizer).__name__}) is not of the `tokenizers` library", "Save the folder with a newer transformers, "
+                          "which writes a tokenizer.json", ExitCode.BAD_INPUT)
+    if not said.has_modules and getattr(tokenizer, "chat_template", None):
+        raise LaunchError(f"{said.folder} has no modules.json and a chat_template, which sentence-transformers puts around texts then", OWN_FUNCTION,
+                          ExitCode.BAD_INPUT)
+    if any(tokenizer("a text").get("token_type_ids", ())):
+        raise LaunchError(f"{said.folder}: its tokenizer gives token_type_ids other than 0", OWN_FUNCTION, ExitCode.BAD_INPUT)
+
+
+def in_float32(said, transformer, precision):
+    """sentence-transformers computes in the type of the weights."""
+    if transformer.dtype == torch.float32 or precision is not None:
+        return transformer.float()
+    name = str(transformer.dtype).removeprefix("torch.")
+    raise LaunchError(f"{said.folder}: its weights have the dtype {name}, in which sentence-transformers computes",
+                      f"--precision fp32 computes in float32: vectors then differ from sentence-transformers' by the rounding of {name}", ExitCode.BAD_INPUT)
+
+
+def tokens_of(said, tokenizer, config):
+    """Where sentence-transformers cuts a text."""
+    positions = getattr(config, "max_position_embeddings", -1)
+    if "model_max_length" in said.processor_kwargs or positions == -1:
+        return tokenizer.model_max_length
+    return min(tokenizer.model_max_length, positions)
 
 
 def most_tokens(transformer):
@@ -64,36 +119,14 @@ def most_tokens(transformer):
     return positions
 
 
-def parts_of(folder):
-    """What comes behind the transformer: (pooling, whether vectors are normalised)."""
-    pooling, normalised = "mean", False
-    modules = content(folder / "modules.json")
-    for part in modules if isinstance(modules, list) else ():
-        kind = part.get("type", "").rpartition(".")[2]
-        if kind == "Pooling":
-            pooling = pooling_of(folder / part.get("path", ""))
-        elif kind == "Normalize":
-            normalised = True
-        elif kind != "Transformer":
-            raise LaunchError(f"{folder} has a part of type {kind}", "Known are Transformer, Pooling and Normalize; export a function of your own "
-                              "(FILE.py:FUNCTION) for others", ExitCode.BAD_INPUT)
-    return pooling, normalised
-
-
-def pooling_of(folder):
-    said = content(folder / "config.json")
-    chosen = [name for name, on in said.items() if name.startswith("pooling_mode_") and on is True]
-    if isinstance(said.get("pooling_mode"), str):
-        chosen = [{"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}.get(said["pooling_mode"], said["pooling_mode"])]
-    if len(chosen) != 1 or chosen[0] not in POOLINGS:
-        raise LaunchError(f"{folder} pools by {', '.join(chosen) or 'nothing'}", "Known are the mean of the tokens and the first token", ExitCode.BAD_INPUT)
-    return POOLINGS[chosen[0]]
-
-
-def content(file):
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as problem:
-        raise LaunchError(f"{file} is not JSON: {problem}", "Is the folder complete?", ExitCode.BAD_INPUT) from problem
+def tokenizer_file(said, tokenizer, tokens):
+    """The tokenizer as it was loaded, which the folder's tokenizer_config.json or vocab.txt may have made another than its tokenizer.json says."""
+    from tokenizers.normalizers import Lowercase, Sequence
+    backend = tokenizer.backend_tokenizer
+    parts = list(backend.normalizer) if isinstance(backend.normalizer, Sequence) else [backend.normalizer] if backend.normalizer else []
+    if said.lower_case and not any(isinstance(part, Lowercase) for part in parts):
+        backend.normalizer = Sequence([Lowercase(), *parts])
+    backend.enable_truncation(tokens, direction=tokenizer.truncation_side)
+    if tokenizer.pad_token_id is not None:
+        backend.enable_padding(pad_id=tokenizer.pad_token_id, pad_token=tokenizer.pad_token)
+    return backend.to_str()

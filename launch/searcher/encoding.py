@@ -17,37 +17,40 @@ RUN_MODEL = "Give the .pt2 that the run had as its --model, with its .toml and .
 
 def encode(model, tokenizer, texts, output):
     """Of each text float32 numbers. Errors: LaunchError."""
+    if model.suffix == ".pt":
+        raise LaunchError(f"{model} is TorchScript, and query runs compiled models (.pt2) alone",
+                          "Export the same network (./launch/offramp export), make the vectors with the .pt2, and give that to query", ExitCode.USAGE)
     metadata_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
     for file in (model, metadata_file, tokenizer):
         if not file.is_file():
             raise LaunchError(f"{file} does not exist", RUN_MODEL, ExitCode.NO_INPUT)
-    length, batch, names, inputs = read_metadata(metadata_file, output)
+    length, batch, names, inputs, prompt = read_metadata(metadata_file, output)
     if output not in names:
         raise LaunchError(f"{model} has no output '{output}' ({', '.join(names)})", RUN_MODEL, ExitCode.BAD_INPUT)
-    rows = tokens(tokenizer, texts, length)
+    rows = tokens(tokenizer, texts, length, prompt)
     return [vectors[names.index(output)] for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows], inputs)]
 
 
 def read_metadata(file, output):
-    """(tokens in a row, rows of a batch, names of the outputs, [(which tokens, dtype)] of a model of several inputs)"""
+    """(tokens in a row, rows of a batch, names of the outputs, [(which tokens, dtype)] of a model of several inputs, what stands in front of a text)"""
     try:
         metadata = tomllib.loads(file.read_text(encoding="utf-8"))
         inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in metadata.get("input", [])]
         if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (not inputs and metadata.get("input-dtype") != "int32"):
             raise LaunchError(f"{file} is not of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
         length = int(metadata["input"][0]["shape"] if inputs else metadata["input-shape"].partition("x")[2])
-        return length, int(metadata.get("batch", OPEN_BATCH)), metadata.get("outputs", output).split(","), inputs
+        return length, int(metadata.get("batch", OPEN_BATCH)), metadata.get("outputs", output).split(","), inputs, str(metadata.get("prompt", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/runner/models/metadata.md has its keys", ExitCode.CONFIG) from problem
 
 
-def tokens(file, texts, length):
+def tokens(file, texts, length, prompt):
     """What the producer's rows are, by the same code: int32 [texts, 2, length]."""
     spec = importlib.util.spec_from_file_location("tokenizer_server", SERVER)
     server = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(server)
     try:
-        tokenizer = server.RowTokenizer(str(file), length)
+        tokenizer = server.RowTokenizer(str(file), length, prompt)
     except ImportError as problem:
         raise LaunchError(f"the PyPI package `tokenizers` is not there ({problem})", "pip install tokenizers, in the Python that --python names",
                           ExitCode.SYSTEM) from problem

@@ -11,7 +11,6 @@
 
 import argparse
 import pathlib
-import shutil
 import sys
 
 import torch
@@ -81,11 +80,11 @@ def results(options):
 
 def encoder(options):
     from exporter import sentences
-    network, tokens, vocabulary, tokenizer = sentences.read(options.folder, options.tokens)
-    rows = torch.stack((torch.randint(vocabulary, (options.batch, tokens)), torch.ones(options.batch, tokens, dtype=torch.int64)), 1).int()
-    torch.jit.trace(Embedding(network).eval(), rows, check_trace=False).save(options.output)
-    notes_of_tokens(options.output, tokens)
-    shutil.copyfile(tokenizer, options.output.with_suffix(".tokenizer.json"))
+    made = sentences.read(options.folder, options.tokens)
+    rows = torch.stack((torch.randint(made.vocabulary, (options.batch, made.tokens)), torch.ones(options.batch, made.tokens, dtype=torch.int64)), 1).int()
+    torch.jit.trace(Embedding(made.network).eval(), rows, check_trace=False).save(options.output)
+    notes_of_tokens(options.output, made.tokens)
+    options.output.with_suffix(".tokenizer.json").write_text(made.tokenizer, encoding="utf-8")
 
 
 def main():

@@ -1,12 +1,21 @@
 """Sentence encoders of a few kilobytes: how many tokens each takes, and that an export which fails leaves what was there."""
 
+import contextlib
+import importlib
 import importlib.util
 import pathlib
+import sqlite3
+import subprocess
+import sys
 import tempfile
 import unittest
 
+import numpy
+
 from tests.support.exported_model import export
-from tests.support.launched_run import find_packages_of_launch
+from tests.support.launched_resume import World
+from tests.support.launched_run import ROOT, find_packages_of_launch
+from tests.support.sentence_folders import made_encoder, made_transformer, update
 
 POSITIONS = 34
 NETWORKS = """
@@ -47,16 +56,6 @@ def of_sixteen():
 """
 
 
-def made_encoder(folder, kind):
-    """A folder in the style of sentence-transformers, with random weights."""
-    import transformers
-    config = transformers.AutoConfig.for_model(kind, vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-                                               max_position_embeddings=POSITIONS)
-    transformers.AutoModel.from_config(config).save_pretrained(folder)
-    (folder / "tokenizer.json").write_text("{}")
-    return folder
-
-
 @unittest.skipUnless(all(importlib.util.find_spec(name) for name in ("torch", "transformers")), "needs the packages torch and transformers")
 class SentenceExport(unittest.TestCase):
     def setUp(self):
@@ -72,9 +71,10 @@ class SentenceExport(unittest.TestCase):
         for kind, most in (("bert", POSITIONS), ("roberta", POSITIONS - 2), ("xlm-roberta", POSITIONS - 2), ("camembert", POSITIONS - 2),
                            ("mpnet", POSITIONS - 2)):
             with self.subTest(kind=kind):
-                folder = made_encoder(self.folder / kind, kind)
-                network, tokens, _, _ = sentences.read(folder, None)
-                self.assertEqual(tokens, most)
+                folder = made_transformer(self.folder / kind, kind, POSITIONS)
+                made = sentences.read(folder, None)
+                network = made.network
+                self.assertEqual(made.tokens, most)
                 rows = torch.full((1, 2, most + 1), 7, dtype=torch.int32)
                 self.assertEqual(network(rows[:, :, :most])["embedding"].shape, (1, 32))
                 with self.assertRaises((IndexError, RuntimeError)):
@@ -98,14 +98,41 @@ class SentenceExport(unittest.TestCase):
         self.assertEqual(refused.returncode, 65, refused.stdout + refused.stderr)
         self.assertIn("other shapes where texts are shorter", refused.stderr)
 
+    @unittest.skipUnless(importlib.util.find_spec("sentence_transformers"), "needs the package sentence-transformers")
+    def test_a_run_and_a_query_give_the_librarys_vectors(self):
+        sentence_transformers = importlib.import_module("sentence_transformers")
+        folder = made_encoder(self.folder / "encoder")
+        update(folder, "config_sentence_transformers.json", {"prompts": {"q": "query : "}, "default_prompt_name": "q", "truncate_dim": 20})
+        update(folder, "sentence_bert_config.json", {"do_lower_case": True, "max_seq_length": None})
+        update(folder, "tokenizer_config.json", {"model_max_length": 12})
+        done = export(self.folder, f"sentence:{folder}", "--device", "cpu", "--output", "net.pt2")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("the folder's default prompt 'query : ' is put in front of each text", done.stdout)
+        lines = ["the fox", "HELLO FOX", "", " ".join(f"w{number}" for number in range(30)), "the end : w1 Hello"]
+        (self.folder / "lines.txt").write_text("\n".join(lines) + "\n")
+        wanted = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(lines, batch_size=1)
+        with World("--device", "cpu", "--profile", "embeddings", "--model", str(self.folder / "net.pt2"), "--input", str(self.folder / "lines.txt"),
+                   "--consumers", "1", "--batch", "4") as world:
+            world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
+            self.assertEqual(world.start().wait(), 0, world.said())
+            with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
+                found = [numpy.frombuffer(vector, "<f4") for vector, in database.execute("SELECT vector FROM embeddings ORDER BY item")]
+            numpy.testing.assert_allclose(numpy.stack(found), wanted, rtol=0, atol=1e-5)
+            query = [str(ROOT / "launch/offramp"), "query", "--database", str(world.output), "--top", "1", "--model"]
+            asked = subprocess.run([*query, str(self.folder / "net.pt2"), "the end : w1 Hello"], capture_output=True, text=True, check=False, env=world.environment)
+            self.assertEqual((asked.returncode, asked.stdout.split()), (0, ["1", "1.0000", "4"]), asked.stderr)
+            script = subprocess.run([*query, "net.pt", "the end"], capture_output=True, text=True, check=False, env=world.environment)
+            self.assertEqual(script.returncode, 64, script.stderr)
+            self.assertIn("net.pt is TorchScript, and query runs compiled models (.pt2) alone", script.stderr)
+
     def test_an_export_that_fails_late_leaves_what_was_there(self):
-        folder = made_encoder(self.folder / "encoder", "bert")
+        (self.folder / "networks.py").write_text(NETWORKS)
         # It is there, and to read it fails: for root, too.
-        (folder / "tokenizer.json").unlink()
-        (folder / "tokenizer.json").symlink_to("/proc/self/mem")
+        (self.folder / "unreadable.json").symlink_to("/proc/self/mem")
         for name in ("net.toml", "net.tokenizer.json", "net.pt2"):
             (self.folder / name).write_text("the former")
-        done = export(self.folder, f"sentence:{folder}", "--device", "cpu", "--output", "net.pt2")
+        done = export(self.folder, "networks.py:pooled", "--device", "cpu", "--input", "ids=ids:16", "--input", "mask=mask:16", "--tokenizer", "unreadable.json",
+                      "--output", "net.pt2")
         self.assertEqual(done.returncode, 73, done.stdout + done.stderr)
         self.assertIn("net.pt2 cannot be made", done.stderr)
         self.assertEqual({path.name: path.read_text() for path in self.folder.glob("net.*")},

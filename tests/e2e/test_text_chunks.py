@@ -190,8 +190,8 @@ class Cutting(unittest.TestCase):
         for name, tokenizer in cls.tokenizers.items():
             tokenizer.save(str(cls.folder / f"{name}.json"))
 
-    def chunker(self, name, tokens, overlap):
-        return self.server.Chunker(str(self.folder / f"{name}.json"), tokens, overlap)
+    def chunker(self, name, tokens, overlap, prompt=""):
+        return self.server.Chunker(str(self.folder / f"{name}.json"), tokens, overlap, prompt)
 
     def test_chunks_cover_a_text_and_keep_to_their_sizes(self):
         chance = random.Random(5)
@@ -209,6 +209,15 @@ class Cutting(unittest.TestCase):
                         self.assertLessEqual(first, begin)
                         self.assertLessEqual(end, last)
                         self.assertEqual(text[end:begin].strip(), "")
+
+    def test_a_prompt_has_its_place_in_each_chunk(self):
+        text, prompt = "slab lease slabbing " * 20, "lease slab: "
+        for name, tokenizer in self.tokenizers.items():
+            spans = self.chunker(name, 40, 4, prompt).spans(text)
+            self.assertGreater(len(spans), len(self.chunker(name, 40, 4).spans(text)))
+            self.assertLessEqual(max(len(tokenizer.encode(prompt + text[begin:end]).ids) for begin, end in spans), 40, name)
+        with self.assertRaisesRegex(ValueError, "--chunk-overlap 0 is not less than what --chunk-tokens 5 leaves to a text: 0 tokens, as the model's tokenizer and"):
+            self.chunker("pieces", 5, 0, prompt)
 
     def test_words_stay_whole_where_there_is_white_space(self):
         text = "slab lease slabbing lease slab slab slab slab lease lease lease slab slab slab lease slab"

@@ -219,6 +219,7 @@ class FileModel final : public Model {
         if (!metadata().inputs.empty()) {
             input.kind = InputKind::Feature;
             input.group_rows = options.group_rows;
+            input.prompt = metadata().prompt;
             shape.insert(shape.end(), {2, metadata().token_length()});
             input.tensor = TensorSpec::contiguous("tokens", kInt32, shape);
             return input;
@@ -226,6 +227,7 @@ class FileModel final : public Model {
         if (!metadata().takes_pictures()) {
             input.kind = InputKind::Feature;
             if (metadata().takes_tokens()) input.group_rows = options.group_rows;
+            input.prompt = metadata().prompt;
             shape.insert(shape.end(), metadata().input_shape.begin(), metadata().input_shape.end());
             input.tensor = TensorSpec::contiguous(metadata().takes_tokens() ? "tokens" : "input", dtype, shape);
             return input;

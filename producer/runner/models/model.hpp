@@ -36,6 +36,7 @@ struct ModelInput {
     // Of tokens, where a batch is computed by length (LengthGroups): texts of a group. 0: all of it at once, as it
     // lies.
     std::uint32_t group_rows = 0;
+    std::string prompt;  // of tokens: stands in front of each text
 };
 
 // What a model is asked to be.

@@ -161,6 +161,13 @@ const Keys<ModelMetadata>& known_keys() {
           }}},
         {"precision",
          {"fp32, tf32, bf16", {TomlType::String}, one_of(&ModelMetadata::precision, {"fp32", "tf32", "bf16"})}},
+        {"prompt",
+         {"a text of one character or more",
+          {TomlType::String},
+          [](ModelMetadata& metadata, const std::string& text) {
+              metadata.prompt = text;
+              return !text.empty() && text.find('\0') == std::string::npos;
+          }}},
         {"scores",
          {"probability, logit", {TomlType::String}, one_of(&ModelMetadata::scores, {"probability", "logit"})}},
         {"random-weights", {"true, false", {TomlType::Boolean}, [](ModelMetadata& metadata, const std::string& text) {
@@ -349,10 +356,12 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
     std::size_t dtype_line = 0;
     std::size_t resize_line = 0;
     std::size_t length_line = 0;
+    std::size_t prompt_line = 0;
     for (const TomlEntry& entry : document.top) {
         if (entry.key == "input-dtype") dtype_line = entry.line;
         if (entry.key == "resize-size") resize_line = entry.line;
         if (entry.key == "any-length") length_line = entry.line;
+        if (entry.key == "prompt") prompt_line = entry.line;
         read_entry(entry, name, known_keys(), metadata);
     }
     read_inputs(document, metadata);
@@ -366,6 +375,9 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
     if (metadata.any_length && (!metadata.takes_tokens() || metadata.token_length() < LengthGroups::kShortest))
         throw ConfigError(name + ":" + std::to_string(length_line) + ": any-length is true, and the model takes " +
                               (metadata.takes_tokens() ? "fewer than 4 tokens" : "no tokens"),
+                          "It is for models of texts: leave it out", ErrorKind::Config);
+    if (!metadata.prompt.empty() && !metadata.takes_tokens())
+        throw ConfigError(name + ":" + std::to_string(prompt_line) + ": prompt is given, and the model takes no tokens",
                           "It is for models of texts: leave it out", ErrorKind::Config);
     return metadata;
 }

@@ -42,6 +42,7 @@ struct ModelMetadata {
     std::string precision;             // that it was made to compute in: "fp32", "tf32", "bf16"; empty: not said
     std::vector<std::string> outputs;  // their names; empty: those that the file knows
     std::string scores;                // what an output of one channel gives: "probability", "logit"; empty: not said
+    std::string prompt;                // of tokens: stands in front of each text
     std::string shape_from;            // where a shape comes from that is not the file's ("the rows of 'a.npy'")
     bool random_weights = false;
     bool any_length = false;  // of tokens: shorter rows are taken as well, of LengthGroups::kShortest and more

@@ -114,6 +114,7 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
                                      .model_input = input.tensor,
                                      .model_takes_images = input.kind == InputKind::Image,
                                      .parts = input.parts,
+                                     .prompt = input.prompt,
                                      .columns_are_read = reads_columns(config),
                                      .still_wanted = std::move(still_wanted),
                                      .pictures = std::move(opened.pictures),

@@ -79,6 +79,7 @@ struct SourceOptions {
     TensorSpec model_input;  // of a full batch; dims 0 when the model needs none
     bool model_takes_images = false;
     std::vector<InputPart> parts;   // of a model of arrays: what is where in a row; else none
+    std::string prompt;             // of a model of texts: stands in front of each
     bool columns_are_read = false;  // by a processor, which has no place for an item without them
     StillWanted still_wanted;       // where listing takes long
     // that were listed before (open_input()); null: a source of pictures lists them

@@ -24,9 +24,11 @@ class Pictures(unittest.TestCase):
 
     def metadata_of(self, plan):
         from exporter import metadata
+        from exporter.networks import Network
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "network.toml")
-            metadata.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan, ["out"], False, False)
+            metadata.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan,
+                           Network("network", None, False, None), ["out"], False)
             return path.read_text()
 
     def test_a_classifier_wants_the_middle(self):

@@ -162,7 +162,7 @@ class ChunkedTexts final : public BatchSource {
     }
 
     bool may_be_cut(std::uint64_t text, const TokenizerProcess::Settings& settings) const {
-        return input_.bytes(text) + kOwnTokens > settings.chunk_tokens;
+        return input_.bytes(text) + settings.prompt.size() + kOwnTokens > settings.chunk_tokens;
     }
 
     void add(std::uint64_t text, std::uint32_t number, const ChunkPlace& place, bool is_whole) {

@@ -7,6 +7,9 @@
 #include <thread>
 #include <utility>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/base/error.hpp"
 #include "common/program/data_folder.hpp"
 
@@ -32,15 +35,19 @@ std::string python() {
 }  // namespace
 
 TokenizedTexts::TokenizedTexts(std::uint64_t items, TextOfItem text, const TokenizerProcess::Settings& settings)
-    : text_(std::move(text)), tokenizer_hash_(hash_of_tokenizer(settings.tokenizer)) {
-    auto first = std::make_unique<LineTokenizer>(text_, settings, tokenizer_hash_);
+    : text_(std::move(text)) {
+    const std::uint64_t of_file = hash_of_tokenizer(settings.tokenizer);
+    tokenizer_hash_ = settings.prompt.empty()
+                          ? of_file
+                          : XXH3_64bits_withSeed(settings.prompt.data(), settings.prompt.size(), of_file);
+    auto first = std::make_unique<LineTokenizer>(text_, settings, of_file);
     first->open();
     described_ = "at most " + std::to_string(settings.length) + " tokens each of " + std::to_string(first->tokens());
     rows_.emplace(TokenBlocks::Settings{.rows = items,
                                         .row_numbers = 2 * std::size_t{settings.length},
                                         .most = std::clamp(std::thread::hardware_concurrency(), 1U, kMostTokenizers)},
                   std::move(first),
-                  [this, settings] { return std::make_unique<LineTokenizer>(text_, settings, tokenizer_hash_); });
+                  [this, settings, of_file] { return std::make_unique<LineTokenizer>(text_, settings, of_file); });
 }
 
 TokenizerProcess::Settings tokenizer_settings(const SourceOptions& options, const std::string& source,
@@ -61,6 +68,7 @@ TokenizerProcess::Settings tokenizer_settings(const SourceOptions& options, cons
             .server = data_folder() + "/tokenizer_server.py",
             .tokenizer = tokenizer_of(config, *options.model, source),
             .length = static_cast<std::uint32_t>(wanted.shape[2]),
+            .prompt = options.prompt,
             .chunk_tokens = config.chunk_tokens,
             .chunk_overlap = config.chunk_overlap};
 }

@@ -18,6 +18,7 @@ class TokenizedTexts {
     // `text` is called from several threads. The first tokenizer is opened.
     TokenizedTexts(std::uint64_t items, TextOfItem text, const TokenizerProcess::Settings& settings);
 
+    // Of all that texts become tokens by.
     std::uint64_t tokenizer_hash() const { return tokenizer_hash_; }
     std::string described() const { return described_; }  // "at most 256 tokens each of 30522"
     // The text is not read again: it is taken, or refused, as it was read when its tokens were made.
@@ -25,7 +26,7 @@ class TokenizedTexts {
 
   private:
     TextOfItem text_;
-    std::uint64_t tokenizer_hash_;
+    std::uint64_t tokenizer_hash_ = 0;
     std::string described_;
     std::optional<TokenBlocks> rows_;
 };

@@ -106,11 +106,11 @@ void TokenizerProcess::start() {
     const std::string length = std::to_string(settings_.length);
     std::string tokens = std::to_string(settings_.chunk_tokens), overlap = std::to_string(settings_.chunk_overlap);
     // argv wants char*, and changes nothing.
-    std::array<char*, 7> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
-                               const_cast<char*>(length.c_str())};
+    std::array<char*, 8> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
+                               const_cast<char*>(length.c_str()), settings_.prompt.data()};
     if (settings_.chunk_tokens > 0) {
-        words[4] = tokens.data();
-        words[5] = overlap.data();
+        words[5] = tokens.data();
+        words[6] = overlap.data();
     }
     const SpawnSettings spawn(theirs.get());
     const int failed =

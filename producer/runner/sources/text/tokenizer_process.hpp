@@ -32,6 +32,7 @@ class TokenizerProcess {
         std::string server;                                 // path of tokenizer_server.py
         std::string tokenizer;                              // path of a tokenizer.json
         std::uint32_t length;                               // tokens of a row
+        std::string prompt{};                               // in front of each text
         std::uint32_t chunk_tokens = 0, chunk_overlap = 0;  // not 0: it cuts texts (spans()), instead of encode()
     };
 

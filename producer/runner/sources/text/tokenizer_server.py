@@ -1,7 +1,7 @@
 """
 Turns lines of text into rows of tokens for a producer, which starts this program and holds the other end of its standard input.
 
-    tokenizer_server.py TOKENIZER.json LENGTH [CHUNK OVERLAP]
+    tokenizer_server.py TOKENIZER.json LENGTH PROMPT [CHUNK OVERLAP]
 
 Everything is little-endian. First and once: a reply that holds the tokenizer's number of tokens (u32). Then, until the input ends:
 
@@ -11,7 +11,7 @@ Everything is little-endian. First and once: a reply that holds the tokenizer's 
 
 With CHUNK and OVERLAP a request is one text, and the reply holds where it is cut into chunks: of each the character that it begins with, and the one
 behind its last (u32 each; Unicode code points). A chunk has at most CHUNK tokens, those that the tokenizer puts around every text included, and at
-most OVERLAP of the one before.
+most OVERLAP of the one before. PROMPT, perhaps empty, stands in front of each text, and of each chunk.
 
 Needs the `tokenizers` package, which is kept to one core: the producer starts as many of these as it has work for. Longer texts are cut, shorter
 ones filled with the tokenizer's padding, which the mask leaves out.
@@ -31,12 +31,12 @@ class RowTokenizer:
     """Rows of `length` tokens, of texts of any length. What a text's own tokens are filled up with is ready, by their number: the library's own
     filling would take a tenth of its time."""
 
-    def __init__(self, path, length):
+    def __init__(self, path, length, prompt=""):
         from tokenizers import Tokenizer
 
-        self._tokenizer = Tokenizer.from_file(path)
+        self._tokenizer, self._prompt = Tokenizer.from_file(path), prompt
         padding = padding_of(self._tokenizer)
-        self._tokenizer.enable_truncation(length)
+        self._tokenizer.enable_truncation(length, direction=(self._tokenizer.truncation or {}).get("direction", "right"))
         self._tokenizer.no_padding()
         # The same without offsets, in newer versions.
         self._encode = getattr(self._tokenizer, "encode_batch_fast", self._tokenizer.encode_batch)
@@ -51,7 +51,7 @@ class RowTokenizer:
 
     def rows(self, texts):
         rows = array.array("i")
-        for encoded in self._encode(texts):
+        for encoded in self._encode([self._prompt + text for text in texts] if self._prompt else texts):
             ids = encoded.ids
             rows.extend(ids)
             rows.extend(self._paddings[len(ids)])
@@ -64,18 +64,18 @@ class RowTokenizer:
 class Chunker:
     """Where texts are cut."""
 
-    def __init__(self, path, tokens, overlap):
+    def __init__(self, path, tokens, overlap, prompt=""):
         from tokenizers import Tokenizer
 
-        self._tokenizer = Tokenizer.from_file(path)
+        self._tokenizer, self._prompt = Tokenizer.from_file(path), prompt
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokens, self._overlap = tokens, overlap
-        own = self._tokenizer.num_special_tokens_to_add(False)
+        own = self._tokenizer.num_special_tokens_to_add(False) + len(self._tokenizer.encode(prompt, add_special_tokens=False).ids)
         self._most = tokens - own       # of the text's own
         if overlap >= self._most:
-            raise ValueError(f"--chunk-overlap {overlap} is not less than what --chunk-tokens {tokens} leaves to a text: {self._most} tokens, as the model's "
-                             f"tokenizer puts {own} around it")
+            raise ValueError(f"--chunk-overlap {overlap} is not less than what --chunk-tokens {tokens} leaves to a text: {max(self._most, 0)} tokens, as the model's "
+                             f"tokenizer{' and prompt put' if prompt else ' puts'} {own} around it")
 
     def vocabulary(self):
         return self._tokenizer.get_vocab_size()
@@ -96,7 +96,7 @@ class Chunker:
         if len(spans) == 1:
             return 0
         return max(len(encoded.ids) for first in range(0, len(spans), PIECES_AT_ONCE)
-                   for encoded in self._tokenizer.encode_batch([text[begin:end] for begin, end in spans[first:first + PIECES_AT_ONCE]]))
+                   for encoded in self._tokenizer.encode_batch([self._prompt + text[begin:end] for begin, end in spans[first:first + PIECES_AT_ONCE]]))
 
     def reply(self, texts):
         places = array.array("I", [place for text in texts for span in self.spans(text) for place in span])
@@ -158,11 +158,11 @@ def reply(stream, kind, payload):
     stream.flush()
 
 
-def main(path, length, chunk=None, overlap=None):
+def main(path, length, prompt, chunk=None, overlap=None):
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
-        tokenizer = RowTokenizer(path, int(length)) if chunk is None else Chunker(path, int(chunk), int(overlap))
+        tokenizer = RowTokenizer(path, int(length), prompt) if chunk is None else Chunker(path, int(chunk), int(overlap), prompt)
         reply(replies, GIVEN, struct.pack("<I", tokenizer.vocabulary()))
         while True:
             reply(replies, GIVEN, tokenizer.reply(read_request(requests)))
