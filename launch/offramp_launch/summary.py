@@ -13,6 +13,7 @@ from offramp_launch.run_dir import SUMMARY
 from offramp_launch.run_logs import LOGS, LOGS_NOT_BEGUN
 
 SHOWN_SKIPPED = 20
+AUTO = " (mask-png, or npy where no output can become masks)"
 # A setting has to be mended: the same command ends so again, however much of the run is done.
 ENDS_SO_AGAIN = (ExitCode.USAGE, ExitCode.NO_INPUT, ExitCode.NOT_PERMITTED, ExitCode.CONFIG, ExitCode.DEVICE_UNSUPPORTED)
 # The same where nothing was done: else it was well for a while.
@@ -132,6 +133,8 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
             lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
         lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
         lines.append("  batches    " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in batches.items()))
+        if processor := summary.get("processor"):
+            lines.append(f"  processor  {processor}{AUTO if processor == 'auto' else ''}")
     skipped = summary.get("skipped") or []
     if count := _skipped_count(summary, skipped):
         shown = skipped[:SHOWN_SKIPPED]

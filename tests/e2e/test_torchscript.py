@@ -164,8 +164,28 @@ class TorchScript(unittest.TestCase):
             (self.folder / "volumes.toml").write_text(notes)
             said, found = self.arrays_of(model, self.folder / "volumes.npy", "--batch", "2")
             self.assertEqual(set(found), {f"{item}.output" for item in range(5)}, said)
+            self.assertIn("\n  processor  npy\n", said)
             for item in range(5):
                 numpy.testing.assert_allclose(found[f"{item}.output"], wanted[item], rtol=1e-3, atol=1e-5)
+
+    def test_a_folder_has_an_array_for_each_sample(self):
+        import torch
+        network = self.networks.Volumes()
+        model = self.saved(network, "volumes.pt")
+        random = numpy.random.default_rng(6).random((3, 1, 6, 10, 8), numpy.float32)
+        folder = self.folder / "cases"
+        folder.mkdir()
+        for name, array in zip(("ann", "bob.v2", "cid"), random):
+            numpy.save(folder / f"{name}.npy", array)
+        numpy.save(folder / "dan.npy", random[0, :, :5])
+        (folder / "notes.txt").write_text("of no case")
+        with torch.no_grad():
+            wanted = network(torch.from_numpy(random)).numpy()
+        said, found = self.arrays_of(model, folder, "--batch", "2", "--max-errors", "1")
+        self.assertEqual(set(found), {"ann.output", "bob.v2.output", "cid.output"}, said)
+        for name, array in zip(("ann", "bob.v2", "cid"), wanted):
+            numpy.testing.assert_allclose(found[f"{name}.output"], array, rtol=1e-3, atol=1e-5)
+        self.assertIn("dan.npy': an array <f4 [1, 5, 10, 8] has rows of [1, 5, 10, 8], and the model", said)
 
     def test_arrays_of_pictures_of_a_size_of_their_own(self):
         model = self.saved(self.networks.Itself(), "itself.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')

@@ -222,10 +222,10 @@ class Orders(unittest.TestCase):
     def test_a_stride_of_one_element_does_not_count(self):
         import numpy
         records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])["value"]       # of three numbers, five bytes apart
-        for array in (numpy.zeros((2, 3), "<f4")[::-1][:1], numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 6, 1), (13, 4, -3)),
+        for given in (numpy.zeros((2, 3), "<f4")[::-1][:1], numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 6, 1), (13, 4, -3)),
                       numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 2, 1, 3), (1, 4, 5, 8))):
-            outputs = _arrays.outputs_of("x", array, False)
-            self.assertIs(outputs.owner, array, "nothing is copied")
+            outputs = _arrays.outputs_of("x", given, False)
+            self.assertIs(outputs.owner, given, "nothing is copied")
         self.assertIsNot(_arrays.outputs_of("x", records, False).owner, records)
 
     def test_an_order_says_how_samples_lie(self):

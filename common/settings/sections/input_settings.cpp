@@ -21,8 +21,9 @@ void describe_input(SettingGroup& group) {
                "Where items come from", check_plugin_name);
     group.path(
         "input", &InputSettings::input, of_items_at_hand(), "PATH", "a path",
-        "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array (for a model of "
-        "several inputs a folder with NAME.npy of each), WebDataset shards (.tar, or --source webdataset and "
+        "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array, a folder with one for "
+        "each sample (for a model of several inputs with NAME.npy of each), WebDataset shards (.tar, or --source "
+        "webdataset and "
         "their folder), lines of text (--source text), texts with ids and columns (--source jsonl-text, parquet-text)");
     group.path("input-list", &InputSettings::input_list, kConduct, "FILE", "the path of a list that a job made",
                "What lies in an --input folder of images, as it was listed for a job; none: the folder is listed");

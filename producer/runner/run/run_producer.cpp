@@ -32,6 +32,7 @@
 #include "producer/runner/run/producer_run.hpp"
 #include "producer/runner/run/settled_metadata.hpp"
 #include "producer/runner/sources/named_source.hpp"
+#include "producer/runner/sources/npy_cases.hpp"
 
 namespace offramp {
 namespace {
@@ -52,6 +53,7 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     require_model_name(config.model);
     if (!config.weights.empty()) static_cast<void>(open_weights(config.weights));  // told before a library is loaded
     if (!config.input.empty()) require_input(config.input);
+    if (config.source == "auto" && has_arrays_alone(config.input)) config.source = "npy";
     const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
                               .cores = std::thread::hardware_concurrency()};
     const ModelMetadata metadata = settled_metadata(config);

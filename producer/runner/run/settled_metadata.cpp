@@ -6,11 +6,13 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "common/images/item_keys.hpp"
 #include "common/settings/source_of_input.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/model_file.hpp"
+#include "producer/runner/sources/npy_cases.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 
 namespace offramp {
@@ -44,13 +46,17 @@ ModelMetadata settled_metadata(const RunConfig& config) {
     ModelMetadata metadata = read_model_metadata(config.model);
     const bool is_open = metadata.takes_pictures() && metadata.height == 0 && config.image_size == 0;
     std::error_code ignored;
-    if (!is_open || config.input.empty() || source_of_input(config.source, config.input) != "npy" ||
-        std::filesystem::is_directory(config.input, ignored))
-        return metadata;
-    NpyFile array(config.input);
+    if (!is_open || config.input.empty() || source_of_input(config.source, config.input) != "npy") return metadata;
+    const bool folder = std::filesystem::is_directory(config.input, ignored);
+    const std::vector<std::string> names = folder ? arrays_in(config.input) : std::vector<std::string>{};
+    if (folder && names.empty()) return metadata;
+    const NpyFile array =
+        folder ? NpyFile((std::filesystem::path(config.input) / names.front()).string(), NpyFile::Items::Whole)
+               : NpyFile(config.input);
     const bool has_samples = !array.row_shape().empty() && array.row_shape().size() < kMaxDims &&
                              std::ranges::none_of(array.row_shape(), [](std::int64_t extent) { return extent == 0; });
     if (has_samples) take_shape(metadata, array);
+    if (has_samples && folder) metadata.shape_from = "'" + printable(array.path()) + "'";
     return metadata;
 }
 

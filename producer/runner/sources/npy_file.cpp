@@ -33,7 +33,7 @@ std::string shape_text(std::span<const std::int64_t> shape) {
     return "[" + text + "]";
 }
 
-NpyFile::NpyFile(std::string path) : path_(std::move(path)), file_(opened(path_)) {
+NpyFile::NpyFile(std::string path, Items items) : path_(std::move(path)), file_(opened(path_)), items_(items) {
     std::vector<std::byte> front(std::min<std::uint64_t>(file_.size(), kMostNpyHeaderBytes));
     try {
         front.resize(read_some(0, front));
@@ -45,6 +45,7 @@ NpyFile::NpyFile(std::string path) : path_(std::move(path)), file_(opened(path_)
     }
     if (header_.fortran_order && header_.shape.size() > 1)
         refuse("it is stored in Fortran order", "Save numpy.ascontiguousarray(array)");
+    if (items == Items::Whole) header_.shape.insert(header_.shape.begin(), 1);
     if (header_.shape.empty() || header_.shape.front() == 0)
         refuse("an array of shape " + shape_text(header_.shape) + " has no rows",
                "Its first dimension counts the items", ErrorKind::NoInput);
@@ -53,7 +54,9 @@ NpyFile::NpyFile(std::string path) : path_(std::move(path)), file_(opened(path_)
     note_ = XXH3_64bits_withSeed(row_shape().data(), row_shape().size_bytes(), note_);
 }
 
-std::string NpyFile::describe() const { return header_.descr + " " + shape_text(header_.shape); }
+std::string NpyFile::describe() const {
+    return header_.descr + " " + shape_text(items_ == Items::Whole ? row_shape() : std::span(header_.shape));
+}
 
 void NpyFile::refuse(const std::string& why, const std::string& hint, ErrorKind code) const {
     throw ConfigError("--input '" + printable(path_) + "': " + why, hint, code);
@@ -62,6 +65,7 @@ void NpyFile::refuse(const std::string& why, const std::string& hint, ErrorKind 
 void NpyFile::settle(std::size_t element_bytes) {
     row_bytes_ = element_bytes;
     for (const std::int64_t side : row_shape()) row_bytes_ *= static_cast<std::size_t>(side);
+    if (row_bytes_ == 0) refuse("an array " + describe() + " has no elements", "Leave it out");
     const std::uint64_t there = (file_.size() - header_.bytes) / row_bytes_;
     if (rows_ > there)
         refuse("truncated: its header promises " + std::to_string(rows_) + " rows of " + std::to_string(row_bytes_) +

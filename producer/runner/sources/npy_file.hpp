@@ -16,8 +16,9 @@ namespace offramp {
 // settle() was called. Blocks: on the disk. Units: bytes. Errors: ConfigError (NoInput, BadInput) names the file.
 class NpyFile {
   public:
+    enum class Items { Rows, Whole };  // Whole: all of the array is one row
     // Errors: no file, no array, no rows, or rows that do not lie one after another.
-    explicit NpyFile(std::string path);
+    explicit NpyFile(std::string path, Items items = Items::Rows);
 
     const std::string& path() const { return path_; }
     const NpyHeader& header() const { return header_; }
@@ -29,8 +30,8 @@ class NpyFile {
     [[noreturn]] void refuse(const std::string& why, const std::string& hint,
                              ErrorKind code = ErrorKind::BadInput) const;
 
-    // How much a row is, once its shape is known to be what is wanted: a header may claim anything. Errors: the file
-    // holds fewer rows.
+    // How much a row is, once its shape is known to be what is wanted: a header may claim anything. Errors: rows
+    // without elements, or the file holds fewer.
     void settle(std::size_t element_bytes);
 
     // A hash of type and shape; of some rows also of how they begin: no names would tell one array from another.
@@ -43,7 +44,8 @@ class NpyFile {
 
     std::string path_;
     RegularFile file_;
-    NpyHeader header_;
+    NpyHeader header_;  // of Items::Whole with one dimension more in front
+    Items items_;
     std::uint64_t rows_ = 0;
     std::size_t row_bytes_ = 0;
     std::uint64_t note_ = 0;

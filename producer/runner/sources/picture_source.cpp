@@ -115,8 +115,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                  : options.parts.empty() ? input.describe()
                                          : describe_parts(options.parts)),
             input.dims == 0         ? "Choose a model that takes pictures"
-            : options.parts.empty() ? "Give --input FILE.npy, an array whose rows are the samples: "
-                                      "numpy.save(FILE, numpy.stack(arrays)); or a model that takes pictures"
+            : options.parts.empty() ? "Give --input FILE.npy, an array whose rows are the samples, or a folder with "
+                                      "a .npy file for each; or a model that takes pictures"
                                     : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");

@@ -87,9 +87,18 @@ TEST_F(SettledMetadata, WhatHoldsNoSamplesIsLeftToTheSource) {
     }
     RunConfig config = with_array("<f4", "(0, 3)");
     EXPECT_THROW((void)settled_metadata(config), ConfigError);
+    std::filesystem::remove(folder_ / "volumes.npy");
     config.input = folder_.string();
     config.source = "npy";
     EXPECT_THAT(settled_metadata(config).input_shape, IsEmpty());
+}
+
+TEST_F(SettledMetadata, AFoldersFirstArrayIsASample) {
+    RunConfig config = with_array("<f4", "(1, 32, 48, 40)");
+    config.input = folder_.string();
+    config.source = "npy";
+    EXPECT_THAT(settled_metadata(config).input_shape, ElementsAre(1, 32, 48, 40));
+    EXPECT_THAT(settled_metadata(config).shape_from, HasSubstr("volumes.npy'"));
 }
 
 }  // namespace

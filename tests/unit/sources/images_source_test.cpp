@@ -153,7 +153,7 @@ TEST_F(ImagesSource, AModelThatTakesNoPicturesIsNamed) {
             make(config, input, false);
             FAIL() << "it was made";
         } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), AllOf(HasSubstr("'encoder'"), HasSubstr("--source synthetic")));
+            EXPECT_THAT(error.what(), AllOf(HasSubstr("'encoder'"), HasSubstr("model that takes pictures")));
         }
     }
 }

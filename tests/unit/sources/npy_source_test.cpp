@@ -147,7 +147,7 @@ TEST_F(NpyArray, WhatIsNoFileIsRefused) {
     EXPECT_EQ(refusal("/no/array.npy", ErrorKind::NoInput),
               "--input '/no/array.npy': cannot be opened: No such file or directory. It must be a .npy file that this "
               "user may read");
-    EXPECT_THAT(refusal(folder.path().string(), ErrorKind::BadInput), HasSubstr("a folder, not a file"));
+    EXPECT_THAT(refusal(folder.path().string(), ErrorKind::NoInput), HasSubstr("no .npy file in this folder"));
     ASSERT_EQ(::mkfifo((folder / "p.npy").c_str(), 0644), 0);
     EXPECT_THAT(refusal(folder / "p.npy", ErrorKind::BadInput), HasSubstr("not a regular file"));
     EXPECT_THAT(refusal("/proc/self/mem", ErrorKind::BadInput), HasSubstr("no sound .npy file"));
