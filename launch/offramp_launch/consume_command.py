@@ -13,7 +13,7 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import make_display
-from offramp_launch.run_command import (announce, at_most, finish, keep_settings, number_of_consumers, recover, require_apart, resolve, settle_output, sweep,
+from offramp_launch.run_command import (announce, announce_end, at_most, finish, keep_settings, number_of_consumers, recover, require_apart, resolve, settle_output, sweep,
                                         version_of, written_to)
 from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
@@ -78,7 +78,7 @@ def start(places, argv, typed):
         finally:
             lock.close()
         ended.well = code == 0
-    announce(config, told, "")
+    announce_end(config, told)
     return code
 
 

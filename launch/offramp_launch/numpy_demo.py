@@ -32,6 +32,8 @@ def start(places, argv):
         raise LaunchError(f"demo knows no '{rest[0]}'", "See ./launch/offramp demo --help", ExitCode.USAGE)
     python = places.venv_python
     require_numpy(python)
+    if "--processor" in flags:      # a copy of its post.py imports what lies beside the original
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(places.numpy_demo))))
     output = pathlib.Path(flags.get("--output", FOLDER)).absolute()
     own = places.numpy_demo / CUT_OUT
     processors = flags.get("--processor", f"mask-png,{own}")

@@ -12,7 +12,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
-from offramp_launch.run_command import (SETTLED, announce, at_most, finish, goes_on_with, keep_settings, recover, require_apart, settle_output, sweep, told_in_summary, version_of,
+from offramp_launch.run_command import (SETTLED, announce, announce_end, at_most, finish, goes_on_with, keep_settings, recover, require_apart, settle_output, sweep, told_in_summary, version_of,
                                         written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import RunPlan
@@ -65,7 +65,7 @@ def start(places, argv, typed):
         finally:
             lock.close()
         ended.well = code == 0
-    announce(config, told, "")
+    announce_end(config, told)
     return code
 
 

@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 
 from offramp_launch import shared_folder
 from offramp_launch.arguments import hide_query, take_switch, take_values
@@ -184,7 +185,7 @@ def retry_all(run_dir, names, command, output, kept_open, run):
         incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
-        print(f"{name}: {result}")
+        print(f"{name}: {result}" if ended == 0 else f"offramp: {name}: {result}", file=sys.stdout if ended == 0 else sys.stderr, flush=True)
         code = code or shell_code(ended)
     finished = run_program([*command, "--finish"], kept_open)
     return int(code or shell_code(finished))

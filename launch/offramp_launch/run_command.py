@@ -2,11 +2,13 @@
 
 import contextlib
 import glob
+import itertools
 import json
 import os
 import pathlib
 import shlex
 import subprocess
+import sys
 import tempfile
 
 from offramp_launch import interrupts, sink, summary, texts
@@ -17,7 +19,7 @@ from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_dem
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code, way_to_write
 from offramp_launch.failure import failure_of, is_outweighed, not_put_together
 from offramp_launch.ladder import rungs
-from offramp_launch.supervision.log_follower import last_error
+from offramp_launch.supervision.log_follower import COMMAND_ERROR, last_error
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
@@ -115,7 +117,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
             if not held:
                 lock.close()
         ended.well = code == 0
-    announce(config, told, "")
+    announce_end(config, told)
     if demo and code == 0:
         announce(config, show(places, output, config), "")
     return code
@@ -131,6 +133,13 @@ def unit_of(config):
 def announce(config, text, prefix="[run] "):
     """In the form of the logs."""
     print(as_record(text) if config.get("log-format") == "json" else f"{prefix}{text}", flush=True)
+
+
+def announce_end(config, told):
+    """The summary, and on standard error the reason of a run that failed."""
+    for is_reason, lines in itertools.groupby(told.splitlines(), key=lambda line: line.startswith(COMMAND_ERROR)):
+        with contextlib.redirect_stdout(sys.stderr if is_reason else sys.stdout):
+            announce(config, "\n".join(lines), "")
 
 
 @contextlib.contextmanager

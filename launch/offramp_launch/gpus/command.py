@@ -184,7 +184,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
         code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
                                lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
         ended.well = code == 0
-    run_command.announce(settled, told, "")
+    run_command.announce_end(settled, told)
     return code
 
 

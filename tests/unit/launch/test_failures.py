@@ -54,6 +54,19 @@ class FailureTest(unittest.TestCase):
         self.assertIn("logs/producer.log", summary["failure"])
         self.assertEqual(2, said.count("wants 3 channels"), "once when it happens, once at the end")
 
+    def test_the_reason_alone_goes_to_standard_error(self):
+        for form in ("text", "json"):
+            with self.subTest(form):
+                launcher, producer, consumers = self.stage.start_run(1, "--log-format", form, redirected=f"2> {self.stage.folder}/problems")
+                producer.order(log=CRITICAL + "model 'x.pt2' wants 3 channels: the input has 4. Convert it", exit=65)
+                consumers[0].order(exit=0)
+                said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+                problems = (self.stage.folder / "problems").read_text()
+                self.assertNotIn("offramp: ", said)
+                self.assertIn("ended with exit code 65", said)
+                reason = f"offramp: {self.stage.summary()['failure']}"
+                self.assertEqual(reason, problems.strip() if form == "text" else json.loads(problems)["message"])
+
     def test_what_the_producer_tells_in_its_account(self):
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={"failure": "results cannot be written: No space left on device. Make room"}, log=CRITICAL + "another", exit=73)

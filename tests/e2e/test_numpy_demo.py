@@ -1,0 +1,37 @@
+"""`offramp demo`: what it tells its user to do next works as it is typed."""
+
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.support.launched_run import ROOT, LaunchedRun
+
+
+class NumpyDemo(unittest.TestCase):
+    def test_a_copy_of_its_function_is_run_as_it_says(self):
+        with LaunchedRun() as run, tempfile.TemporaryDirectory(prefix="offramp-demo-", dir="/tmp") as folder:
+            build = run.folder / "build"
+            build.mkdir()
+            (build / "venv").symlink_to(sys.prefix)     # whose NumPy the demo takes
+
+            def typed(words):
+                done = subprocess.run([ROOT / "launch" / "offramp", *words], cwd=folder, env=run.environment, stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=300, check=False)
+                self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+                return done.stdout
+
+            said = typed(["demo"])
+            original = re.search(r"copy (.*/post\.py), change it", said)[1]
+            [command] = re.findall(r"^ +\S*offramp (demo .*)$", said, re.MULTILINE)
+            shutil.copy(original, folder)
+            typed(shlex.split(command))
+            self.assertEqual({f"picture-{number:02}.png" for number in range(12)}, {path.name for path in pathlib.Path(folder, "MINE").glob("*.png")})
+
+
+if __name__ == "__main__":
+    unittest.main()
