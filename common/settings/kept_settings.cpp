@@ -28,13 +28,16 @@ GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& se
     return read_file(path, settings);
 }
 
+}  // namespace
+
 RunConfig for_any_folder(RunConfig config) {
-    for (const Setting& setting : make_settings())
-        if (setting.anywhere) setting.set(config, setting.anywhere(to_text(setting.get(config))));
+    for (const Setting& setting : make_settings()) {
+        if (!setting.anywhere) continue;
+        const std::string text = to_text(setting.get(config));  // without what is secret, which stays as it is
+        if (const std::string whole = setting.anywhere(text); whole != text) setting.set(config, whole);
+    }
     return config;
 }
-
-}  // namespace
 
 std::string kept_settings_path(const std::string& run_dir) { return run_dir + "/" + run_files::kSettings; }
 

@@ -7,6 +7,9 @@
 
 namespace offramp {
 
+// With absolute paths, for a program whose working folder changes, or another one. Secrets stay as they are.
+RunConfig for_any_folder(RunConfig config);
+
 // The settings that a run's producer goes by, as it leaves them in the run directory: for a producer that recovers it,
 // to compare its own with, and for consumers, which take from there what they were not told. Passwords, keys and
 // headers in the clear are left out.

@@ -92,7 +92,7 @@ void HostedProcessor::create() {
     if (code == OFFRAMP_OK) return;
     const std::string text = "--processor " + options_.name + ": " + why_or("it cannot be made");
     if (code == OFFRAMP_RETRY) throw Error(ErrorKind::SinkUnavailable, text);
-    throw ConfigError(text, "Mend it, or its --processor-option");
+    throw ConfigError(text, options_.options.empty() ? "Correct it" : "Correct it, or its --processor-option");
 }
 
 void HostedProcessor::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {

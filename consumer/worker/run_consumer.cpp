@@ -139,7 +139,8 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::opti
     // A run of a program of one's own has no settings: what to do is what this consumer was told.
     const bool has_settings = keeps_settings(told.run_dir);
     const RunConfig config =
-        has_settings ? parse_consumer_config(flags.argc, flags.argv, kProgram, told.run_dir).value() : told;
+        has_settings ? for_any_folder(parse_consumer_config(flags.argc, flags.argv, kProgram, told.run_dir).value())
+                     : told;
     require_processors(config, making.besides);
     go_on_in_interpreter(config, whole, making);  // where the run's settings name it, and not this consumer's
     RunConfig as_told = config;
@@ -199,7 +200,7 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
     }
     if (argc > 3 && word == "--retry-samples") return retry({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
     const EndSignals signals;
-    const auto told = parse_run_config(argc, argv, kProgram);
+    auto told = parse_run_config(argc, argv, kProgram);
     if (!told) return to_int(ExitCode::Ok);
     if (told->list) return list_processors();
     require_processors(*told, making.besides);
@@ -211,6 +212,7 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
         return to_int(ExitCode::Ok);
     }
     go_on_in_interpreter(*told, whole, making);  // it starts while the run does
+    told = for_any_folder(*std::move(told));     // a processor of one's own may change the working folder
     if (told->retry.empty()) return serve({argc, argv}, whole, *told, nonce, signals, making);
     const auto processor = making.make(*told);
     return retry_payload(told->retry, *processor);

@@ -1,16 +1,31 @@
 """offramp.testing: a slab as a file holds what was put into it, and a processor over it leaves or says what it would in a run."""
 
+import importlib.util
 import io
 import os
 import pathlib
+import struct
+import subprocess
+import sys
 import textwrap
 import unittest
+import zlib
 from unittest import mock
 
+import offramp
 from world import World, needs_numpy
 
 PROGRAMS = str(pathlib.Path(os.environ["OFFRAMP_LIBRARY"]).resolve().parents[1] / "bin")
 DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")
+
+
+def png(pixels):
+    """Of uint8 [height, width, 3]."""
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    height, width, _ = pixels.shape
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
 
 
 @needs_numpy
@@ -39,6 +54,81 @@ class Testing(World):
                 read = numpy.load(io.BytesIO(files[f"{key}.{name}.npy"]))
                 self.assertEqual((tensor.dtype, tensor.shape[1:]), (read.dtype, read.shape))
                 numpy.testing.assert_array_equal(tensor[row], read)
+
+    def test_each_type_that_a_function_yields_is_read_back_as_numbers(self):
+        import numpy
+        from offramp.testing import process, save_slab
+
+        post = self.written("""
+            def views(slab):
+                for sample in slab.samples:
+                    for info in slab.tensors:
+                        yield sample, slab[info.name][sample.row]
+
+            def of_torch(slab):
+                for sample in slab.samples:
+                    yield sample, slab.torch(slab.tensors[0].name)[sample.row]
+                    yield sample, {"list": slab.torch(slab.tensors[0].name)[sample.row]}
+        """)
+        for name in DTYPES:
+            tensor = (numpy.arange(30).reshape(3, 2, 5) % 7).astype(name)
+            files = process(save_slab(self.slab, {"x": tensor}), f"{post}:views", self.folder / name)
+            read = numpy.stack([numpy.load(io.BytesIO(files[f"{row}.npy"])) for row in range(3)])
+            self.assertEqual(tensor.dtype, read.dtype)
+            numpy.testing.assert_array_equal(tensor, read)
+        if importlib.util.find_spec("torch") is None:
+            self.skipTest("skipped: no PyTorch, which makes bfloat16")
+        import torch
+
+        tensor = torch.tensor([[1.0, -2.5], [3e38, 0.1]], dtype=torch.bfloat16)
+        save_slab(self.slab, {"x": tensor})
+        functions = ["npy", f"{post}:of_torch"] + [f"{post}:views"] * (importlib.util.find_spec("ml_dtypes") is not None)
+        for number, processor in enumerate(functions):
+            with self.subTest(processor):
+                files = process(self.slab, processor, self.folder / f"bfloat16-{number}")
+                read = numpy.stack([numpy.load(io.BytesIO(files[name])) for name in sorted(files) if name.endswith(".npy")])
+                self.assertEqual(numpy.float32, read.dtype)
+                numpy.testing.assert_array_equal(tensor.float().numpy(), read)
+
+    def test_a_processor_that_changes_the_working_folder_changes_no_path(self):
+        """Each setting that is a path, given as a relative one."""
+        import numpy
+        from offramp.testing import save_slab
+
+        self.written("""
+            import os
+            os.chdir("/")
+            def save(slab):
+                os.chdir("/usr")
+                for sample, values in slab:
+                    yield sample, ".txt", b"made"
+        """)
+        (self.folder / "pictures").mkdir()
+        (self.folder / "pictures" / "a.png").write_bytes(png(numpy.zeros((2, 4, 3), "uint8")))
+        save_slab(self.slab, {"logits": numpy.zeros((1, 2, 2, 4), "float32")}, ["a"])
+        done = subprocess.run([f"{PROGRAMS}/offramp-consumer", "--processor", "post.py:save,cut-out,write,npy", "--consumer-python", sys.executable, "--input", "pictures",
+                               "--output", "results", "--write-path", "written", "--trace-dir", "traces", "--retry", self.slab.name],
+                              cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        made = {str(path.relative_to(self.folder)) for path in self.folder.rglob("a.*")}
+        self.assertLessEqual({"results/post.py:save/a.txt", "results/cut-out/a.png", "results/npy/a.npy"}, made)
+
+    def test_bytes_without_a_type_are_refused(self):
+        import numpy
+        from offramp.testing import process, save_slab
+
+        post = self.written("""
+            import numpy
+            def save(slab, type):
+                for sample, values in slab:
+                    yield sample, numpy.zeros(3, eval(type))
+        """)
+        save_slab(self.slab, {"x": numpy.zeros((1, 2))})
+        for kind in ("'V2'", "[('a', 'f4'), ('b', 'V2')]", "[('a', 'V2', 3)]"):
+            with self.subTest(kind), self.assertRaisesRegex(offramp.Failed, "which has bytes without a type.*astype"):
+                process(self.slab, f"{post}:save", self.folder / "results", {"type": kind})
+        files = process(self.slab, f"{post}:save", self.folder / "results", {"type": "[('a', 'f4'), ('b', 'u2', 2)]"})
+        self.assertEqual([("a", "<f4"), ("b", "<u2", (2,))], numpy.load(io.BytesIO(files["0.npy"])).dtype.descr)
 
     def test_a_processor_sees_the_slab_of_a_run(self):
         import numpy

@@ -75,7 +75,8 @@ typedef struct offramp_dtype {
     uint16_t lanes; /* 1 */
 } offramp_dtype;
 
-/* Dimension 0 counts samples. */
+/* Dimension 0 counts samples, and all samples of a run have one shape. Samples of several sizes go as the largest: pad
+ * them, submit a tensor of their lengths beside them, and cut in the consumer. */
 typedef struct offramp_tensor {
     size_t size;
     const char* name; /* at most 63 bytes */

@@ -23,6 +23,7 @@ from offramp import _abi
 from offramp._errors import Failed, Reject, Retry, ViewKept
 from offramp._memory import Mappings
 from offramp._slab import Sample, Slab
+from offramp._torch import is_torch
 
 _Progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Current = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
@@ -317,9 +318,38 @@ def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
         if ending not in (None, ".npy"):
             raise TypeError(f"{name} yielded an array with the ending '{ending}'. Arrays become .npy; give bytes for another form")
         file = io.BytesIO()
-        numpy.save(file, numpy.asarray(what), allow_pickle=False)
+        numpy.save(file, readable(name, numpy.asarray(of_numpys_types(what))), allow_pickle=False)
         return file.getvalue()
     raise TypeError(f"{name} yielded {type(what).__name__}. Yield bytes, an array or a dict")
+
+
+def of_numpys_types(what: Any) -> Any:
+    """A tensor of PyTorch's bfloat16 or narrower floats, which NumPy does not take, as float32; anything else as it is."""
+    if is_torch(what) and str(what.dtype).startswith(("torch.bfloat16", "torch.float8")):
+        return what.detach().float()
+    return what
+
+
+def readable(name: str, array: Any) -> Any:
+    """
+    With elements that NumPy alone reads back from a file as numbers: float32 for those of ml_dtypes (bfloat16, float8), int8 for its narrow integers. NumPy
+    writes these as bytes without a type (|V2). Errors: TypeError for such bytes.
+    """
+    if array.dtype.fields is None and array.dtype.subdtype is None and array.dtype.kind == "V" and array.dtype.type.__module__ != "numpy":
+        kind = array.dtype.name
+        return array.astype("complex64" if "complex" in kind else "uint8" if kind.startswith("uint") else "int8" if kind.startswith("int") else "float32")
+    if _has_bytes_without_a_type(array.dtype):
+        raise TypeError(f"{name} yielded an array of type {array.dtype}, which has bytes without a type: NumPy reads no numbers from its file. Convert it to numbers, "
+                        "such as array.astype('float32'), or yield bytes with an ending of their own")
+    return array
+
+
+def _has_bytes_without_a_type(dtype: Any) -> bool:
+    if dtype.subdtype is not None:
+        return _has_bytes_without_a_type(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return any(_has_bytes_without_a_type(field[0]) for field in dtype.fields.values())
+    return bool(dtype.kind == "V")
 
 
 def _indices(given: _abi.Slab) -> dict[int, int]:
@@ -346,8 +376,10 @@ def _is_json(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's."""
+    """Numbers and arrays of NumPy's, ml_dtypes' and PyTorch's as Python's."""
     if hasattr(value, "tolist"):
+        if getattr(getattr(value, "dtype", None), "kind", "") == "V":
+            value = value.astype("float32")     # whose numbers are Python's
         return value.tolist()
     raise TypeError(f"a record has a value of type {type(value).__name__}, which JSON has not")
 

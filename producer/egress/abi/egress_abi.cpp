@@ -78,7 +78,8 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
         if (tensor.shape[i] < 1)
             throw ConfigError(
                 "dimension " + std::to_string(i) + " of " + which + " is " + std::to_string(tensor.shape[i]),
-                "Give 1 or more");
+                "Give 1 or more: of samples of several sizes the largest, to which you pad them, with a tensor of "
+                "their lengths beside it");
     TensorSpec spec = TensorSpec::contiguous(
         tensor.name, DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes}, {tensor.shape, tensor.dims});
     if (tensor.strides != nullptr) std::copy_n(tensor.strides, tensor.dims, spec.strides.begin());
