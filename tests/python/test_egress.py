@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import pathlib
+import re
 import signal
 import textwrap
 import threading
@@ -471,6 +472,48 @@ class Batches(Egresses):
         egress.close()
         thread.join()
         self.assertIn("closed", said[0])
+
+    def test_samples_of_another_size_are_refused_with_the_way_that_works(self):
+        """Longer or shorter than the run was opened for, in one dimension or several: what the refusal says is done, word for word."""
+        import numpy
+
+        for number, (first, second) in enumerate((((1, 2, 5), (1, 2, 9)), ((1, 2, 9), (1, 2, 5)), ((2, 7, 5), (1, 3, 9)), ((1, 4), (1, 3)))):
+            egress = offramp.Egress(f"{self.run_dir}{number}", when_full="drop", samples_per_slab=2)
+            self.addCleanup(egress.close)
+            egress.submit({"spectrum": numpy.zeros(first, "float32")})
+            with self.subTest((first, second)), self.assertRaises(offramp.BadArgument) as refused:
+                egress.submit({"spectrum": numpy.zeros(second, "float32")})
+            self.assertEqual(1, egress.figures().batches_submitted)
+            self.assertIn(f"'spectrum' has the shape {second}; the run was opened for {first}. For samples of several sizes pad each to the largest",
+                          str(refused.exception))
+            tensors, cut = re.search(r"Egress\(tensors=(\{.*\})\)\. Cut in the function: (.*)$", str(refused.exception)).groups()
+            told = eval(tensors)
+            padded = offramp.Egress(f"{self.run_dir}{number}-padded", told, "cpu", when_full="drop")
+            self.addCleanup(padded.close)
+            for shape in (first, second):
+                whole = numpy.zeros((shape[0], *told["spectrum"][1][1:]), "float32")
+                differ = [extent for extent, other in zip(shape[1:], (second if shape == first else first)[1:]) if extent != other]
+                length = numpy.full((shape[0], *told["length"][1][1:]), differ if len(differ) > 1 else differ[0])
+                padded.submit({"spectrum": whole, "length": length})
+                self.assertEqual(shape[1:], eval(cut, {"values": {"spectrum": whole[0], "length": length[0]}}).shape)
+        with self.assertRaisesRegex(offramp.BadArgument, "Reshape it to 2 dimensions"):
+            egress.submit({"spectrum": numpy.zeros((1, 4, 1), "float32")})
+        with self.assertRaisesRegex(offramp.BadArgument, "of samples of several sizes the largest, to which you pad them"):
+            offramp.Egress(self.run_dir, {"spectrum": ("float32", (4, -1))}, "cpu")
+
+    def test_one_that_was_drained_is_closed_without_a_word(self):
+        import numpy
+
+        reader = self.reader()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            egress = offramp.Egress(self.run_dir)
+            egress.submit(numpy.zeros((1, 10), "float32"), ["a"])
+            egress.drain()
+            del egress
+            gc.collect()
+        self.assertEqual([], [str(each.message) for each in told])
+        self.assertEqual(["a"], list(self.seen_by(reader)))
 
     def test_a_forgotten_one_is_closed_and_told(self):
         import numpy

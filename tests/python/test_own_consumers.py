@@ -5,6 +5,7 @@ import os
 import pathlib
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import unittest
@@ -12,7 +13,7 @@ import unittest.mock
 
 import offramp
 from loops import BATCHES, ROWS, Loops, left_of, results
-from offramp._consumers import flags_of, last_words
+from offramp._consumers import flags_of, in_python, last_words
 from offramp._keys import KeysBefore
 from world import ROOT, WATCHDOG_SECONDS, needs_numpy, wait_for
 
@@ -111,6 +112,14 @@ class OwnConsumers(Loops):
         self.assertEqual(sorted(f"b{batch:03}-{row}" for batch in range(5) for row in range(ROWS) if (batch, row) != (2, 1)), sorted(records))
         self.assertEqual([], left_of(self.folder))
 
+    def test_options_of_a_function_are_a_mapping_a_list_or_a_text(self):
+        self.post.write_text("def save(slab, path, items):\n    for sample, values in slab:\n        yield sample, {'path': path, 'items': items}\n")
+        for number, options in enumerate(({"path": "z,1.zarr", "items": 40}, [r"path=z\,1.zarr", "items=40"], r"path=z\,1.zarr,items=40")):
+            with self.subTest(options):
+                place = self.place(f"options{number}")
+                place.run(batches=1, settings={"processor-option": options})
+                self.assertEqual({("z,1.zarr", "40")}, {(record["path"], record["items"]) for record in map(json.loads, (place.output / "records.jsonl").read_text().splitlines())})
+
     HANGS = """
 import os, time
 def save(slab):
@@ -178,11 +187,49 @@ def save(slab):
         self.assertEqual(5 * ROWS, len(self.work.results()))
 
     def test_a_processor_that_is_not_there_is_told_before_anything_is_done(self):
-        for processor, text in (("nonsense", "--processor 'nonsense' is unknown"), (f"{self.folder}/nothing.py:save", "nothing.py")):
-            with self.subTest(processor):
-                said = self.work.run(batches=1, code=1, processor=processor)
-                self.assertRegex(said.splitlines()[-1], f"ConsumersFailed: .*{text}")
+        said = self.work.run(batches=1, code=1, processor="nonsense")
+        self.assertRegex(said.splitlines()[-1], "ConsumersFailed: .*processor 'nonsense' is unknown")
         self.assertEqual({}, self.work.results())
+        for processor in ("nothing.py:save", f"{self.folder}/nothing.py:save", "so:./nothing.so", f"npy,python:{self.folder}/nothing.py:save"):
+            with self.subTest(processor), self.assertRaisesRegex(offramp.BadArgument, r"is read from a file that is not there: /.*nothing\.(py|so)\. Give the path"):
+                offramp.Egress(output=self.work.output, processor=processor)
+
+    def test_errors_of_their_command_are_told_in_words_of_python(self):
+        self.work.run(batches=2)
+        said = self.work.run(batches=2, code=1).splitlines()[-1]
+        self.assertRegex(said, r"ConsumersFailed: output /.* holds .*Give settings=\{'start-over': True\} to replace them .*, or another output \(logs")
+        self.assertNotIn("--", said)
+
+    def test_keys_that_can_name_no_file_are_refused_and_the_loop_may_go_on(self):
+        import numpy
+
+        self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, '.bin', values.tobytes()\n")
+        for number, (processor, ending) in enumerate((("npy", ".npy"), (f"{self.post}:save", ".bin"), ("records,npy", ".npy"))):
+            with offramp.Egress(output=self.folder / f"keys{number}", processor=processor, consumers=1,
+                                tensors={"output": ("float32", (6, 3))}) as egress:
+                def submit(*keys):
+                    egress.submit(numpy.zeros((len(keys), 3), "float32"), keys)
+                submit("a", f"f{ending}/x")
+                for keys, text in ((["/data/1.png"], r"is an absolute path.*os\.path\.relpath\('/data/1\.png', FOLDER\)"), ([".."], "the part '..'"), (["."], "the part '.'"),
+                                   (["b/../c"], "the part '..'"), (["./b"], "the part '.'"), (["b//c"], "an empty part"), (["b/"], "an empty part"), ([""], "a key of 0 bytes"),
+                                   (["b\0c"], "a NUL character"), ([".offramp-lock"], "begins with '.offramp-'"), (["b/.offramp-x/c"], "begins with '.offramp-'"),
+                                   (["b" * 300], "a key of 300 bytes"), (["k", f"k{ending}/x"], "names a file beside a folder"), ([f"a{ending}/x"], "the key 'a' names a file"),
+                                   (["f"], "the key 'f' names a file"), ([f"d/a.b{ending}/x", "d/a.b"], "the key 'd/a.b' names"), (["b\udc80"], "UTF-8")):
+                    with self.subTest((processor, keys)), self.assertRaisesRegex(offramp.BadArgument, text):
+                        submit("good", *keys)
+                    self.assertEqual(2, egress.figures().samples_submitted)
+                submit("k", "k/x", "m.d/..x", "d/.b", "d/..b", "c/.npyx/y")
+        for keys, text in (([pathlib.Path("a")], r"\[str\(key\) for key in keys\]"), (numpy.arange(1), r"in keys\.tolist\(\)\]")):
+            with self.subTest(keys), self.assertRaisesRegex(TypeError, text), offramp.Egress(output=self.folder / "types", processor="npy") as egress:
+                egress.submit(numpy.zeros((1, 3), "float32"), keys)
+
+    def test_rows_may_have_any_key(self):
+        import numpy
+
+        keys = ["/data/1.png", "..", "a//b", "k", "k.npy/x"]
+        with offramp.Egress(output=self.folder / "rows", processor="records", consumers=1) as egress:
+            egress.submit(numpy.zeros((len(keys), 3), "float32"), keys)
+        self.assertEqual(keys, [row[0] for row in sqlite3.connect(self.folder / "rows" / "records.sqlite").execute("select key from records order by item")])
 
     def test_results_that_came_to_an_end_are_not_touched_unasked(self):
         self.work.run(batches=2)
@@ -385,10 +432,31 @@ class Refused(Loops):
         self.assertFalse(pathlib.Path(out).exists())
 
     def test_flags_and_words(self):
-        self.assertEqual(["--png-level=3", "--durable=true", "--processor-option=a=1", "--processor-option=b=2"],
-                         flags_of({"png_level": 3, "--durable": True, "processor-option": ["a=1", "b=2"]}))
+        import numpy
+
+        for given, flags in (({"png_level": 3, "--durable": True}, ["--png-level=3", "--durable=true"]),
+                             ({"threshold": 0.25, "image-format": "webp", "input": pathlib.Path("a/b")}, ["--threshold=0.25", "--image-format=webp", "--input=a/b"]),
+                             ({"png-level": numpy.int64(2), "threshold": numpy.float32(0.5)}, ["--png-level=2", "--threshold=0.5"]),
+                             ({"columns": ["a", "b"]}, ["--columns=a,b"]), ({"columns": ()}, ["--columns="]),
+                             ({"processor-option": "a=1,b=2"}, ["--processor-option=a=1,b=2"]),
+                             ({"processor_option": ["a=1", "b=2"]}, ["--processor-option=a=1,b=2"]),
+                             ({"--processor-option": {"a": 1, "b": "x,y", "c": True, "d": pathlib.Path("e")}}, [r"--processor-option=a=1,b=x\,y,c=true,d=e"])):
+            with self.subTest(given):
+                self.assertEqual(flags, flags_of(given))
+        for given, kind, text in (({"png-level": [1, 2]}, TypeError, r"'png-level' is \[1, 2\], and takes one value"), ({"png-level": {"a": 1}}, TypeError, "'png-level' has {'a': 1}"),
+                                  ({"http-header": ["A: b"]}, TypeError, "'@FILE', a file with a header in each line"), ({"durable": None}, TypeError, "Leave it out"),
+                                  ({"processor-option": [1]}, TypeError, "has 1. Give texts KEY=VALUE, or a mapping"), ({"processor-option": [["a", 1]]}, TypeError, "KEY=VALUE"),
+                                  ({"processor-option": {"a": [1]}}, TypeError, r"has \[1\], of type list"), ({"processor-option": {"a=b": 1}}, TypeError, "an option named 'a=b'"),
+                                  ({"processor-option": {1: 1}}, TypeError, "an option named 1"), ({"columns": {"a", "b"}}, TypeError, "of type set"),
+                                  ({"png-level": b"1"}, TypeError, "of type bytes"), ({1: 2}, TypeError, "settings have the name 1"), ({"": 2}, TypeError, "the name ''"),
+                                  ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "--png-level twice"), ({"input": "a\0b"}, offramp.BadArgument, "a NUL character")):
+            with self.subTest(given), self.assertRaisesRegex(kind, text):
+                flags_of(given)
         self.assertEqual("it is full. Make room", last_words("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
         self.assertEqual("it said nothing", last_words("\n"))
+        self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'start-over': True} to replace them, or another output: "
+                         "offramp quarantine list --run-dir RUN", in_python("Give --resume to add to them (a sample of the same key replaces its earlier result), "
+                                                                           "--start-over to replace them, or another --output: offramp quarantine list --run-dir RUN"))
 
 
 if __name__ == "__main__":

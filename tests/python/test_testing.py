@@ -111,7 +111,7 @@ class Testing(World):
                               cwd=self.folder, capture_output=True, text=True, check=False)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         made = {str(path.relative_to(self.folder)) for path in self.folder.rglob("a.*")}
-        self.assertLessEqual({"results/post.py:save/a.txt", "results/cut-out/a.png", "results/npy/a.npy"}, made)
+        self.assertLessEqual({"results/post.py-save/a.txt", "results/cut-out/a.png", "results/npy/a.logits.npy", "written/a.logits.bin"}, made)
 
     def test_bytes_without_a_type_are_refused(self):
         import numpy

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,12 @@ from offramp._library import library
 
 LOOK_AGAIN_SECONDS = 0.01
 SAID_BYTES = 1 << 16        # of the end of what it said, in which its last words are looked for
+OPTIONS = "processor-option"
+OF_SEVERAL = (OPTIONS, "columns")       # flags whose value has commas in it
+# What a flag is called in a program that makes an Egress.
+_IN_PYTHON = {"resume": "resume=True", "output": "output", "processor": "processor", "consumers": "consumers", "kill-overdue": "kill_overdue=True",
+              **{flag: f"settings={{'{flag}': True}}" for flag in ("start-over", "durable")},
+              **{flag: f"settings={{'{flag}': ...}}" for flag in (OPTIONS, "input", "sink", "sink-table", "http-url", "http-header", "consumer-python", "png-level")}}
 # Of an Egress's own arguments, or decided by it.
 SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "program", "work", "wait", "lifeline-fd")
 
@@ -81,7 +89,7 @@ class Consumers:
             words = f"the command that watched the consumers was killed by signal {-code}; its last words: {words}"
         elif code == 0:
             words = "the consumers were ended before the run was over"
-        return ConsumersFailed(f"{words} (logs: {self._run_dir}/logs)", code if code >= 0 else 128 - code)
+        return ConsumersFailed(f"{in_python(words)} (logs: {self._run_dir}/logs)", code if code >= 0 else 128 - code)
 
 
 def launcher_command(command: str) -> list[str]:
@@ -102,14 +110,75 @@ def _programs() -> str | None:
 
 
 def flags_of(settings: Mapping[str, object]) -> list[str]:
-    flags = []
+    """Errors: TypeError and BadArgument, which say what to give."""
+    values: dict[str, str] = {}
     for name, value in settings.items():
-        flag = str(name).lstrip("-").replace("_", "-")
+        if not isinstance(name, str) or not name.strip("-_"):
+            raise TypeError(f"settings have the name {name!r:.80}. Give names of flags, such as 'png-level'")
+        flag = flag_of(name)
         if flag in SETTLED:
             raise BadArgument(f"settings have '{name}', which an Egress decides. Give it as an argument of its own, or leave it out")
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            flags.append(f"--{flag}={str(one).lower() if isinstance(one, bool) else one}")
-    return flags
+        if flag in values:
+            raise BadArgument(f"settings have --{flag} twice. Give it once")
+        values[flag] = _value_of(flag, value)
+        if "\0" in values[flag]:
+            raise BadArgument(f"the setting '{name}' has a NUL character in it. Give one without")
+    return [f"--{flag}={value}" for flag, value in values.items()]
+
+
+def flag_of(name: str) -> str:
+    return name.lstrip("-").replace("_", "-")
+
+
+def _value_of(flag: str, value: object) -> str:
+    """As one text: a flag stands once, and the last one would count."""
+    if flag == OPTIONS and isinstance(value, Mapping):
+        return ",".join(f"{_option_name(key)}={_one(flag, each)}".replace(",", r"\,") for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        if flag not in OF_SEVERAL:
+            raise TypeError(f"the setting '{flag}' is {value!r:.80}, and takes one value. Give one" +
+                            (": '@FILE', a file with a header in each line" if flag == "http-header" else ""))
+        if flag == OPTIONS and (wrong := [each for each in value if not isinstance(each, str) or "=" not in each]):
+            raise TypeError(f"the setting '{flag}' has {wrong[0]!r:.80}. Give texts KEY=VALUE, or a mapping {{KEY: VALUE}}")
+        return ",".join(_one(flag, each) for each in value)
+    return _one(flag, value)
+
+
+def _one(flag: str, value: object) -> str:
+    if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
+        value = item()      # of NumPy's and PyTorch's numbers
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, (str, numbers.Number)):
+        return str(value)
+    remedy = ("Give texts KEY=VALUE, or a mapping {KEY: VALUE}" if flag == OPTIONS else "Leave it out" if value is None else
+              "Give a text, a number, or True or False")
+    raise TypeError(f"the setting '{flag}' has {value!r:.80}, of type {type(value).__name__}. {remedy}")
+
+
+def _option_name(key: object) -> str:
+    if not isinstance(key, str) or not key or "=" in key or "," in key:
+        raise TypeError(f"the setting '{OPTIONS}' has an option named {key!r:.80}. Give a text without '=' and ','")
+    return key
+
+
+def require_files(processor: str) -> None:
+    """What a processor of one's own is read from, looked at before there are consumers. Errors: BadArgument."""
+    for name in processor.split(","):
+        kind, colon, rest = name.partition(":")
+        path = rest if kind == "so" else name.rpartition(":")[0] if colon and name.rpartition(":")[0].endswith(".py") else None
+        if path is not None and not os.path.isfile(path := path.removeprefix("python:")):
+            raise BadArgument(f"the processor '{name}' is read from a file that is not there: {os.path.abspath(path)}. Give the path of one, as seen from the "
+                              "working directory")
+
+
+def in_python(words: str) -> str:
+    """What a command says of flags, in words of an Egress."""
+    words = words.replace("--resume to add to them (a sample of the same key replaces its earlier result),",
+                          "--resume to leave out what is done, with egress.pending(),")
+    return re.sub(r"--([a-z][a-z-]*)(?:=true\b)?", lambda flag: _IN_PYTHON.get(flag[1], flag[0]), words)
 
 
 def last_words(said: str) -> str:

@@ -18,10 +18,10 @@ from offramp import _abi, _told
 from offramp._alike import Before, outputs_like, remembered
 from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
-from offramp._consumers import Consumers
+from offramp._consumers import Consumers, flags_of, require_files
 from offramp._dtypes import dtype_of
 from offramp._errors import BadArgument, CannotWrite, ConsumersFailed, ForgottenWarning, NotPermitted, Stopped, Timeout, WrongProcess
-from offramp._keys import EXAMPLE, KeysBefore, key_text_of
+from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
@@ -89,6 +89,7 @@ class Egress:
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None
         self._closed = self._cut_short = self._is_drained = False
+        self._is_done = False       # drained to the end
         self._before: Before | None = None      # the batch that was submitted last
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
@@ -112,6 +113,7 @@ class Egress:
             if processor is not None and run_dir is None:
                 run_dir = _new_run_dir()
         folder = path_of(place.run_dir if place else "" if run_dir is None else run_dir)
+        folder = os.path.abspath(folder) if folder else folder      # the loop may change the working folder before its first batch
         library()       # where it is not there, it is said now
         told = place.output if place else output
         results = None if told is None else os.path.abspath(told)
@@ -120,7 +122,7 @@ class Egress:
         if results is not None or resume:
             work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
-        self._run_dir = os.path.abspath(os.fsdecode(folder))
+        self._run_dir = os.fsdecode(folder)
         self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
                          "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout,
                          "kill_overdue": int(bool(kill_overdue or place and place.kill_overdue))}
@@ -128,6 +130,8 @@ class Egress:
             self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
         self._once = repeated_keys == "refuse"      # a batch has each key
         self._keys_before = KeysBefore() if self._once and (place is not None or processor is not None) else None
+        named_by = place.processor if place else processor
+        self._file_names = None if named_by is None else file_names_of(named_by)
         self._may_drop = when_full == "drop"        # then what was submitted may have no results
         self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before)
         _open.add(self)
@@ -204,6 +208,8 @@ class Egress:
                 return before
             if self._keys_before is not None and keys is not None:
                 self._keys_before.require_others(keys)
+            if self._file_names is not None and keys is not None and key_text is not None:
+                self._file_names.require_usable(keys, key_text, self._keys_before or ())
             numbers = self._numbering.of(keys, rows, given_items)
             counted, on_stream = None if self._numbering.is_next(numbers) else numbers, stream_of(stream, given)
             run = self._run
@@ -239,6 +245,8 @@ class Egress:
 
     def _note_taken(self, at_hand: _AtHand) -> None:
         self._numbering.submitted(at_hand.numbers)
+        if self._file_names is not None and at_hand.keys is not None and at_hand.key_text is not None:
+            self._file_names.add(at_hand.keys, at_hand.key_text)
         if self._keys_before is not None and not self._may_drop and at_hand.keys is not None and at_hand.key_text is not None:
             self._keys_before.add(at_hand.keys, len(at_hand.key_text))
 
@@ -291,6 +299,7 @@ class Egress:
                 raise Timeout(f"the results are not put together after {timeout} s. Call it again")
             if self._consumers is None and self._launched is None:
                 self._require_all_done(self._run)
+            self._is_done = True
             self._run.require_unchanged()
         if self._cut_short:
             raise SystemExit(ENDED_BY_THE_USER)
@@ -424,10 +433,24 @@ class Egress:
             if each.dtype != layout.dtype:
                 raise TypeError(f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run")
             if each.shape[1:] != layout.shape[1:]:
-                raise BadArgument(f"'{layout.name}' has the shape {each.shape}; the run was opened for {layout.shape}. Open another run for it")
+                raise BadArgument(_of_another_shape(layout, each))
             if each.shape[0] > layout.shape[0]:
                 raise BadArgument(f"'{layout.name}' has {each.shape[0]} samples; the run was opened for {layout.shape[0]} at most. Say how many there "
                                   f"may be: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})")
+
+
+def _of_another_shape(layout: Layout, each: Outputs) -> str:
+    """All samples of a run have one shape, and those of several sizes go as the largest."""
+    wrong = f"'{layout.name}' has the shape {each.shape}; the run was opened for {layout.shape}"
+    if len(each.shape) != len(layout.shape):
+        return f"{wrong}. Reshape it to {len(layout.shape)} dimensions, or open another run for it"
+    rows, *largest = (max(extents) for extents in zip(layout.shape, each.shape))
+    differ = [dim for dim, (one, other) in enumerate(zip(layout.shape[1:], each.shape[1:])) if one != other]
+    length = ["values['length']"] if len(differ) == 1 else [f"values['length'][{at}]" for at in range(len(differ))]
+    cut = ", ".join(f":int({length[differ.index(dim)]})" if dim in differ else ":" for dim in range(len(largest)))
+    return (f"{wrong}. For samples of several sizes pad each to the largest, and submit a tensor of their lengths beside it: Egress(tensors={{'{layout.name}': "
+            f"('{layout.dtype}', {(rows, *largest)}), 'length': ('int64', {(rows,) if len(differ) == 1 else (rows, len(differ))})}}). Cut in the function: "
+            f"values['{layout.name}'][{cut}]")
 
 
 class _AtHand(NamedTuple):
@@ -500,7 +523,8 @@ def _require_whole(own: Mapping[str, Any]) -> None:
         raise BadArgument(f"processor '{processor}' has no place for its results. Give output=, a folder")
     if own["consumers"] is not None:
         _told.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
-    _told.by_name("settings", settings, "{'png-level': 3}")
+    flags_of(_told.by_name("settings", settings, "{'png-level': 3}"))
+    require_files(processor)
 
 
 def _facts(identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]) -> dict[str, str]:
@@ -509,7 +533,7 @@ def _facts(identity: str | Mapping[str, object] | None, processor: str | None, s
         told = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
     except TypeError as problem:
         raise TypeError(f"the identity cannot be written down: {problem}. Give a text, or a mapping of texts and numbers") from None
-    options = {name.lstrip("-").replace("_", "-"): given for name, given in settings.items()}.get("processor-option")
+    options = next((flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith("--processor-option=")), None)
     return {"identity": told, "processor": processor or "", **({"processor-option": json.dumps(options)} if options else {})}
 
 
@@ -584,8 +608,9 @@ os.register_at_fork(after_in_child=_note_fork)
 def _close_forgotten(egress: Egress) -> None:
     if (getattr(egress, "_opening", None) or getattr(egress, "_consumers", None)) is not None and not egress._closed and egress._pid == os.getpid():
         try:
-            warnings.warn("an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it as a context, or call drain() and "
-                          "close()", ForgottenWarning, stacklevel=3)
+            if not egress._is_done:
+                warnings.warn("an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it as a context, or call drain() and "
+                              "close()", ForgottenWarning, stacklevel=3)
         finally:        # also where warnings are errors
             egress.close()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+import re
+from typing import Collection, Iterator, Sequence
 
 from offramp._errors import BadArgument
 
@@ -26,12 +27,90 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
         return f"{text}\0".encode("utf-8", "surrogateescape")
     for key in keys:
         if not isinstance(key, str):
-            raise TypeError(f"a key of type {type(key).__qualname__}. Keys are of type str")
+            raise TypeError(f"a key of type {type(key).__qualname__}. Keys are of type str: give [str(key) for key in "
+                            f"{'keys.tolist()' if hasattr(key, 'tolist') else 'keys'}]")
         if "\0" in key:
             raise BadArgument(f"the key {key!r} has a NUL character in it. Give one without")
     if len(keys) != rows:
         raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one a sample, or none")
     return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
+
+
+# Processors that name files by keys, with their endings; those of one's own choose any. All others name rows, and take any key.
+_IMAGES = (".png", ".jpg", ".webp")
+ENDINGS = {"npy": (".npy",), "safetensors": (".safetensors",), "mask-png": _IMAGES, "cut-out": _IMAGES, "overlay": _IMAGES, "image": _IMAGES, "write": (".bin",)}
+_OF_ROWS = ("checksum", "embeddings-parquet", "embeddings-postgres", "embeddings-sqlite", "http", "mask-rle", "none", "records", "records-postgres")
+# In keys with a NUL behind each: a part that names no file or folder, or one of ours.
+_UNUSABLE = re.compile(rb"(?<![^\0/])(?:[/\0]|\.\.?[/\0]|\.offramp-)|[^/\0]{256,}/")
+
+
+MOST_FOLDERS = 1 << 18      # that are kept
+
+
+class FileNames:
+    """
+    Whether keys can name files below the output, which consumers would find out only when the batch is at its end. `endings`: of the files; None: any.
+    Thread: one at a time.
+    """
+
+    def __init__(self, endings: tuple[str, ...] | None):
+        self._endings = endings
+        self._stems: set[str] = set()       # of folders' names that may be a key's file: 'k' of 'k.npy/x'
+        self._folders: set[str] = set()     # that were looked at
+
+    def require_usable(self, keys: Sequence[str], key_text: bytes, before: Collection[str]) -> None:
+        """`before`: keys of earlier batches. Errors: BadArgument."""
+        flat = b"/" not in key_text
+        if (not flat or key_text[0] in b".\0" or b"\0." in key_text or b"\0\0" in key_text) and _UNUSABLE.search(key_text):
+            for key in keys:
+                _require_path(key)
+        here = set(keys)
+        stems = set() if flat else {stem for folder in self._new_folders(keys) for stem in self._stems_of(folder)}
+        for key in (*(stem for stem in stems if stem in here or stem in before), *self._stems.intersection(here)):
+            raise BadArgument(f"the key {key!r} names a file beside a folder that another key names, as '{key}{self._endings[0] if self._endings else '.npy'}' and "
+                              f"'{key}{self._endings[0] if self._endings else '.npy'}/x': one of the two cannot be there. Give one of them another name")
+
+    def add(self, keys: Sequence[str], key_text: bytes) -> None:
+        """Of a batch that was taken."""
+        for folder in self._new_folders(keys) if b"/" in key_text and len(self._folders) < MOST_FOLDERS else ():
+            self._stems.update(self._stems_of(folder))
+            self._folders.add(folder)
+
+    def _new_folders(self, keys: Sequence[str]) -> set[str]:
+        return {folder for key in keys if (folder := key.rpartition("/")[0])} - self._folders
+
+    def _stems_of(self, folder: str) -> Iterator[str]:
+        at = folder.find(".")
+        while at >= 0:
+            ending = folder[at:].partition("/")[0]
+            if at > 0 and folder[at - 1] != "/" and len(ending) > 1 and (self._endings is None or ending.endswith(self._endings)):
+                yield folder[:at]
+            at = folder.find(".", at + 1)
+
+
+def file_names_of(processor: str) -> FileNames | None:
+    """Nothing where no processor names files by keys."""
+    names = [name for name in processor.split(",") if name not in _OF_ROWS]
+    if not names:
+        return None
+    return FileNames(tuple(ending for name in names for ending in ENDINGS[name]) if all(name in ENDINGS for name in names) else None)
+
+
+def _require_path(key: str) -> None:
+    """Errors: BadArgument, as consumer/sinks/files/output_name.cpp has it."""
+    parts = key.split("/")
+    if not key:
+        raise BadArgument("a key of 0 bytes, and results are named by keys. Give each sample a name")
+    if key.startswith("/"):
+        raise BadArgument(f"the key {key!r} is an absolute path, and results are named by keys, below the output. Give it relative to a folder: "
+                          f"os.path.relpath({key!r}, FOLDER)")
+    for part in parts:
+        why = ("an empty part" if not part else f"the part '{part}'" if part in (".", "..") else
+               "a part that begins with '.offramp-', as names of ours do" if part.startswith(".offramp-") else
+               "a folder's name of more than 255 bytes" if part is not parts[-1] and len(part.encode("utf-8", "surrogateescape")) > 255 else None)
+        if why is not None:
+            raise BadArgument(f"the key {key!r} has {why}, and results are named by keys, below the output. Give a relative path without it, such as "
+                              "os.path.relpath(PATH, FOLDER) for a PATH in FOLDER")
 
 
 class KeysBefore:
@@ -50,6 +129,15 @@ class KeysBefore:
             twice = next(key for key in keys if key in self._keys)
             raise BadArgument(f"the key {twice!r} names a sample of an earlier batch, whose results this one's would replace. Give each a key of its own; or, "
                               "where it is to replace them, as those of a batch that TensorChanged told of, Egress(repeated_keys='allow')")
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
 
     def add(self, keys: Sequence[str], text_bytes: int) -> None:
         """Of a batch that was taken, or that pending() leaves out: an earlier run has done it."""
