@@ -245,8 +245,8 @@ class Egress:
 
     def _note_taken(self, at_hand: _AtHand) -> None:
         self._numbering.submitted(at_hand.numbers)
-        if self._file_names is not None and at_hand.keys is not None and at_hand.key_text is not None:
-            self._file_names.add(at_hand.keys, at_hand.key_text)
+        if self._file_names is not None and at_hand.keys is not None:
+            self._file_names.add()
         if self._keys_before is not None and not self._may_drop and at_hand.keys is not None and at_hand.key_text is not None:
             self._keys_before.add(at_hand.keys, len(at_hand.key_text))
 

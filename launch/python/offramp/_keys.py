@@ -56,7 +56,8 @@ class FileNames:
     def __init__(self, endings: tuple[str, ...] | None):
         self._endings = endings
         self._stems: set[str] = set()       # of folders' names that may be a key's file: 'k' of 'k.npy/x'
-        self._folders: set[str] = set()     # that were looked at
+        self._folders: set[str] = set()     # whose stems these are
+        self._new: set[str] = set()         # of the batch that was looked at last
 
     def require_usable(self, keys: Sequence[str], key_text: bytes, before: Collection[str]) -> None:
         """`before`: keys of earlier batches. Errors: BadArgument."""
@@ -64,15 +65,18 @@ class FileNames:
         if (not flat or key_text[0] in b".\0" or b"\0." in key_text or b"\0\0" in key_text) and _UNUSABLE.search(key_text):
             for key in keys:
                 _require_path(key)
+        self._new = set() if flat else self._new_folders(keys)
+        if not self._new and not self._stems:
+            return
         here = set(keys)
-        stems = set() if flat else {stem for folder in self._new_folders(keys) for stem in self._stems_of(folder)}
+        stems = {stem for folder in self._new for stem in self._stems_of(folder)}
         for key in (*(stem for stem in stems if stem in here or stem in before), *self._stems.intersection(here)):
             raise BadArgument(f"the key {key!r} names a file beside a folder that another key names, as '{key}{self._endings[0] if self._endings else '.npy'}' and "
                               f"'{key}{self._endings[0] if self._endings else '.npy'}/x': one of the two cannot be there. Give one of them another name")
 
-    def add(self, keys: Sequence[str], key_text: bytes) -> None:
-        """Of a batch that was taken."""
-        for folder in self._new_folders(keys) if b"/" in key_text and len(self._folders) < MOST_FOLDERS else ():
+    def add(self) -> None:
+        """Of the batch that was looked at last: it was taken. May be said twice of one."""
+        for folder in self._new if len(self._folders) < MOST_FOLDERS else ():
             self._stems.update(self._stems_of(folder))
             self._folders.add(folder)
 
