@@ -9,11 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <memory>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
+#include "common/base/unique_fd.hpp"
 #include "common/shm/run_lock_file.hpp"
 
 namespace offramp {
@@ -108,6 +111,50 @@ bool sweep_one(const RunNames& names, std::chrono::milliseconds patience, std::v
     return true;
 }
 
+// The kernel gives a lease for writing on a file that nobody else has open or mapped, wherever that process is; as long
+// as it lasts nobody opens the file. Nothing: somebody has it, or it cannot be told.
+std::optional<UniqueFd> lease_of_unused(const std::string& name) {
+    const std::string path = "/dev/shm" + name;
+    struct stat opened = {};
+    struct stat named = {};
+    UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode) || opened.st_uid != ::geteuid())
+        return std::nullopt;
+    // Whoever wants to open it sends a signal, which is ignored unless it is asked for.
+    if (::fcntl(file.get(), F_SETSIG, SIGURG) != 0 || ::fcntl(file.get(), F_SETLEASE, F_WRLCK) != 0)
+        return std::nullopt;
+    if (::lstat(path.c_str(), &named) != 0 || named.st_ino != opened.st_ino || named.st_dev != opened.st_dev)
+        return std::nullopt;
+    return file;
+}
+
+bool has_lock(const std::vector<NamedObject>& objects, const RunNames& run) {
+    return std::ranges::any_of(
+        objects, [&](const NamedObject& object) { return object.suffix == "lock" && of_run(object, run); });
+}
+
+// Of a run whose lock was removed by somebody: its objects go when no process has any of them.
+void sweep_without_lock(const std::vector<NamedObject>& objects, const RunNames& run,
+                        std::vector<std::string>& removed) {
+    std::vector<UniqueFd> leases;
+    std::vector<std::string> names;
+    for (const NamedObject& object : objects) {
+        if (!of_run(object, run)) continue;
+        auto lease = lease_of_unused(object.name);
+        if (!lease) {
+            spdlog::warn(
+                "/dev/shm{} has lost its run's lock object, and may be in use: it stays until no process has it open",
+                object.name);
+            return;
+        }
+        leases.push_back(std::move(*lease));
+        names.push_back(object.name);
+    }
+    if (RunLockFile::open(run)) return;  // it has just begun
+    for (const std::string& name : names)
+        if (remove_own(name)) removed.push_back(name);
+}
+
 bool anything_left(const RunNames& names) {
     const auto objects = list_objects();
     return std::any_of(objects.begin(), objects.end(),
@@ -180,23 +227,22 @@ std::vector<std::string> sweep_dead_runs() {
     std::vector<std::string> removed;
     try {
         const auto objects = list_objects();
-        for (const auto& object : objects) {
-            const bool has_lock = std::any_of(objects.begin(), objects.end(), [&](const NamedObject& other) {
-                return other.suffix == "lock" && of_run(other, object.run);
-            });
-            if (!has_lock)
-                spdlog::warn(
-                    "/dev/shm{} has lost its run's lock object: whether someone uses it cannot be told, so it stays",
-                    object.name);
-            if (object.suffix != "lock") continue;
+        std::vector<RunNames> runs;
+        for (const auto& object : objects)
+            if (std::ranges::none_of(runs, [&](const RunNames& run) { return of_run(object, run); }))
+                runs.push_back(object.run);
+        for (const RunNames& run : runs) {
             try {
-                sweep_one(object.run, kNoWait, removed);  // who is at it does the same
+                if (has_lock(objects, run))
+                    sweep_one(run, kNoWait, removed);  // who is at it does the same
+                else
+                    sweep_without_lock(objects, run, removed);
             } catch (const SystemError& problem) {
                 // Another user's runs are swept by that user's.
                 spdlog::log(problem.errno_value() == EACCES ? spdlog::level::debug : spdlog::level::warn,
-                            "sweep of run '{}' skipped: {}", object.run.run_id, problem.what());
+                            "sweep of run '{}' skipped: {}", run.run_id, problem.what());
             } catch (const Error& problem) {
-                spdlog::warn("sweep of run '{}' skipped: {}", object.run.run_id, problem.what());
+                spdlog::warn("sweep of run '{}' skipped: {}", run.run_id, problem.what());
             }
         }
     } catch (const Error& problem) {

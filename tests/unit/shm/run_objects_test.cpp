@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -342,13 +343,30 @@ TEST(Sweep, NeverTouchesAnotherUsersObjects) {
     remove_object(names.span(0));
 }
 
-TEST(Sweep, LeavesObjectsWhoseLockIsLost) {
+// Who has one of them open or mapped, and be it for reading, has no lock that could be seen: the kernel knows.
+TEST(Sweep, OfARunWhoseLockIsLostWaitsUntilNobodyUsesIt) {
     const auto names = own_run("lost");
-    make_object(names.ledger());
-    EXPECT_FALSE(sweep_run(names));
-    EXPECT_THAT(sweep_dead_runs(), Not(Contains(names.ledger())));
-    EXPECT_THAT(objects_of(names), SizeIs(1));
-    remove_object(names.ledger());
+    for (const bool mapped : {true, false}) {
+        ChildProcess child([&](int words) {
+            make_object(names.ledger());
+            make_object(names.span(0));
+            UniqueFd opened(::open(("/dev/shm" + names.span(0)).c_str(), O_RDONLY | O_CLOEXEC));
+            void* const memory = mapped ? ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, opened.get(), 0) : MAP_FAILED;
+            if (mapped && memory != MAP_FAILED) opened.reset();
+            ChildProcess::say(words);
+            support::wait_to_be_killed();
+            return 0;
+        });
+        ASSERT_TRUE(child.heard());
+        EXPECT_FALSE(sweep_run(names));
+        EXPECT_THAT(sweep_dead_runs(), Not(AnyOf(Contains(names.ledger()), Contains(names.span(0)))));
+        EXPECT_THAT(objects_of(names), SizeIs(2)) << "one is in use, and so is the other";
+        child.kill();
+        child.wait();
+        // Another program's sweep may be at it.
+        sweep_dead_runs();
+        EXPECT_THAT(objects_of(names), IsEmpty());
+    }
 }
 
 TEST(Sweep, LeavesWhatIsNotNamedLikeOurs) {
