@@ -16,6 +16,7 @@
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/shm/run_files.hpp"
 
@@ -133,7 +134,8 @@ void Endpoint::publish() const {
                              "\n";
     WholeFile whole(file(), 0644, [this](int problem) {
         return SystemError("writing the run's endpoint " + file(), problem,
-                           "The run directory must exist and be writable");
+                           way_to_write(problem, "The run directory must exist and be writable"),
+                           ErrorKind::CannotWrite);
     });
     whole.set_mode(0644);  // who may read is decided by the run directory's mode
     whole.write(text);

@@ -128,7 +128,7 @@ TEST(Endpoint, IsNoLinkAndNoFifo) {
 TEST(Endpoint, SaysWhereItCannotBeWritten) {
     const TemporaryFolder folder;
     std::string text;
-    EXPECT_EQ(kind_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ErrorKind::System);
+    EXPECT_EQ(kind_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ErrorKind::CannotWrite);
     EXPECT_NE(text.find(folder.file("none")), std::string::npos) << text;
 }
 
