@@ -31,6 +31,7 @@
 #include "consumer/processors/results/own_run.hpp"
 #include "consumer/processors/results/shards.hpp"
 #include "consumer/worker/consumer_program.hpp"
+#include "consumer/worker/output_of_run.hpp"
 #include "consumer/worker/retry_program.hpp"
 
 namespace offramp {
@@ -152,8 +153,10 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::opti
         start_recording(config.trace_dir, "consumer", ChosenEgress::in(config.catalogue).name);
     std::unique_ptr<Processor> processor;
     const std::uint64_t work = has_settings ? SlabWork::of(as_told).hash() : kNoSettings;
-    const int code = serve_run(as_told, work, *endpoint, signals,
-                               [&]() -> Processor& { return *(processor = making.make(config)); });
+    OutputOfRun output(config, endpoint->names.run_id);
+    const int code = serve_run(as_told, work, *endpoint, signals, [&]() -> SlabProcessor& {
+        return output.guard(*(processor = making.make(config)), config);
+    });
     save_recording();
     return code;
 }
@@ -168,27 +171,30 @@ int retry(CommandLine flags, CommandLine whole, const std::string& payload, cons
     require_processors(*config, making.besides);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     go_on_in_interpreter(*config, whole, making);
+    OutputOfRun output(*config, {});
     const auto processor = making.make(*config);
-    return retry_samples(payload, report, *processor);
+    return retry_samples(payload, report, output.guard(*processor, *config));
 }
 
 int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& making) {
     const CommandLine whole{argc, argv};
     // Words of the launcher's, no settings: before a run, and behind one. Its flags follow.
     const std::string_view word = argc > 1 ? argv[1] : "";
-    const auto check = [&](const RunConfig& config) {
-        go_on_in_interpreter(config, whole, making);
-        check_hosted(config, making.python);
+    // A user's code is loaded, and what earlier runs left is put in order, under a share in the output's lock.
+    const auto checked = [&](const std::function<void(const RunConfig&)>& work) {
+        return [&, work](const RunConfig& config) {
+            go_on_in_interpreter(config, whole, making);
+            const std::optional<OutputShare> share = share_in_output(config);
+            check_hosted(config, making.python);
+            work(config);
+        };
     };
-    if (word == "--prepare")
-        return prepare(argc - 1, argv + 1, [&](const RunConfig& config) { check(config), prepare_run(config); });
+    if (word == "--prepare") return prepare(argc - 1, argv + 1, checked(prepare_run));
     if (argc > 2 && word == "--prepare-own-run")
-        return prepare(argc - 2, argv + 2,
-                       [&](const RunConfig& config) { check(config), prepare_own_run(config, argv[2]); });
+        return prepare(argc - 2, argv + 2, checked([&](const RunConfig& config) { prepare_own_run(config, argv[2]); }));
     if (argc > 2 && word == "--prepare-own-work")
-        return prepare(argc - 2, argv + 2, [&](const RunConfig& config) {
-            check(config), prepare_own_run(config, argv[2], ItemNumbers::GoOn);
-        });
+        return prepare(argc - 2, argv + 2,
+                       checked([&](const RunConfig& config) { prepare_own_run(config, argv[2], ItemNumbers::GoOn); }));
     if (argc > 3 && word == "--join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
     if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     // Whoever met the run starts this consumer for it alone, and not for the next one in the same directory.
@@ -214,8 +220,9 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
     go_on_in_interpreter(*told, whole, making);  // it starts while the run does
     told = for_any_folder(*std::move(told));     // a processor of one's own may change the working folder
     if (told->retry.empty()) return serve({argc, argv}, whole, *told, nonce, signals, making);
+    OutputOfRun output(*told, {});
     const auto processor = making.make(*told);
-    return retry_payload(told->retry, *processor);
+    return retry_payload(told->retry, output.guard(*processor, *told));
 }
 
 }  // namespace

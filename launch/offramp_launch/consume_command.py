@@ -71,7 +71,7 @@ def start(places, argv, typed):
     with removed_after_a_failure(made) as ended, written_to(run_dir):
         lock = once_free(lambda: OutputLock(output, run_id, note), goes_on)
         try:
-            plan.kept_open = (lock.fd,)
+            plan.output_lock = lock
             require_no_job(output, config)
             begin_results(output, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
             code, told = attend(plan, places, endpoint, program, output, about, note)
@@ -110,7 +110,7 @@ def once_free(take, waits):
 def begin_results(output, plan, work, run, note):
     """`work`: of an Egress that keeps a checkpoint. `run`: what no other run is called."""
     goes_on = work and own_work.work_of(output) == work
-    prepare(output, plan.consumer, {}, plan.kept_open, continues=True, beyond=True, note=note,
+    prepare(output, plan.consumer, {}, plan.run_id, continues=True, beyond=True, note=note,
             words=("--prepare-own-work" if goes_on else "--prepare-own-run", work or run))
     if work:
         own_work.begin(output, work)

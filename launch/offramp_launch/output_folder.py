@@ -28,14 +28,16 @@ LOOK_AGAIN_SECONDS = 0.1
 class OutputLock:
     """
     Keeps a second run out of an output folder, from before its programs start until what they left is put together.
-    Owns: an exclusive lock on OUTPUT/.offramp-lock, and the folder itself, opened: it may be another user's by now that its name
-    leads to. The run's programs inherit `fd`, so that the lock outlives a launcher that is killed for as long as any of them may still
-    write. Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
+    Owns: a lock on OUTPUT/.offramp-lock, and the folder itself, opened: another one may have its name by now. The lock is taken exclusively, and
+    then shared: each program that runs a user's code takes a share of its own (common/program/output_share.hpp), so that the lock outlives a launcher
+    that is killed, and no code gives it back for the others. Programs that put results together inherit `fd`: they run no such code.
+    Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
     """
 
     def __init__(self, folder, run_id, note=print):
         self._note = note
         self._told = False
+        self._folder, self._run_id = os.path.abspath(folder), run_id
         deadline = time.monotonic() + LEFT_OVER_SECONDS
         try:
             self._inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -47,12 +49,6 @@ class OutputLock:
         except BaseException:
             os.close(self._inside)
             raise
-        try:
-            os.ftruncate(self.fd, 0)
-            os.pwrite(self.fd, json.dumps({"run": run_id, "pid": os.getpid()}).encode(), 0)
-        except OSError as problem:
-            self.close()
-            raise self._write_error(folder, problem) from problem
 
     def _try_lock(self, folder, deadline):
         """False: to be tried again."""
@@ -74,17 +70,34 @@ class OutputLock:
             return False
         except OSError:
             self._note(f"[run] {folder} has no locks: a second run into it would not be noticed")
+            with contextlib.suppress(OSError):
+                self._share(folder)
             return True
         # Whoever had it before may have removed the file that we opened.
-        if self._has_its_name():
+        if self._has_its_name() and self._share(folder):
             return True
         os.close(self.fd)
         return False
 
+    def _share(self, folder):
+        """Says whose the lock is, and leaves room for the shares of the run's programs. False: another run was quicker."""
+        try:
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, json.dumps({"run": self._run_id, "pid": os.getpid()}).encode(), 0)
+        except OSError as problem:
+            self._remove()
+            os.close(self.fd)
+            raise self._write_error(folder, problem) from problem
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def _has_its_name(self):
         try:
             return os.path.samestat(os.fstat(self.fd), os.stat(LOCK, dir_fd=self._inside, follow_symlinks=False))
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def _wait_for_programs_left_over(self, folder, deadline):
@@ -114,10 +127,29 @@ class OutputLock:
         return LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
                            "Give --output a folder that you may write to, with room", ExitCode.CANNOT_WRITE)
 
-    def close(self):
+    def require_in_place(self):
+        """
+        Before anything counts as done: the folder's name leads to the folder that is held, and so does the lock's. Errors: LaunchError (CANNOT_WRITE).
+        """
+        try:
+            there = os.stat(self._folder)
+            why = "" if os.path.samestat(os.fstat(self._inside), there) else "another folder has its name"
+        except OSError as problem:
+            why = problem.strerror
+        if why:
+            raise LaunchError(f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): nothing more counts as done",
+                              "Put the folder back, or mount it again, and go on with --resume", ExitCode.CANNOT_WRITE)
+        if not self._has_its_name():
+            raise LaunchError(f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
+                              "Leave it there while a run lives, and go on with --resume", ExitCode.CANNOT_WRITE)
+
+    def _remove(self):
         with contextlib.suppress(OSError):      # on a disk that became read-only the file stays; nobody holds it any more
             if self._has_its_name():
                 os.unlink(LOCK, dir_fd=self._inside)
+
+    def close(self):
+        self._remove()
         os.close(self.fd)
         os.close(self._inside)
 
@@ -135,11 +167,11 @@ def is_alive(pid):
     return True
 
 
-def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=False, note=print, words=("--prepare",)):
+def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False, note=print, words=("--prepare",)):
     """
     Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
     refuses what is not ours, and what a run has ended with, unless --start-over asks for its replacement; its words are the user's.
-    `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder. `words`: what the consumer is asked for.
+    `run_id`: of the run that has the output's lock, in which the consumer takes a share. `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder. `words`: what the consumer is asked for.
     Through signals the consumer is waited for, or ended: it may be putting a previous run's results in place, and the caller has the folder's lock.
     """
     folder = pathlib.Path(folder)
@@ -148,10 +180,10 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
     previous = describe_checkpoint(folder)
     program, *flags = consumer
     done = interrupts.wait_through(
-        [program, *words, *flags],
+        [program, *words, *flags, *(["--run-id", run_id] if run_id else [])],
         lambda: note(f"[run] what lies in {folder} is being looked at and put in order, which is waited for (once more ends it)", flush=True),
         lambda: note(f"[run] putting {folder} in order is ended; the next run goes on with it", flush=True),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=kept_open, **identity)
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **identity)
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))

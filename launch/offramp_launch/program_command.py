@@ -58,7 +58,7 @@ def start(places, argv, typed):
     with removed_after_a_failure(made) as ended, told_in_summary(run_dir, about), written_to(run_dir):
         lock = OutputLock(output, run_id, note)
         try:
-            plan.kept_open = (lock.fd,)
+            plan.output_lock = lock
             require_no_job(output, config)
             begin_results(output, plan, work, work, note)
             code, told = supervise(plan, places, output, environment, about, lambda: goes_on_with(places, typed, config, run_dir, replaces=False), note)

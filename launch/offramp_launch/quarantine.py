@@ -170,17 +170,20 @@ def output_of(run_dir):
 
 
 def retry_all(run_dir, names, command, output, kept_open, run):
-    """`run`: run_program(), which finds out which samples fail, or run_in_debugger(), which takes a payload whole."""
+    """
+    `run`: run_program(), which finds out which samples fail, or run_in_debugger(), which takes a payload whole: for a user's code, which takes a share
+    of its own in the output's lock.
+    """
     code = ExitCode.OK
     for name in names:
         incident = incident_named(run_dir, name)
         if not incident.get("payload"):
             raise LaunchError(f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT)
         if run is run_program:
-            ended = process_samples(run_dir / FOLDER, name, incident, command, lambda words: run_program(words, kept_open))
+            ended = process_samples(run_dir / FOLDER, name, incident, command, run_program)
             result, ended = what_came_of(incident, ended, output)
         else:
-            ended = run([*command, "--retry", str(run_dir / FOLDER / incident["payload"])], kept_open)
+            ended = run([*command, "--retry", str(run_dir / FOLDER / incident["payload"])])
             result = f"done; output in {output}" if ended == 0 else f"failed again with {how_it_ended(end_of(ended))}"
         incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
@@ -253,18 +256,18 @@ def mark_of_run(config, processor, mark):
                       "Repeat the run with --resume, which makes what was set aside; or give --sink-table NAME, another table for what is tried again", ExitCode.USAGE)
 
 
-def run_program(command, kept_open, stdin=subprocess.DEVNULL, **environment):
+def run_program(command, kept_open=(), stdin=subprocess.DEVNULL, **environment):
     try:
         return subprocess.run(command, stdin=stdin, check=False, pass_fds=kept_open, env={**os.environ, **environment}).returncode
     except OSError as problem:
         raise cannot_be_started(command[0], problem) from problem
 
 
-def run_in_debugger(command, kept_open):
+def run_in_debugger(command):
     """It has this terminal, and Ctrl-C is its own meanwhile."""
     before = signal.signal(signal.SIGINT, lambda *_: None)      # not ignored: the program would ignore it, too
     try:
-        return run_program(command, kept_open, stdin=None, OFFRAMP_PDB="1")
+        return run_program(command, stdin=None, OFFRAMP_PDB="1")
     finally:
         signal.signal(signal.SIGINT, before)
 

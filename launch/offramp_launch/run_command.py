@@ -106,10 +106,10 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     with removed_after_a_failure(made) as ended, told_in_summary(run_dir, about), written_to(run_dir):
         lock = held or OutputLock(output, run_id, note)
         try:
-            plan.kept_open = (lock.fd,)
+            plan.output_lock = lock
             if not held:        # else it is a shard of the job
                 require_no_job(output, config)
-            prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")) or names_processors_of_others(config),
+            prepare(output, plan.consumer, identity_of(account), run_id, beyond=bool(config.get("sink")) or names_processors_of_others(config),
                     continues=config.get("resume") and is_noted(output), note=note)
             code, told = supervise(plan, run_dir, output, unit, producer, about,
                                    lambda: go_on or goes_on_with(places, typed, config, run_dir, replaces=is_noted_by_another(output, run_id)))
@@ -388,7 +388,8 @@ def recover(plan, run_dir, finishing, code):
         return Recovered()
 
     def run(command):
-        child = Child("retry", command, run_dir.log("retry"), plan.kept_open)
+        plan.output_lock.require_in_place()
+        child = Child("retry", command, run_dir.log("retry"), ())
         return int(ExitCode.INTERRUPTED) if finishing.wait(child) is Finishing.ENDED else child.status
 
     try:
@@ -399,10 +400,18 @@ def recover(plan, run_dir, finishing, code):
 
 
 def finish(plan, run_dir, finishing, command):
-    """Has `command` put together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why."""
-    child = Child("finish", command, run_dir.log("finish"), plan.kept_open, **identity_of(plan.account))
-    if finishing.wait(child) is Finishing.ENDED:
-        return int(ExitCode.INTERRUPTED), "putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"
+    """
+    Has `command` put together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why: also where the
+    output folder is another one by now.
+    """
+    try:
+        plan.output_lock.require_in_place()
+        child = Child("finish", command, run_dir.log("finish"), (plan.output_lock.fd,), **identity_of(plan.account))
+        if finishing.wait(child) is Finishing.ENDED:
+            return int(ExitCode.INTERRUPTED), "putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"
+        plan.output_lock.require_in_place()
+    except LaunchError as problem:
+        return int(problem.code), str(problem)
     if child.status == 0:
         return 0, None
     return shell_code(child.status), f"putting the outputs together {child.ending()}: {child.reason() or 'it wrote nothing'}"

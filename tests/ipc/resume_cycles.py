@@ -1,9 +1,9 @@
 """
-Kills everything with SIGKILL at random moments and starts again with --resume, as often as is asked:
+Kills everything with SIGKILL at random moments, or moves the output folder away, and starts again with --resume, as often as is asked:
 
     OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/ipc/resume_cycles.py --cycles 1000
 
-A cycle is a start and a kill; a run that gets to its end is compared with an undisturbed one, byte by byte and row by row, and the next begins from
+A cycle is a start and a kill, or a start, a move and the folder's way back; a run that gets to its end is compared with an undisturbed one, byte by byte and row by row, and the next begins from
 nothing. Ends with 0 when nothing was lost, nothing was there twice and nothing was left behind.
 """
 
@@ -37,6 +37,7 @@ class Tally:
     """What a number of cycles did."""
 
     kills: int = 0             # starts that were killed before their end
+    moves: int = 0             # starts whose output folder was moved away
     ends: int = 0              # runs that got to their end, and were the same as undisturbed
     continued: int = 0         # starts that found work done before
     done_before: int = 0       # items of those
@@ -76,8 +77,15 @@ class Cycles:
             self._look_at_status()
             if ended:
                 break
+            # The producer tells of itself once the run has its folder.
+            if self.world.status() and self.random.random() < 0.4:
+                if self._move_away() in (0, None):
+                    break
+                continue
             self.world.kill_everything(lambda pids: self.random.sample(pids, len(pids)))
             self.tally.kills += 1
+        if self.tally.failures:
+            return None
         code = self.world.wait()
         if code != 0:
             return self._fail(f"ended with {code}")
@@ -90,6 +98,22 @@ class Cycles:
             return self._fail(f"still alive: {left}")
         self.tally.ends += 1
         shutil.rmtree(self.world.output)
+
+    def _move_away(self):
+        """The output folder, under its run, and back when that has ended: its exit code. None: it wrote into the other folder, or ended otherwise."""
+        output, away = self.world.output, self.world.output.with_name("away")
+        output.rename(away)
+        if self.random.random() < 0.5:
+            output.mkdir()
+        code = self.world.wait()
+        written = [str(path) for path in output.rglob("*") if path.is_file()] if output.exists() else []
+        shutil.rmtree(output, ignore_errors=True)
+        away.rename(output)
+        self.tally.moves += 1
+        if written or code not in (0, 73):
+            self._fail(f"its folder was moved away: it ended with {code}, and wrote {written[:3]}")
+            return None
+        return code
 
     def _look_at_status(self):
         before = self.world.status().get("done_before", 0)
@@ -134,7 +158,7 @@ def main():
     for kind in kinds:
         began = time.monotonic()
         tally = Cycles(kind, seed).run(-(-options.cycles // len(kinds)))
-        print(f"{kind:9} {tally.kills} kills of everything, {tally.ends} ends, {tally.continued} starts continued "
+        print(f"{kind:9} {tally.kills} kills of everything, {tally.moves} moves of the output, {tally.ends} ends, {tally.continued} starts continued "
               f"({tally.done_before} items done before); {time.monotonic() - began:.0f} s; lost, twice or left behind: "
               f"{'nothing' if not tally.failures else 'SEE BELOW'}", flush=True)
         for failure in tally.failures:

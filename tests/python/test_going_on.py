@@ -1,6 +1,7 @@
 """A loop that is killed, and goes on with resume=True: nothing is lost, and results are those of an undisturbed run. What is not the same work."""
 
 import concurrent.futures
+import fcntl
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ import unittest
 import unittest.mock
 
 import offramp
-from loops import BATCHES, ROWS, Loops
+from loops import BATCHES, ROWS, Loops, left_of, results
 from offramp._checkpoint import MOST_RANGES, Checkpoint, Comparison, Done, DoneBatches, hash_of
 from world import needs_numpy, wait_for
 
@@ -123,6 +124,36 @@ class Dropping(Loops):
         import numpy
 
         return numpy.full((1, 3), number, "float32")
+
+
+@needs_numpy
+class Moved(Loops):
+    def test_an_output_folder_that_is_moved_ends_the_loop_which_goes_on_when_it_is_back(self):
+        for empty_one in (False, True):
+            with self.subTest(empty_one=empty_one):
+                place = self.place(f"moved-{empty_one}")
+                away = place.output.with_name("away")
+                gates = [place.close_gate(key) for key in ("b006-0", "b007-0")]
+                loop = place.loop()
+                noted = place.output / ".offramp-egress"
+                wait_for(lambda noted=noted, loop=loop: loop.poll() is not None or noted.exists() and b'\n{"done"' in noted.read_bytes(), "something done")
+                self.assertIsNone(loop.poll(), loop.poll() is not None and loop.communicate())
+                place.output.rename(away)
+                if empty_one:
+                    place.output.mkdir()
+                for gate in gates:
+                    gate.unlink()
+                said = self.end(loop, 1)
+                self.assertIn("was moved, unmounted or replaced", said)
+                wait_for(lambda place=place: not left_of(place.folder), "that its consumers are gone")
+                self.assertEqual({}, results(place.output) if place.output.exists() else {}, "results were written into the other folder")
+                if place.output.exists():
+                    shutil.rmtree(place.output)
+                done = sum(end - begin for line in (away / ".offramp-egress").read_text().splitlines()[1:] for begin, end, _ in json.loads(line)["done"])
+                self.assertLessEqual(done, len([name for name in results(away) if name.endswith(".bin")]))
+                away.rename(place.output)
+                self.assertLess(place.go_on(), BATCHES)
+                self.assertEqual(self.undisturbed(), place.results())
 
 
 class Pending(unittest.TestCase):
@@ -246,7 +277,7 @@ class Pending(unittest.TestCase):
         checkpoint.submitted(0, 4, b"a")
         checkpoint.completed([(0, 4)])
         checkpoint._bytes = 1 << 30      # it is time to write it anew
-        with self.assertRaisesRegex(offramp.CannotWrite, "cannot be written: No such file.*resume=True"):
+        with self.assertRaisesRegex(offramp.CannotWrite, "was moved, unmounted or replaced.*No such file.*resume=True"):
             checkpoint.write()
         shutil.move(f"{self.folder}-away", self.folder)
         checkpoint.submitted(4, 4, b"b")
@@ -254,6 +285,54 @@ class Pending(unittest.TestCase):
         checkpoint.write()
         checkpoint.close()
         self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
+
+    def test_another_folder_of_that_name_gets_nothing(self):
+        for how in ("appended", "anew"):
+            with self.subTest(how):
+                checkpoint = self.checkpoint(False)
+                checkpoint.begin(in_place=True)
+                shutil.move(self.folder, f"{self.folder}-away")
+                os.mkdir(self.folder)
+                checkpoint.submitted(0, 4, b"a")
+                checkpoint.completed([(0, 4)])
+                checkpoint._bytes = 1 << 30 if how == "anew" else checkpoint._bytes
+                with self.assertRaisesRegex(offramp.CannotWrite, "another folder has its name.*resume=True"):
+                    checkpoint.write()
+                self.assertEqual([], os.listdir(self.folder))
+                os.rmdir(self.folder)
+                shutil.move(f"{self.folder}-away", self.folder)
+                self.assertEqual([], self.checkpoint().earlier.list(), "nothing was noted")
+                checkpoint.write()
+                checkpoint.close()
+                self.assertEqual([(0, 4)], [each[:2] for each in self.checkpoint().earlier.list()])
+
+    def test_a_launchers_lock_is_shared_and_a_forked_child_has_no_share(self):
+        lock = os.path.join(self.folder, ".offramp-lock")
+        launcher = os.open(lock, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(launcher, fcntl.LOCK_SH)
+        checkpoint = self.checkpoint(False)
+        checkpoint.begin(in_place=True)
+        os.close(launcher)      # it died
+
+        def is_free():
+            with open(lock) as another:
+                try:
+                    fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return False
+                return True
+        self.assertFalse(is_free())
+        ends, keeps = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(keeps)
+            os.read(ends, 1)
+            os._exit(0)
+        checkpoint.close()
+        self.assertTrue(is_free(), "the child has it")
+        os.close(keeps)
+        os.waitpid(child, 0)
+        os.close(ends)
 
     def test_what_is_written_in_part_replaces_nothing_and_is_told(self):
         self.note(*((number * 8, 4, b"a") for number in range(4000)))

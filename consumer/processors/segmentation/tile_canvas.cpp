@@ -12,6 +12,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/utf8.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
@@ -59,7 +60,7 @@ TileCanvas::TileCanvas(const std::string& path, const CanvasForm& form, Durabili
 
 void TileCanvas::open_or_make(std::string_view name) {
     for (;;) {
-        file_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        file_ = UniqueFd(::open(HeldOutput::through(path_).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
         if (file_) return require_form();
         if (errno == EINTR) continue;
         if (errno != ENOENT) throw write_error("the working file of a mask, " + path_, errno);

@@ -15,6 +15,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/whole_file.hpp"
+#include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/files/write_error.hpp"
 
@@ -33,15 +34,20 @@ std::string next_temporary(const std::string& path) {
 }
 
 void flush_folder(const fs::path& folder) {
-    const UniqueFd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const std::string opened = folder.empty() ? "." : HeldOutput::through(folder.string());
+    const UniqueFd fd(::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd || ::fsync(fd.get()) != 0) throw write_error("flushing the folder " + folder.string(), errno);
 }
 
+// One that is held is there, whatever its name leads to.
 void make_folder(const fs::path& folder, Durability durability) {
+    if (HeldOutput::holds(folder.string())) return;
+    HeldOutput::require_same(folder.string());
     std::error_code failure;
     const fs::path parent = folder.parent_path();
-    if (!parent.empty() && parent != folder && !fs::exists(parent, failure)) make_folder(parent, durability);
-    const bool made = fs::create_directory(folder, failure);
+    if (!parent.empty() && parent != folder && !fs::exists(HeldOutput::through(parent.string()), failure))
+        make_folder(parent, durability);
+    const bool made = fs::create_directory(HeldOutput::through(folder.string()), failure);
     if (failure) throw write_error("making the folder " + folder.string(), failure.value());
     if (made && durability == Durability::PowerCut) flush_folder(parent);
 }
@@ -73,7 +79,10 @@ bool remove_if_abandoned(const fs::path& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, Durability durability, std::string_view what)
-    : path_(std::move(path)), named_(std::string(what) + path_), durability_(durability) {
+    : path_(std::move(path)),
+      opened_path_(HeldOutput::through(path_)),
+      named_(std::string(what) + path_),
+      durability_(durability) {
     while (!try_open_temporary()) {
     }
 }
@@ -81,11 +90,14 @@ AtomicFile::AtomicFile(std::string path, Durability durability, std::string_view
 // False when another name must be tried: this one is a leftover of an earlier process with our pid, or it was
 // taken for a leftover before it was locked.
 bool AtomicFile::try_open_temporary() {
-    const std::string temporary = next_temporary(path_);
+    const fs::path folder = fs::path(path_).parent_path();
+    HeldOutput::require_same(folder.string());
+    const std::string temporary = next_temporary(opened_path_);
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     UniqueFd file(::open(temporary.c_str(), flags, 0666));
     if (!file && errno == ENOENT) {
-        make_folder(fs::path(path_).parent_path(), durability_);
+        make_folder(folder, durability_);
+        HeldOutput::require_same(folder.string());
         file = UniqueFd(::open(temporary.c_str(), flags, 0666));
     }
     if (!file) {
@@ -98,7 +110,8 @@ bool AtomicFile::try_open_temporary() {
         if (::fstat(file.get(), &status) != 0) throw write_error("a temporary file for " + named_, errno);
         if (status.st_nlink == 0) return false;
     }
-    file_.emplace(path_, temporary, std::move(file), [this](int problem) { return write_error(named_, problem); });
+    file_.emplace(opened_path_, temporary, std::move(file),
+                  [this](int problem) { return write_error(named_, problem); });
     return true;
 }
 
@@ -145,17 +158,20 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes,
 
 void replace_file(const std::string& whole, const std::string& path) {
     failpoint("sink.replace");
-    if (std::rename(whole.c_str(), path.c_str()) != 0) throw write_error(path, errno);
+    if (std::rename(HeldOutput::through(whole).c_str(), HeldOutput::through(path).c_str()) != 0)
+        throw write_error(path, errno);
     failpoint("sink.replaced");
 }
 
 void remove_file(const std::string& path, Durability durability) {
-    if (::unlink(path.c_str()) == 0) {
+    if (::unlink(HeldOutput::through(path).c_str()) == 0) {
         if (durability == Durability::PowerCut) flush_folder(fs::path(path).parent_path());
     } else if (errno != ENOENT && errno != ENOTDIR) {
         throw write_error("removing " + path, errno);
     }
 }
+
+void make_folder_of_results(const std::string& folder) { make_folder(folder, Durability::Process); }
 
 void require_writable_folder(const std::string& folder) {
     make_folder(folder, Durability::Process);

@@ -23,7 +23,8 @@ namespace offramp {
 // file system. Errors: SystemError with CannotWrite and the path.
 class AtomicFile {
   public:
-    // Makes the parent folders as needed. `what`: what errors call the file, before its path.
+    // Makes the parent folders as needed, in the folders that are held (HeldOutput) or by name. `what`: what errors
+    // call the file, before its path.
     explicit AtomicFile(std::string path, Durability durability = Durability::Process, std::string_view what = {});
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;
@@ -41,8 +42,8 @@ class AtomicFile {
     void flush_bytes();
     void flush_name();
 
-    std::string path_;
-    std::string named_;  // in errors
+    std::string path_, opened_path_;  // the second from the folder that is held (HeldOutput)
+    std::string named_;               // in errors
     Durability durability_;
     std::optional<WholeFile> file_;  // until it is committed
 };
@@ -55,6 +56,10 @@ void replace_file(const std::string& whole, const std::string& path);
 
 // Removes a file, or nothing where there is none. With PowerCut its name is gone from the disk when this returns.
 void remove_file(const std::string& path, Durability durability);
+
+// Makes the folder where there is none, and those around it; of a held output only below that (HeldOutput). Errors: as
+// of AtomicFile.
+void make_folder_of_results(const std::string& folder);
 
 // Makes the folder and proves, with a temporary file, that it can be written. Errors: SystemError with
 // CannotWrite.

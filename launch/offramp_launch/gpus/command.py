@@ -216,7 +216,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
             code = supervisor.run()
             display.close()
             code, whole = conclude(run_dir, job, supervisor, code, about, time.monotonic() - began,
-                                   lambda: gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, run_dir, lock, finishing)))
+                                   lambda: gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, run_dir, lock, finishing), lock))
             display.show_end(run_dir.status())
             return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.account())
         finally:

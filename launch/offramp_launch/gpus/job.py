@@ -126,12 +126,13 @@ def database_in(sink):
     return dict(urllib.parse.parse_qsl(told.query)).get("dbname") or urllib.parse.unquote(told.path.strip("/"))
 
 
-def merge(places, job, flags, ask):
+def merge(places, job, flags, ask, lock):
     """Makes of all shards what one run would have left. `flags`: of this run, the job's may be old. Killed anywhere, and called again, the end is the same."""
     if job_merge.is_merged(job):
         return
+    lock.require_in_place()
     job.facts["flags"] = flags
-    job_merge.make_whole(places, job, job.records(), [], ask)
+    job_merge.make_whole(places, job, job.records(), [], ask, lock)
 
 
 def put_away(job):

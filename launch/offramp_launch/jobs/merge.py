@@ -31,7 +31,7 @@ def merge(places, job, partial, ask):
         try:
             if not is_merged(job):      # while the lock was waited for
                 # The programs hold the lock for as long as they write, whatever becomes of the launcher.
-                make_whole(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)))
+                make_whole(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)), lock)
         finally:
             lock.close()
     if not missing:
@@ -42,14 +42,15 @@ def merge(places, job, partial, ask):
     return int(ExitCode.OK)
 
 
-def make_whole(places, job, records, missing, ask):
-    """What one run would have left, and the job's summary behind it. Whoever calls it has the output's lock. `missing`: shards that are not in it."""
+def make_whole(places, job, records, missing, ask, lock):
+    """What one run would have left, and the job's summary behind it. `lock`: the output's. `missing`: shards that are not in it."""
     require_own(job)
     for index, record in records.items():
         require_put_together(job, index)
         require_parts(job, index, record)
     join(places, job, records, bool(missing), ask)
     require_joined(job, records)
+    lock.require_in_place()     # the shards' own go next
     job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
 
 

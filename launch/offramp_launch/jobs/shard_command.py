@@ -203,7 +203,7 @@ def held(job, index, run_id):
     require_locks(job.place(index))
     lock = OutputLock(str(job.place(index)), run_id)
     try:
-        fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)     # a run goes on where the server's locks are away; a shard does not
+        fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)     # a run goes on where the server's locks are away; a shard does not
         yield lock
     finally:
         lock.close()
@@ -214,6 +214,7 @@ def make(attempt, note, run_id, lock):
     job, index = attempt.job, attempt.index
     began = time.monotonic()
     code, run_dir = run(attempt, run_id, lock)
+    lock.require_in_place()
     seconds = round(time.monotonic() - began, 3)
     processors = processors_of(run_dir)
     note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
@@ -229,6 +230,9 @@ def make(attempt, note, run_id, lock):
         raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
                           ExitCode.SET_ASIDE if record["set_aside"] else ExitCode.BAD_INPUT)
     attempt.before_done(run_dir)
+    # What was made lies in the folders that the name leads to now, for a merge to find.
+    lock.require_in_place()
+    job.require_claimed()
     job.note_done(index, record)
     tell_if_done(job, index)
     return int(ExitCode.OK)

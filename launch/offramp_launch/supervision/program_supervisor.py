@@ -43,7 +43,7 @@ class ProgramSupervisor(Supervisor):
         if self._status:
             self._before.add(self._status.get("pid"))
         lifeline = f"{self._lifeline_read}:{os.fstat(self._lifeline_read).st_ino}"
-        return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read, *self._plan.kept_open),
+        return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read,),
                      env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
 
     def _facts(self):

@@ -35,7 +35,7 @@ class RunPlan:
     account: object = None
     producer_restarts: int = 0
     not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
-    kept_open: tuple = ()       # descriptors that every program inherits
+    output_lock: object = None  # OutputLock
     log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
     status_seconds: float = STATUS_SECONDS      # from one status.json to the next
     http: tuple = None          # (host, port) where it is to be watched
@@ -84,8 +84,7 @@ class Watch(Overseer):
         return self._plan.consumer
 
     def _spawn(self, name, argv, identity):
-        return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),
-                     (self._lifeline_read, *self._plan.kept_open), **identity)
+        return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name), (self._lifeline_read,), **identity)
 
     def _others(self):
         """Children that are not consumers."""

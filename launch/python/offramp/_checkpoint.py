@@ -14,17 +14,20 @@ from __future__ import annotations
 import bisect
 import collections
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
 import os
 import secrets
+import weakref
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from offramp._errors import BadArgument, CannotWrite
 from offramp._failpoint import failpoint
 
 NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
+LOCK = ".offramp-lock"      # a launcher's, on its output folder
 VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
@@ -75,7 +78,8 @@ class DoneBatches:
 
 class Checkpoint:
     """
-    Owns: the file, from the first batch on. Thread: submitted() from the loop's; completed(), write() from one of its own; the rest before these two.
+    Owns: the folder, held open, so that it stays the same one whatever its name leads to; the file, from the first batch on. Nothing is noted once the name
+    leads elsewhere. Thread: submitted() from the loop's; completed(), write() from one of its own; the rest before these two.
     Errors: BadArgument for another work than the file's; CannotWrite.
     """
 
@@ -84,6 +88,8 @@ class Checkpoint:
         self.folder = folder
         self._identity = identity
         self._tensors: list[Told] = []
+        self._inside: int | None = None     # the folder's descriptor
+        self._share: int | None = None      # in the lock that a launcher has on it
         self._file: io.FileIO | None = None
         self._new: io.FileIO | None = None      # kept open: nobody else's gets its number meanwhile
         self._bytes = self._anew_bytes = 0
@@ -96,12 +102,51 @@ class Checkpoint:
         self.earlier = DoneBatches()                # by runs before this one; fixed
         self.work = work
         self.resumes = False
-        if resume and (text := self._read()) is not None:
+        _all.add(self)
+        if resume and os.path.isdir(folder) and (text := self._read()) is not None:
             self._go_on(text)
+
+    def _hold(self) -> int:
+        """The folder's descriptor. Errors: CannotWrite."""
+        if self._inside is None:
+            try:
+                self._inside = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as problem:
+                raise self._write_error(problem) from problem
+        return self._inside
+
+    def _require_in_place(self) -> None:
+        """Errors: CannotWrite."""
+        try:
+            why = "" if os.path.samestat(os.fstat(self._hold()), os.stat(self.folder)) else "another folder has its name"
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+        if why:
+            raise CannotWrite(f"the folder {self.folder} was moved, unmounted or replaced while results were written to it ({why}): nothing more counts as done. "
+                              "Put it back, or mount it again; with resume=True the loop then goes on from here")
+
+    def _take_share(self) -> None:
+        """In a launcher's lock on the folder: the lock outlives a launcher that dies before this program."""
+        with contextlib.suppress(OSError):
+            self._share = os.open(LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._hold())
+            fcntl.flock(self._share, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def _give_back(self) -> None:
+        """The share, also for forked children that have it open."""
+        if self._share is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._share, fcntl.LOCK_UN)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """In a forked child the share is the parent's."""
+        if self._share is not None:
+            os.close(self._share)
+            self._share = None
 
     def _read(self) -> bytes | None:
         try:
-            with open(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            with open(os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._hold()), "rb") as file:
                 return file.read()
         except FileNotFoundError:
             return None
@@ -154,10 +199,12 @@ class Checkpoint:
         `in_place`: at once; else the launcher puts it there, once it has found that results may go to this folder. A file that it goes on with
         stays as it is until then, since another loop may be adding to it: it is written anew with the first batch that is done.
         """
+        self._require_in_place()
         if in_place:
+            self._take_share()
             self._write_anew()
         elif not self.resumes:
-            self._new = self._put(os.path.join(self.folder, NEW_NAME), self._header())
+            self._new = self._put(NEW_NAME, self._header())
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
         """Before the library has it."""
@@ -207,6 +254,7 @@ class Checkpoint:
         """What completed() told of."""
         if not self._more:
             return
+        self._require_in_place()
         if self._file is None:
             self._write_anew()
             return
@@ -229,12 +277,15 @@ class Checkpoint:
 
     def close(self) -> None:
         self._close_file()
-        if self._new is None:
-            return
-        new, self._new = self._new, None
-        with new, contextlib.suppress(OSError):      # the launcher found that results may not go there; another loop may have put its own in the place
-            if os.path.samestat(os.fstat(new.fileno()), os.lstat(os.path.join(self.folder, NEW_NAME))):
-                os.unlink(os.path.join(self.folder, NEW_NAME))
+        self._give_back()
+        if self._new is not None:
+            new, self._new = self._new, None
+            with new, contextlib.suppress(OSError):      # the launcher found that results may not go there; another loop may have put its own in the place
+                if os.path.samestat(os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._hold(), follow_symlinks=False)):
+                    os.unlink(NEW_NAME, dir_fd=self._hold())
+        if self._inside is not None:
+            os.close(self._inside)
+            self._inside = None
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -248,26 +299,27 @@ class Checkpoint:
     def _write_anew(self) -> None:
         self._close_file()
         text = self._header() + lines_of(self._done)
-        self._file = self._put(self.path, text)
+        self._file = self._put(NAME, text)
         self._more = []
         self._bytes = self._anew_bytes = len(text)
 
-    def _put(self, path: str, text: bytes) -> io.FileIO:
+    def _put(self, name: str, text: bytes) -> io.FileIO:
         """The whole file, in place of what is there; opened, to be added to."""
-        partial = os.path.join(self.folder, f".offramp-{secrets.token_hex(8)}.part")
+        inside, partial = self._hold(), f".offramp-{secrets.token_hex(8)}.part"
         try:
-            file = open(os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "ab", buffering=0)
+            file = open(os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644, dir_fd=inside), "ab",
+                        buffering=0)
             try:
                 write_all(file, text)
                 os.fsync(file.fileno())
                 failpoint("checkpoint.replace")
-                os.replace(partial, path)
+                os.replace(partial, name, src_dir_fd=inside, dst_dir_fd=inside)
                 failpoint("checkpoint.replaced")
                 return file
             except BaseException:
                 file.close()
                 with contextlib.suppress(FileNotFoundError):    # it has its name already
-                    os.unlink(partial)
+                    os.unlink(partial, dir_fd=inside)
                 raise
         except OSError as problem:
             raise self._write_error(problem) from problem
@@ -275,6 +327,17 @@ class Checkpoint:
     def _write_error(self, problem: OSError) -> CannotWrite:
         return CannotWrite(f"the checkpoint {self.path} cannot be written: {problem.strerror}. Make room or the folder writable; with resume=True the loop "
                            "then goes on from here")
+
+
+_all: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
+
+
+def _let_all_go() -> None:
+    for checkpoint in list(_all):
+        checkpoint.let_go()
+
+
+os.register_at_fork(after_in_child=_let_all_go)
 
 
 class Comparison:

@@ -21,6 +21,12 @@ namespace {
 // From one write to the next: a stream of small slabs is a few lines a second, and a death costs so much work.
 constexpr std::chrono::milliseconds kBetweenWrites{20};
 
+std::string folder_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    expect(slash != std::string::npos, "a checkpoint lies in a folder");
+    return path.substr(0, slash);
+}
+
 SystemError write_error(const std::string& path, int problem) {
     return SystemError("cannot write the checkpoint " + path, problem,
                        way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here",
@@ -30,13 +36,15 @@ SystemError write_error(const std::string& path, int problem) {
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
-                                   std::function<void(std::exception_ptr)> on_failure, bool many_may_write)
+                                   std::function<void(std::exception_ptr)> on_failure, bool many_may_write,
+                                   std::function<void()> require_in_place)
     : path_(std::move(path)),
+      folder_(folder_of(path_)),
       durability_(durability),
       many_may_write_(many_may_write),
       on_failure_(std::move(on_failure)),
+      require_in_place_(std::move(require_in_place)),
       checkpoint_(std::move(checkpoint)) {
-    expect(path_.find('/') != std::string::npos, "a checkpoint lies in a folder");
     thread_ = std::thread([this] { write_noted(); });
 }
 
@@ -80,6 +88,7 @@ void CheckpointWriter::close() {
 
 void CheckpointWriter::end() {
     expect(!thread_.joinable(), "a checkpoint is closed before it ends");
+    require_in_place_();
     checkpoint_.ended = true;
     if (!file_) return write_anew();
     const std::string line = ended_line();
@@ -116,6 +125,7 @@ void CheckpointWriter::write_noted() {
 }
 
 void CheckpointWriter::append(const std::vector<ItemRange>& items) {
+    require_in_place_();
     ItemRanges added;
     for (const ItemRange& range : items) {
         added.add(range);
@@ -136,14 +146,16 @@ void CheckpointWriter::append(const std::vector<ItemRange>& items) {
     if (bytes_ >= std::max(kLeastToRewrite, 2 * anew_bytes_)) write_anew();
 }
 
+// On the disk before it has its name: what it replaces is all that tells what is done.
 void CheckpointWriter::write_anew() {
     const std::string text = checkpoint_.header_line() + checkpoint_.names_lines() +
                              done_lines(checkpoint_.done.list()) + (checkpoint_.ended ? ended_line() : "");
     file_.reset();
     const auto failure = [this](int problem) { return write_error(path_, problem); };
-    WholeFile file = many_may_write_ ? WholeFile::among_others(path_, 0644, failure) : WholeFile(path_, 0644, failure);
+    const std::string path = folder_.through(path_);
+    WholeFile file = many_may_write_ ? WholeFile::among_others(path, 0644, failure) : WholeFile(path, 0644, failure);
     file.write(text);
-    if (durability_ == Durability::PowerCut) file.flush();
+    file.flush();
     UniqueFd in_place = file.put_in_place();
     if (durability_ == Durability::PowerCut) file.flush_name();
     file_ = std::move(in_place);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/durability.hpp"
+#include "common/base/held_folder.hpp"
 #include "common/base/item_ranges.hpp"
 #include "common/base/unique_fd.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
@@ -24,15 +25,20 @@ namespace offramp {
 // its size is bounded by the gaps in what is done, not by the length of the run. Until then what lies at its path is as
 // it was: a run that fails before has replaced nothing.
 //
-// Owns: its thread and file. Thread: note() and begin() from any; the rest from one. Blocks: note() never on the file;
-// begin(), close() and end() on the file system. Errors: SystemError with CannotWrite, from those three; while it runs,
-// on_failure is called once (on the writer's thread), and begin() and close() throw it again.
+// Owns: its thread, the file and its folder, held open: it writes there wherever the name leads. Thread: note() and
+// begin() from any; the rest from one. Blocks: note() never on the file; begin(), close() and end() on the file system.
+// Errors: SystemError with CannotWrite, from those three; while it runs, on_failure is called once (on the writer's
+// thread), and begin() and close() throw it again.
 class CheckpointWriter {
   public:
     // `checkpoint`: with all that is done already. `many_may_write`: others at once, from hosts that no lock reaches.
     // The last one's is the whole file then, and what others append goes nowhere: it is made again.
-    CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
-                     std::function<void(std::exception_ptr)> on_failure, bool many_may_write = false);
+    // `require_in_place`: called before anything is written; throws where results lie elsewhere by now. One call at a
+    // time.
+    CheckpointWriter(
+        std::string path, Checkpoint checkpoint, Durability durability,
+        std::function<void(std::exception_ptr)> on_failure, bool many_may_write = false,
+        std::function<void()> require_in_place = [] {});
     ~CheckpointWriter();
     CheckpointWriter(const CheckpointWriter&) = delete;
     CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -56,9 +62,11 @@ class CheckpointWriter {
     void write_anew();
 
     const std::string path_;
+    const HeldFolder folder_;
     const Durability durability_;
     const bool many_may_write_;
     const std::function<void(std::exception_ptr)> on_failure_;
+    const std::function<void()> require_in_place_;
     // The writer's thread's own.
     Checkpoint checkpoint_;
     UniqueFd file_;

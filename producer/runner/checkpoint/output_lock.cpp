@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
@@ -20,74 +20,87 @@ using nlohmann::json;
 
 constexpr mode_t kMode = 0644;
 
-[[noreturn]] void fail(const std::string& path) {
-    throw SystemError("locking the output folder, " + path, errno, "Give --output a folder that this user may write to",
-                      ErrorKind::CannotWrite);
+[[noreturn]] void fail(const HeldFolder& folder) {
+    throw SystemError("locking the output folder, " + folder.name() + "/" + kOutputLockName, errno,
+                      "Give --output a folder that this user may write to", ErrorKind::CannotWrite);
 }
 
-json read_holder(int fd) {
-    std::array<char, 512> text{};
-    const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
-    json holder = parse_json_or_discard({text.data(), static_cast<std::size_t>(got > 0 ? got : 0)});
-    return holder.is_object() ? holder : json::object();
-}
-
-[[noreturn]] void refuse(const std::string& folder, const json& holder) {
-    const auto text_of = [&holder](const char* key) {
-        const json value = holder.value(key, json("?"));
-        return value.is_string() ? value.get<std::string>() : json_text(value);
-    };
+[[noreturn]] void refuse(const HeldFolder& folder, const OutputHolder& holder) {
     throw Error(
         ErrorKind::RunInUse,
-        "run " + text_of("run") + " (process " + text_of("pid") + ", or a program that it started) writes to " + folder,
+        "run " + holder.run + " (process " + holder.pid + ", or a program that it started) writes to " + folder.name(),
         "Wait for its end, end it (offramp stop), or give this run another --output");
+}
+
+UniqueFd open_lock(const HeldFolder& folder) {
+    const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    UniqueFd file(::openat(folder.fd(), kOutputLockName, O_RDWR | O_CREAT | flags, kMode));
+    // The launch script's, made as another user: it can be read.
+    if (!file && (errno == EACCES || errno == EROFS))
+        file = UniqueFd(::openat(folder.fd(), kOutputLockName, O_RDONLY | flags));
+    if (!file) fail(folder);
+    struct stat opened {};
+    if (::fstat(file.get(), &opened) != 0) fail(folder);
+    if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // laid there by somebody: what it leads to is not ours
+        throw Error(ErrorKind::CannotWrite,
+                    folder.name() + "/" + kOutputLockName +
+                        " is not a lock of ours: it is not an ordinary file, or one of several names",
+                    "Remove it");
+    return file;
+}
+
+bool has_its_name(const HeldFolder& folder, int file) {
+    struct stat locked {};
+    struct stat there {};
+    return ::fstat(file, &locked) == 0 && ::fstatat(folder.fd(), kOutputLockName, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           locked.st_ino == there.st_ino;
 }
 
 }  // namespace
 
-OutputLock::OutputLock(const std::string& folder, const std::string& run_id) : path_(folder + "/" + kName) {
-    while (!try_lock(folder, run_id)) {
+OutputLock::OutputLock(const std::string& folder, const std::string& run_id, OutputShare::Lock lock) : folder_(folder) {
+    if (lock == OutputShare::Lock::MustBeThere) OutputShare(folder_, run_id, lock);
+    while (!try_lock(run_id, lock)) {
     }
 }
 
 OutputLock::~OutputLock() {
-    if (file_) ::unlink(path_.c_str());
+    if (is_own_ && has_its_name(folder_, file_.get())) ::unlinkat(folder_.fd(), kOutputLockName, 0);
 }
 
-// False: the file was removed by its previous holder in between.
-bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) {
-    UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode));
-    if (!file) {
-        // The launch script's, made as another user: it can be read.
-        if (errno == EACCES || errno == EROFS)
-            file = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-        if (!file) fail(path_);
-    }
-    struct stat opened {};
-    if (::fstat(file.get(), &opened) != 0) fail(path_);
-    if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // laid there by somebody: what it leads to is not ours
-        throw Error(ErrorKind::CannotWrite,
-                    path_ + " is not a lock of ours: it is not an ordinary file, or one of several names", "Remove it");
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+void OutputLock::require_in_place() const {
+    folder_.require_in_place();
+    require_lock_in_place(folder_, file_.get());
+}
+
+// False: the file was removed by its previous holder in between, or another run was quicker.
+bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
+    UniqueFd file = open_lock(folder_);
+    const bool is_launched = lock == OutputShare::Lock::MustBeThere;
+    if (::flock(file.get(), is_launched ? LOCK_SH | LOCK_NB : LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) return false;
-        if (errno != EWOULDBLOCK) {
-            spdlog::warn("{} has no locks: a second run into it would not be noticed", folder);
-            return true;
-        }
-        const json holder = read_holder(file.get());
-        if (holder.value("run", json()) != json(run_id)) refuse(folder, holder);
+        const bool has_locks = errno == EWOULDBLOCK;
+        if (!has_locks) spdlog::warn("{} has no locks: a second run into it would not be noticed", folder_.name());
+        const OutputHolder holder = OutputHolder::read(file.get());
+        if (has_locks && holder.run != run_id) refuse(folder_, holder);
+        if (has_locks) ::flock(file.get(), LOCK_SH | LOCK_NB);
+        file_ = ProcessOwnFd(std::move(file));
         return true;
     }
-    struct stat locked {};
-    struct stat there {};
-    if (::fstat(file.get(), &locked) != 0 || ::stat(path_.c_str(), &there) != 0 || locked.st_ino != there.st_ino)
-        return false;
-    const std::string holder = json_text(json{{"run", run_id}, {"pid", ::getpid()}});
-    if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), holder.data(), holder.size(), 0) < 0) {
-        ::unlink(path_.c_str());
-        fail(path_);
+    if (!has_its_name(folder_, file.get())) return false;
+    if (!is_launched) {
+        const std::string holder = json_text(json{{"run", run_id}, {"pid", ::getpid()}});
+        if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), holder.data(), holder.size(), 0) < 0) {
+            ::unlinkat(folder_.fd(), kOutputLockName, 0);
+            fail(folder_);
+        }
+        // For the shares of others. Another run may come in between, which then has it.
+        if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) return false;
+    } else if (const OutputHolder holder = OutputHolder::read(file.get()); holder.run != run_id) {
+        refuse(folder_, holder);
     }
-    file_ = std::move(file);
+    is_own_ = !is_launched;
+    file_ = ProcessOwnFd(std::move(file));
     return true;
 }
 

@@ -116,7 +116,7 @@ void ReplacedItems::begin() {
         text += (files ? files_line(*files) : "") + items_lines(std::vector<std::uint64_t>(items.begin(), items.end()));
     WholeFile file(path_, 0644, [this](int problem) { return cannot_note(path_, problem); });
     file.write(text + files_line(files_));
-    if (flush_) file.flush();
+    file.flush();  // it replaces what others noted
     file_ = file.put_in_place();
     if (flush_) file.flush_name();
 }

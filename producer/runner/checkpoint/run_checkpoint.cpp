@@ -24,13 +24,21 @@
 namespace offramp {
 namespace {
 
-const std::string& made_folder(const std::string& folder) {
+// The launch script has made it: one that is gone is not made again.
+const std::string& made_folder(const std::string& folder, OutputShare::Lock lock) {
     std::error_code problem;
-    std::filesystem::create_directories(folder, problem);
+    if (lock == OutputShare::Lock::MayBeThere)
+        std::filesystem::create_directories(folder, problem);
+    else if (!std::filesystem::exists(folder, problem))
+        fail_moved("the output folder", folder, "it is not there");
     if (problem)
         throw SystemError("making the output folder " + folder, problem.value(),
                           "Give --output a folder that this user may write to", ErrorKind::CannotWrite);
     return folder;
+}
+
+OutputShare::Lock lock_of(const RunConfig& config) {
+    return config.lifeline_fd < 0 ? OutputShare::Lock::MayBeThere : OutputShare::Lock::MustBeThere;
 }
 
 // Nothing tells the first ones of more such items from others.
@@ -125,7 +133,9 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
 
 RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
                              std::function<void(std::exception_ptr)> on_failure)
-    : folder_(made_folder(config.output)), lock_(folder_, config.run_id) {
+    : folder_(made_folder(config.output, lock_of(config))),
+      lock_(folder_, config.run_id, lock_of(config)),
+      result_folders_(config, config.catalogue.text("write-path")) {
     const std::string path = folder_ + "/" + kCheckpointName;
     CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source));
     // Of the same whole a higher --limit only takes more.
@@ -160,7 +170,14 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                             .next_place = next_place_of(folder_),
                                                             .finished_before = finished_before},
                                                  config.durable ? Durability::PowerCut : Durability::Process,
-                                                 std::move(on_failure), !config.samples_folder.empty());
+                                                 std::move(on_failure), !config.samples_folder.empty(),
+                                                 [this] { require_in_place(); });
+}
+
+void RunCheckpoint::require_in_place() {
+    const std::lock_guard lock(in_place_);
+    lock_.require_in_place();
+    result_folders_.require_in_place();
 }
 
 void RunCheckpoint::replaces(const Checkpoint& previous, const ResultSettings& config, const std::string& write_path,
@@ -198,6 +215,7 @@ std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSour
 void RunCheckpoint::begin(const std::vector<ItemRange>& items) {
     if (writer_->begun() || items.empty()) return;
     failpoint("run.first_result");
+    require_in_place();
     if (!replaced_) {
         writer_->begin();
     } else {

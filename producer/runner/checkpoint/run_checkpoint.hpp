@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "producer/runner/checkpoint/earlier_work.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"
 #include "producer/runner/checkpoint/replaced_items.hpp"
+#include "producer/runner/checkpoint/result_folders.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
@@ -22,9 +24,11 @@ struct RunConfig;
 // A run's claim on its output folder: the lock that keeps others out, what earlier runs have done of the same work, and
 // the checkpoint in which it notes what it does itself.
 //
-// Owns: lock and writer. Thread: completed() from any, the rest from one. Blocks: the constructor and close() on the
-// file system. Errors: the constructor: RunInUse; ConfigError when the folder's checkpoint is of other input, model or
-// settings than these and
+// Nothing is noted once a name leads elsewhere than to the folder that this run began with.
+//
+// Owns: lock, folders and writer. Thread: completed() from any, the rest from one. Blocks: the constructor and close()
+// on the file system. Errors: the constructor: RunInUse; ConfigError when the folder's checkpoint is of other input,
+// model or settings than these and
 // --resume was asked for (items may have joined); BadInput when the checkpoint is damaged; CannotWrite. Later: see
 // CheckpointWriter.
 class RunCheckpoint {
@@ -51,8 +55,12 @@ class RunCheckpoint {
                   const CheckpointIdentity& identity, const BatchSource& source);
     ItemRanges without_replaced(const Checkpoint& previous, const BatchSource& source) const;
 
+    void require_in_place();
+
     const std::string folder_;
     OutputLock lock_;
+    ResultFolders result_folders_;
+    std::mutex in_place_;  // guards them
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
     std::unique_ptr<CheckpointWriter> writer_;

@@ -12,6 +12,7 @@ from unittest import mock
 from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
 
 from offramp_launch import run_command
+from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places
 from offramp_launch.run_dir import RunDir
 
@@ -101,9 +102,11 @@ class FullRunDirectoryTest(unittest.TestCase):
         self.assertRegex(said, r"offramp: .*/small/run cannot be written: No space left on device\n.*--run-dir")
 
     def test_results_that_are_made_but_cannot_be_told_of(self):
-        plan = mock.Mock(run_id="a-run", kept_open=(), account=None, consumer=["true"])
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
+        lock = OutputLock(folder.name, "a-run")
+        self.addCleanup(lock.close)
+        plan = mock.Mock(run_id="a-run", output_lock=lock, account=None, consumer=["true"])
         run_dir = RunDir(Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")), pathlib.Path(folder.name, "run"))
         self.addCleanup(os.close, run_dir._lock)
         supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/held_folder.hpp"
+#include "common/base/process_own_fd.hpp"
+
+namespace offramp {
+
+// The lock on an output folder, OUTPUT/.offramp-lock: text, {"run": ID, "pid": N}, of the run that writes there. Its
+// launcher has it first exclusively, then shared, and each program that runs a user's code has a share of its own (an
+// open file of its own): what one program gives back, the others keep. launch/offramp_launch/output_folder.py
+inline constexpr const char* kOutputLockName = ".offramp-lock";
+
+// What the lock's file says of its run, "?" where it does not.
+struct OutputHolder {
+    std::string run = "?", pid = "?";
+
+    static OutputHolder read(int fd);
+};
+
+// A program's share in that lock, which also shows that the folder is its run's, and no other one of that name.
+//
+// Owns the share; it ends with the process at the latest, and a forked child has none. Thread: one. Errors: Error with
+// CannotWrite, RunInUse.
+class OutputShare {
+  public:
+    enum class Lock { MustBeThere, MayBeThere };
+
+    // `run_id`: empty for a program that knows none, which goes by whatever lock is there. Without a lock, or with
+    // another run's: an error where it must be there, else no share.
+    OutputShare(const HeldFolder& output, const std::string& run_id, Lock lock);
+
+    bool is_held() const { return static_cast<bool>(file_); }
+
+  private:
+    ProcessOwnFd file_;
+};
+
+// The name in the folder still leads to that file. Errors: Error with CannotWrite.
+void require_lock_in_place(const HeldFolder& output, int lock);
+
+}  // namespace offramp

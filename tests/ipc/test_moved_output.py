@@ -1,0 +1,272 @@
+"""A folder is not its name: results go to the folder that a run began with, and nothing counts as done that lies elsewhere."""
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.ipc.test_resume import InWorlds
+from tests.support.done_items import items_of_checkpoint
+from tests.support.launched_job import JobWorld
+
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--batch", "4", "--batches-per-slab", "1", "--status-seconds", "0.05")
+PICTURES = (*COPY, "--batches", "60", "--copy-outputs", "5x24x32")
+MASKS = (*PICTURES, "--processor", "mask-png")
+RECORDS = (*PICTURES, "--processor", "records")
+CHECKSUMS = (*PICTURES, "--processor", "checksum")
+SEVERAL = (*PICTURES, "--processor", "npy,mask-png")
+ROWS = (*COPY, "--batches", "60", "--copy-outputs", "48", "--processor", "embeddings-sqlite")
+MOVED = "was moved, unmounted or replaced while this run wrote to it"
+
+
+def take_away(folder):
+    folder.rename(folder.with_name(folder.name + "-away"))
+
+
+def replace_by_an_empty_one(folder):
+    take_away(folder)
+    folder.mkdir()
+
+
+def replace_by_a_link_to_another(folder):
+    take_away(folder)
+    other = folder.with_name(folder.name + "-other")
+    other.mkdir()
+    folder.symlink_to(other)
+
+
+def put_back(folder):
+    """What was made in its place since goes away; of a moved folder nothing is lost."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        folder.rename(folder.with_name(folder.name + "-since"))
+    folder.with_name(folder.name + "-away").rename(folder)
+
+
+class InMovedFolders(InWorlds):
+    def begin(self, world, folder, do, slabs=12):
+        """Its run has come to `slabs` slabs when do(folder) is called, and then goes on to its end; the exit code."""
+        with world.gate() as gate:
+            world.start()
+            gate.let(slabs)
+            world.until(lambda: world.status().get("done_samples", 0) >= 4 * (slabs - 4), "some samples done")
+            do(folder)
+            gate.open()
+            return world.wait()
+
+    def assert_ends_and_goes_on(self, flags, do, below="", says=MOVED, back=put_back):
+        world = self.world(*flags)
+        folder = world.output / below if below else world.output
+        self.assertEqual(self.begin(world, folder, do), 73, world.said())
+        self.assertIn(says, world.said())
+        self.assertIn("--resume", world.summary()["failure"])
+        back(folder)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = world.summary()["samples"]
+        self.assertGreater(samples["done_before"], 0)
+        self.assertEqual(samples["done_before"] + samples["released"], 240)
+        self.assertEqual(world.results(), self.undisturbed(*flags))
+
+
+class Outputs(InMovedFolders):
+    def test_one_that_is_moved_away_ends_the_run_which_goes_on_when_it_is_back(self):
+        for flags in (MASKS, RECORDS, ROWS, CHECKSUMS):
+            with self.subTest(processor=flags[-1]):
+                self.assert_ends_and_goes_on(flags, take_away)
+
+    def test_another_one_in_its_place_gets_nothing(self):
+        for flags in (MASKS, RECORDS, ROWS, CHECKSUMS):
+            with self.subTest(processor=flags[-1]):
+                self.assert_ends_and_goes_on(flags, replace_by_an_empty_one)
+        self.assert_ends_and_goes_on(MASKS, replace_by_a_link_to_another)
+
+    def test_what_is_noted_as_done_is_in_the_folder(self):
+        world = self.world(*MASKS)
+        self.assertEqual(self.begin(world, world.output, replace_by_an_empty_one), 73, world.said())
+        there = world.output.with_name("output-away")
+        masks = {path.name for path in there.glob("*.png")}
+        self.assertEqual(list(world.output.rglob("*.png")), [], "results were written into the other folder")
+        self.assertGreaterEqual(len(masks), len(items_of_checkpoint(there)))
+
+    def test_a_mount_that_is_gone_ends_the_run_which_goes_on_when_it_is_back(self):
+        behind = pathlib.Path(tempfile.mkdtemp(prefix="offramp-behind-", dir="/tmp"))
+        self.addCleanup(lambda: subprocess.run(["rm", "-rf", behind], check=True))
+
+        def mount(folder):
+            folder.mkdir(exist_ok=True)
+            done = subprocess.run(["mount", "--bind", behind, folder], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                self.skipTest(f"nothing can be mounted here: {done.stderr.strip()}")
+
+        def unmount(folder):
+            subprocess.run(["umount", "-l", folder], check=True)
+
+        for flags in (MASKS, RECORDS):
+            with self.subTest(processor=flags[-1]):
+                subprocess.run(f"rm -rf {behind}/* {behind}/.offramp*", shell=True, check=True)
+                world = self.world(*flags)
+                mount(world.output)
+                self.addCleanup(lambda folder=world.output: subprocess.run(["umount", "-l", folder], capture_output=True, check=False))
+                self.assertEqual(self.begin(world, world.output, unmount), 73, world.said())
+                self.assertIn(MOVED, world.said())
+                self.assertEqual(list(world.output.rglob("*.png")), [])
+                mount(world.output)
+                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.results(), self.undisturbed(*flags))
+
+    def test_a_file_system_that_is_gone_with_its_results_is_no_success(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
+        self.addCleanup(folder.rmdir)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            self.skipTest(f"nothing can be mounted here: {done.stderr.strip()}")
+        self.addCleanup(lambda: subprocess.run(["umount", "-l", folder], capture_output=True, check=False))
+        world = self.world(*MASKS, output=folder)
+        self.assertEqual(self.begin(world, folder, lambda _: subprocess.run(["umount", "-l", folder], check=True)), 73, world.said())
+        self.assertEqual(list(folder.iterdir()), [], "results were written below the mount point")
+
+    def test_a_lock_that_is_removed_ends_the_run(self):
+        world = self.world(*MASKS)
+        self.assertEqual(self.begin(world, world.output, lambda folder: (folder / ".offramp-lock").unlink()), 73, world.said())
+        self.assertIn(".offramp-lock was removed or replaced", world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*MASKS))
+
+    def test_a_producer_and_a_consumer_that_begin_behind_the_move_take_no_other_folder(self):
+        for kill in ("producer", "consumers"):
+            with self.subTest(killed=kill):
+                world = self.world(*MASKS)
+
+                def replace_and_kill(folder, world=world, kill=kill):
+                    status = world.status()
+                    replace_by_an_empty_one(folder)
+                    pids = [status["pid"]] if kill == "producer" else [each["pid"] for each in status["consumers"]]
+                    for pid in pids:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, 9)
+
+                self.assertEqual(self.begin(world, world.output, replace_and_kill), 73, world.said())
+                self.assertEqual([path.name for path in world.output.rglob("*") if path.is_file()], [], "something was written into the other folder")
+                put_back(world.output)
+                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.results(), self.undisturbed(*MASKS))
+
+
+class FoldersBelow(InMovedFolders):
+    def test_a_processors_own_that_is_moved_or_replaced_ends_the_run(self):
+        for do in (take_away, replace_by_an_empty_one):
+            with self.subTest(do=do.__name__):
+                self.assert_ends_and_goes_on(SEVERAL, do, "mask-png", "mask-png")
+
+    def test_what_is_not_put_together_yet_is_not_begun_anew(self):
+        for do in (take_away, replace_by_an_empty_one):
+            with self.subTest(do=do.__name__):
+                self.assert_ends_and_goes_on(CHECKSUMS, do, ".offramp-segments", "was moved or replaced")
+
+    def test_the_folder_of_write_path(self):
+        world = self.world(*PICTURES, "--processor", "write", "--write-path")
+        files = world.folder / "files"
+        world.flags = (*world.flags, str(files))
+        self.assertEqual(self.begin(world, files, replace_by_an_empty_one), 73, world.said())
+        put_back(files)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(len(list(files.rglob("*.bin"))), 240)
+
+
+# Gives back every lock that this process can name, when it is loaded and with each slab; waits at the gate.
+UNLOCKS = """
+import fcntl, os, time
+
+def unlock():
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            fcntl.flock(int(number), fcntl.LOCK_UN)
+        except OSError:
+            pass
+
+unlock()
+
+def save(slab, gate, entered):
+    unlock()
+    open(entered, "w").close()
+    while os.path.exists(gate):
+        time.sleep(0.01)
+    for sample, values in slab:
+        yield sample, ".txt", sample.key.encode()
+"""
+
+
+class Locks(InMovedFolders):
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "a processor in Python needs NumPy")
+    def test_a_users_code_cannot_give_back_the_outputs_lock(self):
+        world = self.world(*COPY, "--batches", "6", "--copy-outputs", "48")
+        post, gate, entered = (world.folder / name for name in ("post.py", "gate", "entered"))
+        post.write_text(UNLOCKS)
+        gate.touch()
+        world.flags = (*world.flags, "--consumer-python", sys.executable, "--processor", f"{post}:save", "--processor-option", f"gate={gate},entered={entered}")
+        world.start()
+        world.until(entered.exists, "a slab at work")
+        second = self.world(*MASKS, output=world.output)
+        self.assertEqual(second.start().wait(), 85, second.said())
+        self.assertIn(f"run {world.run_id()}", second.said())
+        gate.unlink()
+        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(len(list(world.output.glob("*.txt"))), 24)
+
+    def test_no_program_that_runs_a_users_code_inherits_the_lock(self):
+        world = self.world(*MASKS)
+        with world.gate() as gate:
+            world.start()
+            gate.let(1)
+            gate.entered_by(2)
+            lock = (world.output / ".offramp-lock").stat()
+            kept = world.launcher.pid
+            own = {pid: self.descriptions_of(pid, lock) for pid in world.processes()}
+            self.assertTrue(own[kept], "the launcher has the lock")
+            for pid, found in own.items():
+                if pid != kept and found:
+                    self.assertFalse(found & own[kept], f"process {pid} has the launcher's open file")
+            self.assertGreaterEqual(sum(map(bool, own.values())), 4, "launcher, producer and consumers have shares of their own")
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+
+    @staticmethod
+    def descriptions_of(pid, lock):
+        """Which open files of the lock a process has: by the locks that the kernel shows of each, it is the opener's number."""
+        found = set()
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), lock):
+                    told = pathlib.Path(f"/proc/{pid}/fdinfo/{number}").read_text()
+                    found |= {line.split()[5] for line in told.splitlines() if line.startswith("lock:") and "FLOCK" in line}
+        return found
+
+
+class Shards(InMovedFolders):
+    def test_a_shard_is_recorded_when_its_results_are_where_a_merge_finds_them(self):
+        one = self.world(*MASKS)
+        self.assertEqual(one.start().wait(), 0, one.said())
+        for do in (take_away, replace_by_an_empty_one):
+            with self.subTest(do=do.__name__):
+                world = self.enterContext(JobWorld(*MASKS))
+                code, said = world.init(2)
+                self.assertEqual(code, 0, said)
+                with world.gate() as gate:
+                    world.shard(0)
+                    gate.let(12)
+                    world.until(lambda world=world: world.status().get("done_samples", 0) >= 32, "some samples done")
+                    do(world.output)
+                    gate.open()
+                    self.assertEqual(world.wait(), 75, world.said())
+                self.assertFalse((world.job / "done/0.json").exists(), "it was recorded as done")
+                put_back(world.output)
+                for index in (0, 1):
+                    self.assertEqual(world.shard(index).wait(), 0, world.said())
+                code, said = world.merge()
+                self.assertEqual(code, 0, said)
+                self.assertEqual(world.results(), one.results())
