@@ -43,11 +43,12 @@ class MergedSegments : public RunOutput {
         return {has_segments(own.output, series_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
     }
 
-    void finish(const ResultSettings& own, const std::string& folder,
+    void finish(const ResultSettings& /*own*/, const std::string& folder,
                 const std::string& /*next_place*/) const override {
         if (folder.empty()) return;
         const std::string file = folder + "/" + file_;
-        const MergeOutcome outcome = merge_segments(folder, series_, file, durability_of(own), form_);
+        // On the disk, whatever is asked of single results: it replaces what earlier runs left, and segments go.
+        const MergeOutcome outcome = merge_segments(folder, series_, file, Durability::PowerCut, form_);
         if (outcome.segments > 0)
             spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file,
                          outcome.items, outcome.kept, outcome.segments, outcome.repeats);
@@ -72,7 +73,7 @@ class MergedSegments : public RunOutput {
     void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
         const std::string file = own.output + "/" + file_;
         if (is_there(file)) require_ours(file);
-        join_parts(parts, file_, file, durability_of(own), form_);
+        join_parts(parts, file_, file, Durability::PowerCut, form_);
     }
 
   protected:

@@ -1,0 +1,124 @@
+// What is rewritten, and cannot be made again, is on the disk before it takes the place of what was there: otherwise a
+// power cut may leave a file without bytes under the name. Seen by this program's own fsync() and rename().
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/limits.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/program/next_place.hpp"
+#include "consumer/processors/results/finish.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
+#include "producer/runner/checkpoint/checkpoint_writer.hpp"
+#include "producer/runner/checkpoint/replaced_items.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace {
+
+std::mutex steps_mutex;
+std::vector<std::string> steps;  // "flush FILE", "rename FILE": names without their folders
+
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+void note_step(const std::string& what, const std::string& path) {
+    const std::lock_guard lock(steps_mutex);
+    steps.push_back(what + " " + name_of(path));
+}
+
+}  // namespace
+
+extern "C" int fsync(int fd) {
+    std::array<char, PATH_MAX> path{};
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    if (::readlink(link.c_str(), path.data(), path.size() - 1) > 0) note_step("flush", path.data());
+    return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+    note_step("rename", from);
+    return static_cast<int>(::syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+}
+
+namespace offramp {
+namespace {
+
+// How many files were put in place by `work`; each of them was flushed before.
+std::size_t renamed_and_flushed(const std::function<void()>& work) {
+    {
+        const std::lock_guard lock(steps_mutex);
+        steps.clear();
+    }
+    work();
+    const std::lock_guard lock(steps_mutex);
+    std::size_t renamed = 0;
+    for (auto step = steps.begin(); step != steps.end(); ++step) {
+        if (!step->starts_with("rename ")) continue;
+        ++renamed;
+        EXPECT_NE(std::find(steps.begin(), step, "flush " + step->substr(sizeof "rename")), step) << *step;
+    }
+    return renamed;
+}
+
+Checkpoint checkpoint_of(const std::string& run, ItemRanges done = {}) {
+    return {.run_id = run,
+            .pid = 42,
+            .before = 0,
+            .identity = {{{"items", "1000000"}}},
+            .done = std::move(done),
+            .ignored_lines = 0};
+}
+
+struct FlushedFiles : ::testing::Test {
+    test::ScratchFolder folder;
+    std::string path = folder.path() + "/" + kCheckpointName;
+};
+
+TEST_F(FlushedFiles, ACheckpointThatIsWrittenAnew) {
+    const auto run = [&](const std::string& id, std::uint64_t items) {
+        CheckpointWriter writer(path, checkpoint_of(id), Durability::Process, [](const std::exception_ptr&) {});
+        writer.begin();
+        std::vector<ItemRange> scattered;
+        for (std::uint64_t item = 0; item < items; item += 2) scattered.push_back({item, item + 1});
+        writer.note(scattered);
+        writer.close();
+        writer.end();
+    };
+    EXPECT_EQ(renamed_and_flushed([&] { run("a", 2); }), 1U);
+    EXPECT_EQ(renamed_and_flushed([&] { run("b", 2); }), 1U) << "another run's is replaced";
+    EXPECT_GE(renamed_and_flushed([&] { run("c", 400'000); }), 2U) << "it has doubled";
+}
+
+TEST_F(FlushedFiles, WhatRunsNoteBesideIt) {
+    const std::array<std::uint64_t, 2> items{1, 2};
+    for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(renamed_and_flushed([&] {
+                      ReplacedItems(folder.path(), "seal", FilesOfRun{.processors = "npy", .write_path = {}}, false)
+                          .add(items);
+                  }),
+                  1U);
+    EXPECT_EQ(renamed_and_flushed([&] { note_next_place(folder.path(), "abc"); }), 1U);
+}
+
+TEST_F(FlushedFiles, WhatSegmentsAreMergedInto) {
+    RunConfig config;
+    config.processor = "checksum";
+    config.output = folder.path();
+    for (std::uint64_t item = 0; item < 2; ++item) {
+        SegmentFile segment(folder.path(), "checksum");
+        segment.begin(0, static_cast<std::uint32_t>(item));
+        segment.add_line(item, {"a", "b"});
+        segment.commit();
+        EXPECT_EQ(renamed_and_flushed([&] { finish_run(config); }), 1U) << "segments are removed behind it";
+    }
+}
+
+}  // namespace
+}  // namespace offramp
