@@ -1,9 +1,11 @@
 """What a run that was broken off leaves, another continues: nothing twice, nothing lost, and never another's work."""
 
+import contextlib
 import os
 import pathlib
 import random
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -189,6 +191,36 @@ class Resume(InWorlds):
             self.assertFalse(database.exists(), "another one was begun")
             away.rename(database)
             self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*flags))
+
+    def test_an_older_copy_of_the_database_in_its_place_is_refused(self):
+        """A backup that was made in mid-run and is put back later: by rename, and without the log, as of a database that nobody has open."""
+        flags = (*ROWS, "--batches", "120")
+        world = self.world(*flags)
+        database, away, older = world.output / "embeddings.sqlite", world.folder / "away", world.folder / "older"
+
+        def move(here, there):
+            for end in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    here.with_name(here.name + end).rename(there.with_name(there.name + end))
+        with world.gate() as gate:
+            world.start()
+            gate.let(12)
+            world.until(lambda: world.status().get("done_samples", 0) >= 64, "some rows")
+            with contextlib.closing(sqlite3.connect(database)) as source, contextlib.closing(sqlite3.connect(older)) as copy:
+                source.backup(copy)
+            gate.let(12)
+            world.until(lambda: world.status().get("done_samples", 0) >= 160, "more rows")
+            move(database, away)
+            move(older, database)
+            gate.open()
+            self.assertEqual(world.wait(), 64, world.said())
+        self.assertIn("is an older copy of the one that this run wrote to", world.said())
+        self.assertEqual(world.start("--resume").wait(), 64, "it is still there")
+        move(database, older)
+        move(away, database)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 160)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_database_begins_anew_when_its_run_does(self):

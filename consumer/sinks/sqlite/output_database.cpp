@@ -1,5 +1,8 @@
 #include "consumer/sinks/sqlite/output_database.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -7,11 +10,16 @@
 #include <fstream>
 #include <random>
 #include <span>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/base/whole_file.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/files/write_error.hpp"
 
@@ -78,15 +86,118 @@ std::int64_t new_user_version() {
     return std::int64_t{1 + random() % kLargestNumber} << kVersionBits | kVersion;
 }
 
+std::string to_go_on_without(const std::string& mark) {
+    return "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark +
+           " to go on with the one that is there";
+}
+
+using Counts = DatabaseCounts;
+
+// What the mark says. Its bytes are written in place, under a lock: a consumer may be killed between commit and mark.
+class Mark {
+  public:
+    explicit Mark(std::string path)
+        : path_(std::move(path)), file_(::open(HeldOutput::through(path_).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW)) {
+        if (!file_ && errno != ENOENT) throw write_error(path_, errno);
+        if (file_) lock();
+    }
+
+    // 0: there is no mark, or it was left by a version without numbers.
+    std::int64_t number() const { return said().number; }
+    // Commits from before the machine began anew may be lost where the mark was not.
+    Counts counts() const {
+        const Said found = said();
+        return found.boot == boot_id() ? found.counts : Counts();
+    }
+
+    void note(std::int64_t number, const Counts& seen) {
+        if (!file_) return;
+        const Counts noted = counts();
+        const std::string text =
+            text_of(number, {std::max(noted.commits, seen.commits), std::max(noted.changes, seen.changes)});
+        if (::lseek(file_.get(), 0, SEEK_SET) != 0) throw write_error(path_, errno);
+        write_all(file_.get(), std::as_bytes(std::span(text)),
+                  [this](int problem) { return write_error(path_, problem); });
+    }
+
+    static std::string text_of(std::int64_t number, const Counts& counts) {
+        return fmt::format("{} {:020} {:020} {}\n", number, counts.commits, counts.changes, boot_id());
+    }
+
+  private:
+    struct Said {
+        std::int64_t number = 0;
+        Counts counts;
+        std::string boot;
+    };
+
+    Said said() const {
+        std::array<char, 256> text{};
+        const ssize_t got = file_ ? ::pread(file_.get(), text.data(), text.size(), 0) : 0;
+        std::istringstream words(std::string(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))));
+        Said found;
+        if (words >> found.number) words >> found.counts.commits >> found.counts.changes >> found.boot;
+        return found;
+    }
+
+    static const std::string& boot_id() {
+        static const std::string id = [] {
+            std::ifstream file("/proc/sys/kernel/random/boot_id");
+            std::string text;
+            file >> text;
+            return text.empty() ? "unknown" : text;
+        }();
+        return id;
+    }
+
+    // It goes with the file.
+    void lock() const {
+        struct flock whole {};
+        whole.l_type = F_WRLCK;
+        whole.l_whence = SEEK_SET;
+        while (::fcntl(file_.get(), F_OFD_SETLKW, &whole) != 0 && errno == EINTR) {
+        }
+    }
+
+    std::string path_;
+    UniqueFd file_;
+};
+
+std::int64_t commits_of(SqliteDatabase& database) {
+    if (number_of(database, "SELECT count(*) FROM sqlite_master WHERE name = 'offramp_commits'") == 0) return 0;
+    return number_of(database, "SELECT count FROM offramp_commits");
+}
+
+// SQLite's own counter: it rises with each commit that writes the header, once that has come from the log to the file.
+std::int64_t changes_of(const SqliteDatabase& database) { return database.in_header(24); }
+
+void require_not_older(const std::string& path, const Counts& there, const Counts& seen, const std::string& mark) {
+    if (there.commits >= seen.commits && there.changes >= seen.changes) return;
+    throw ConfigError(
+        fmt::format(
+            "database {} is an older copy of the one that this run wrote to, and lacks results that count as done: "
+            "it has {} commits and {} changes, of {} and {}",
+            path, there.commits, there.changes, seen.commits, seen.changes),
+        to_go_on_without(mark));
+}
+
+// Before it is opened: by that, or by its end, the newer one's log may come to the file, and hide that it is older.
+void require_file_not_older(const std::string& path, const std::string& mark) {
+    const Mark noted(mark);
+    const SqliteDatabase file = SqliteDatabase::opened_to_read(path);  // which nothing is read from but its header
+    const bool is_another = file.in_header(60) >> kVersionBits != noted.number();  // which its opener tells
+    const Counts seen = noted.counts();
+    if (!is_another) require_not_older(path, {seen.commits, changes_of(file)}, seen, mark);
+}
+
 // Another one in its place has not the results that count as done.
 void require_marked(SqliteDatabase& database, const std::string& mark) {
-    std::ifstream file(mark);
-    std::int64_t number = 0;
-    if (!(file >> number) || number == own_number_of(database)) return;
-    throw ConfigError(
-        "database " + database.path() + " is not the one that this run began, whose results count as done",
-        "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark +
-            " to go on with the one that is there");
+    const Mark noted(mark);
+    if (const std::int64_t number = noted.number(); number != 0 && number != own_number_of(database))
+        throw ConfigError(
+            "database " + database.path() + " is not the one that this run began, whose results count as done",
+            to_go_on_without(mark));
+    require_not_older(database.path(), {commits_of(database), changes_of(database)}, noted.counts(), mark);
 }
 
 // What SQLite keeps beside a database while it is open, or was when its program was killed.
@@ -131,25 +242,49 @@ OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string
 
 void OutputDatabase::open() {
     if (!is_there(path_) && is_there(mark_)) fail_taken_away(path_, mark_);
-    if (std::error_code failure; fs::create_directories(fs::path(path_).parent_path(), failure), failure)
-        throw write_error("making the folder of " + path_, failure.value());
+    make_folder_of_results(fs::path(path_).parent_path().string());
+    if (is_there(path_)) require_file_not_older(path_, mark_);
     database_.emplace(path_, durability_);
+    database_->leave_log_at_the_end();
     require_ours(*database_);
     require_marked(*database_, mark_);
     database_->transact([&] {
+        database_->execute(
+            "CREATE TABLE IF NOT EXISTS offramp_commits (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT "
+            "NULL)");
+        database_->execute("INSERT INTO offramp_commits VALUES (1, 0) ON CONFLICT DO NOTHING");
         if (names_us(*database_)) return;
         database_->execute(("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
         database_->execute(("PRAGMA user_version = " + std::to_string(new_user_version())).c_str());
         database_->execute(schema_.c_str());
     });
+    number_ = own_number_of(*database_);
     if (is_there(mark_)) return;
-    const std::string number = std::to_string(own_number_of(*database_)) + "\n";
-    write_atomically(mark_, std::as_bytes(std::span(number)), durability_);
+    const std::string text = Mark::text_of(number_, {});
+    write_atomically(mark_, std::as_bytes(std::span(text)), durability_);
 }
 
 void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) {
     if (!database_) open();
-    database_->transact([&] { work(*database_); });
+    Counts now;
+    database_->transact([&] {
+        now = count_commit();
+        work(*database_);
+    });
+    seen_ = now;
+    Mark(mark_).note(number_, seen_);
+}
+
+// Others' commits lie between. The header is written with each, so that its counter rises.
+DatabaseCounts OutputDatabase::count_commit() {
+    static const std::string kHeader = "PRAGMA application_id = " + std::to_string(kApplication);
+    database_->prepared("UPDATE offramp_commits SET count = count + 1").run();
+    database_->prepared(kHeader).run();
+    SqliteStatement& count = database_->prepared("SELECT count FROM offramp_commits");
+    Counts there{.commits = 0, .changes = changes_of(*database_)};
+    while (count.step()) there.commits = count.number(0);
+    require_not_older(path_, there, {seen_.commits + 1, seen_.changes}, mark_);
+    return there;
 }
 
 void require_columns(SqliteDatabase& database, const std::string& table, const std::vector<std::string>& columns) {
@@ -169,7 +304,9 @@ void require_columns(SqliteDatabase& database, const std::string& table, const s
 void finish_database(const std::string& folder, const std::string& name) {
     const std::string path = path_of(folder, name), mark = mark_of(folder, name);
     if (is_there(path)) {
+        require_file_not_older(path, mark);
         SqliteDatabase database(path, Durability::PowerCut);
+        database.leave_log_at_the_end();
         require_marked(database, mark);
         database.close_log();
     } else if (is_there(mark)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,12 +12,21 @@
 
 namespace offramp {
 
+// What a database counts of itself, and never less than before.
+struct DatabaseCounts {
+    std::int64_t commits = 0, changes = 0;
+};
+
 // The database of an output folder, FOLDER/NAME.sqlite, which all consumers of a run write to; made with its first
 // rows.
 //
 // Beside it lies a hidden mark, ".offramp-made-NAME", as long as the work goes on that it holds: when the mark is there
 // and the database is not, somebody took it away with results that count as done, and another must not be begun in its
 // place. Both have a number: another run's, or an empty file, is refused where it lies in its place.
+//
+// An older copy of the database is refused, too. What it counts, the mark notes behind it, so that the mark never
+// leads: its commits, in its table offramp_commits, and, in the file's own header, the changes that have come there
+// from the log. Where the log of the newer one lies beside an older file, only the second are fewer.
 //
 // Owns the connection. Thread, blocks: as SqliteDatabase. Errors: those of SqliteDatabase; Error with SinkUnavailable
 // when the database was taken away; ConfigError when it is not one of ours.
@@ -32,10 +42,14 @@ class OutputDatabase {
 
   private:
     void open();
+    // Within a transaction, which counts as committed. Errors: ConfigError where fewer are there than were seen.
+    DatabaseCounts count_commit();
 
     std::string path_, mark_, schema_;
     Durability durability_;
     std::optional<SqliteDatabase> database_;
+    std::int64_t number_ = 0;  // the database's own
+    DatabaseCounts seen_;
 };
 
 // Errors: ConfigError where the table has not all these columns: another version of the program began it, or a run over

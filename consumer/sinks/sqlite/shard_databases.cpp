@@ -27,8 +27,9 @@ std::vector<std::string> texts(SqliteDatabase& database, const std::string& ques
 std::string schema_of(const std::string& path) {
     SqliteDatabase database = SqliteDatabase::opened_to_read(path);
     std::string schema;
-    for (const std::string& statement :
-         texts(database, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type = 'index', rowid"))
+    for (const std::string& statement : texts(database,
+                                              "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name != "
+                                              "'offramp_commits' ORDER BY type = 'index', rowid"))
         schema += statement + ";";
     return schema;
 }
@@ -36,7 +37,8 @@ std::string schema_of(const std::string& path) {
 // A part may have a row that stands for an item which it only saw beside its own.
 void add_part(SqliteDatabase& database, const ShardPart& part, const std::string& path) {
     database.prepared("ATTACH ? AS part").bind(1, path).run();
-    for (const std::string& table : texts(database, "SELECT name FROM main.sqlite_master WHERE type = 'table'")) {
+    for (const std::string& table :
+         texts(database, "SELECT name FROM main.sqlite_master WHERE type = 'table' AND name != 'offramp_commits'")) {
         SqliteStatement items(database, "SELECT count(*) FROM pragma_table_info('" + table + "') WHERE name = 'item'");
         const bool has_items = items.step() && items.number(0) > 0;
         while (items.step()) {

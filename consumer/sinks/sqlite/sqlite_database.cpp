@@ -208,6 +208,23 @@ void SqliteDatabase::require_in_place() {
                 "Put it back: the run goes on when it is there");
 }
 
+std::int64_t SqliteDatabase::in_header(std::int64_t at) const {
+    sqlite3_file* file = nullptr;
+    int result = sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&file));
+    std::array<unsigned char, 4> bytes{};
+    if (result == SQLITE_OK && file != nullptr && file->pMethods != nullptr)
+        result = file->pMethods->xRead(file, bytes.data(), static_cast<int>(bytes.size()), at);
+    if (result != SQLITE_OK && result != SQLITE_IOERR_SHORT_READ) fail("reading its header", result);
+    std::int64_t number = 0;
+    for (const unsigned char byte : bytes) number = number << 8 | byte;
+    return number;
+}
+
+void SqliteDatabase::leave_log_at_the_end() {
+    const int result = sqlite3_db_config(connection_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    if (result != SQLITE_OK) fail("leaving its log", result);
+}
+
 void SqliteDatabase::close_log() {
     statements_.clear();
     sqlite3_busy_handler(connection_.get(), nullptr, nullptr);

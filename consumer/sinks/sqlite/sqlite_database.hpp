@@ -77,6 +77,11 @@ class SqliteDatabase {
     // Runs `work` in a transaction of its own, which nobody sees half of. When this returns, the database is still
     // where it was.
     void transact(const std::function<void()>& work);
+    // A number of 32 bits in the header of the file itself, which a log beside it does not reach. Read by the
+    // connection: to close a descriptor of one's own would give up all locks that this process has on the file.
+    std::int64_t in_header(std::int64_t at) const;
+    // Its end leaves the log as it is, for close_log(): what lies in the file's place by then may be another one.
+    void leave_log_at_the_end();
     // Brings what the log holds into the database's file and ends the log, so that the database is one file. Nothing is
     // done while somebody else has it open.
     void close_log();

@@ -67,7 +67,8 @@ std::string read_database(const std::string& path) {
     const std::unique_ptr<sqlite3, decltype(&sqlite3_close_v2)> database(opened, sqlite3_close_v2);
     if (result != SQLITE_OK) throw std::runtime_error("opening " + path);
     std::string text;
-    std::istringstream tables(rows_of(opened, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"));
+    std::istringstream tables(rows_of(
+        opened, "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'offramp_commits' ORDER BY name"));
     for (std::string table; std::getline(tables, table);) {
         std::string columns;
         std::string order;

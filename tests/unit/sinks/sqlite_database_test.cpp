@@ -290,12 +290,77 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
                               HasSubstr("--start-over instead of --resume"), HasSubstr(".offramp-made-rows")));
         }
         SqliteDatabase there = SqliteDatabase::opened_to_read(path);
-        EXPECT_EQ(number(there, "SELECT count(*) FROM sqlite_master"), empty ? 0 : 1);
+        EXPECT_EQ(number(there, "SELECT count(*) FROM sqlite_master"), empty ? 0 : 2);
     }
     std::filesystem::remove(path);
     std::filesystem::rename(folder.path() + "/away", path);
     OutputDatabase back(folder.path(), "rows", kSchema, Durability::Process);
     EXPECT_NO_THROW(add(back, 2));
+    EXPECT_NO_THROW(finish_database(folder.path(), "rows"));
+}
+
+// As a backup is put back: by a consumer that had it open, by one that begins now, and by the run's end.
+TEST(OutputDatabase, AnOlderCopyOfItselfIsRefusedAndTheNewerOneGoesOn) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/rows.sqlite", older = folder.path() + "/older";
+    const auto begin = [&](std::int64_t row) {
+        OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process);
+        add(database, row);
+    };
+    const auto bring_to_the_file = [&] { finish_database(folder.path(), "rows"); };
+    begin(1);
+    bring_to_the_file();
+    std::filesystem::copy_file(path, older);
+    for (int row = 2; row < 6; ++row) begin(row);  // of several consumers
+    bring_to_the_file();
+    OutputDatabase open_already(folder.path(), "rows", kSchema, Durability::Process);
+    add(open_already, 6);
+    const auto expect_refused = [&](const char* how) {
+        for (const bool ends : {false, true}) {
+            const Refusal refused = refusal_of([&] { ends ? finish_database(folder.path(), "rows") : begin(7); });
+            EXPECT_EQ(refused.code, ErrorKind::Usage) << how << ends;
+            EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("older copy"), HasSubstr(".offramp-made-rows")));
+        }
+        EXPECT_NE(refusal_of([&] { add(open_already, 8); }).code, ErrorKind::None) << how;
+    };
+    // Beside it lies the log of the newer one, which has the last rows, but not those that were brought to the file.
+    std::filesystem::copy_file(older, path, std::filesystem::copy_options::overwrite_existing);
+    expect_refused("its bytes");
+    std::filesystem::copy_file(older, folder.path() + "/next");
+    std::filesystem::rename(folder.path() + "/next", path);
+    expect_refused("its file");
+    for (const char* end : {"-wal", "-shm"}) std::filesystem::remove(path + end);
+    expect_refused("without a log");
+}
+
+TEST(OutputDatabase, ItsCommitsAreCountedByAllOfItsWritersAndADeathBetweenCommitAndMarkIsNoHarm) {
+    const ScratchFolder folder;
+    const std::string mark = folder.path() + "/.offramp-made-rows";
+    OutputDatabase one(folder.path(), "rows", kSchema, Durability::Process);
+    OutputDatabase other(folder.path(), "rows", kSchema, Durability::Process);
+    for (int i = 0; i < 3; ++i) {
+        add(one, 2 * i);
+        add(other, 2 * i + 1);
+    }
+    const auto text_of_mark = [&] {
+        std::ifstream file(mark);
+        return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    const std::string behind = text_of_mark();
+    EXPECT_THAT(behind, HasSubstr(" 00000000000000000006 "));
+    add(one, 10);
+    std::ofstream(mark) << behind;  // the consumer died before it noted its commit
+    EXPECT_NO_THROW(add(other, 11));
+    EXPECT_THAT(text_of_mark(), HasSubstr(" 00000000000000000008 "));
+    // Of a version that counted nothing, or of before the machine began anew.
+    for (const std::string& text :
+         {behind.substr(0, behind.find(' ')) + "\n",
+          behind.substr(0, behind.find(' ')) + " 00000000000000000999 00000000000000000999 another-boot\n"}) {
+        std::ofstream(mark) << text;
+        OutputDatabase later(folder.path(), "rows", kSchema, Durability::Process);
+        EXPECT_NO_THROW(add(later, 20 + static_cast<std::int64_t>(text.size())));
+        EXPECT_THAT(text_of_mark(), testing::Not(HasSubstr("another-boot")));
+    }
     EXPECT_NO_THROW(finish_database(folder.path(), "rows"));
 }
 
@@ -422,6 +487,7 @@ TEST(StartOver, ReplacesOursHoweverItWasLeft) {
             OutputDatabase another(folder, "records", kSchema, Durability::Process);
             add(another, 1);
         }
+        finish_database(folder, "records");
         EXPECT_EQ(bytes_of(path).substr(68, 4), "OFFR");
         std::filesystem::resize_file(path, 5000);
     });
@@ -449,7 +515,7 @@ TEST(PutDatabaseInPlace, IsFinishedByAnotherCall) {
             OutputDatabase database(next.path(), "rows", kSchema, Durability::Process);
             add(database, 2);
         }
-        finish_database(next.path(), "rows");
+        for (const std::string& each : {folder.path(), next.path()}) finish_database(each, "rows");
         const auto wanted = files_in(next.path());
         if (!moved.empty())
             std::filesystem::rename(next.path() + "/.offramp-made-rows", folder.path() + "/.offramp-made-rows");
