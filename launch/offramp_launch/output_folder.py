@@ -84,6 +84,8 @@ class OutputLock:
         try:
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, json.dumps({"run": self._run_id, "pid": os.getpid()}).encode(), 0)
+            with contextlib.suppress(PermissionError):      # another user's
+                os.fchmod(self.fd, 0o644)       # whatever the umask: consumers of --consumer-user read it
         except OSError as problem:
             self._remove()
             os.close(self.fd)

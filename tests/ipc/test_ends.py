@@ -1,5 +1,6 @@
 """However a run ends, it ends: nothing hangs, and nothing stays behind."""
 
+import json
 import os
 import shutil
 import signal
@@ -108,6 +109,8 @@ class Ends(unittest.TestCase):
     def test_the_launchers_death_drains_the_run(self):
         read, write = os.pipe()
         with RealRun(*LONG, "--lifeline-fd", str(read), pass_fds=(read,)) as run:
+            run.output.mkdir()      # as the launcher leaves it to its programs
+            (run.output / ".offramp-lock").write_text(json.dumps({"run": run.run_id, "pid": os.getpid()}))
             self.start(run)
             os.close(read)
             os.close(write)

@@ -47,6 +47,59 @@ TEST(OutputLock, WhatTheLaunchScriptHoldsForThisRunIsNotTakenAgain) {
     EXPECT_THROW(OutputLock(folder.path(), "another"), Error);
 }
 
+TEST(OutputLock, WhereTheLaunchScriptHasItAnotherFolderOfThatNameIsRefused) {
+    const ScratchFolder folder;
+    const std::string output = folder.path() + "/output", lock = output + "/" + OutputLock::kName;
+    const auto refused = [&] {
+        try {
+            const OutputLock taken(output, "mine", OutputShare::Lock::MustBeThere);
+        } catch (const Error& problem) {
+            return problem.kind() == ErrorKind::CannotWrite &&
+                   std::string(problem.what()).find(output + " was moved, unmounted or replaced") != std::string::npos;
+        }
+        return false;
+    };
+    std::filesystem::create_directory(output);
+    EXPECT_TRUE(refused()) << "it has no lock";
+    EXPECT_FALSE(std::filesystem::exists(lock)) << "nothing is made there";
+    std::ofstream(lock) << R"({"run": "another", "pid": 7})";
+    EXPECT_TRUE(refused());
+    std::ofstream(lock) << R"({"run": "mine", "pid": 7})";
+    const OutputLock taken(output, "mine", OutputShare::Lock::MustBeThere);
+    EXPECT_NO_THROW(taken.require_in_place());
+    std::filesystem::rename(output, folder.path() + "/away");
+    EXPECT_THROW(taken.require_in_place(), Error);
+    std::filesystem::create_directory(output);
+    EXPECT_THROW(taken.require_in_place(), Error);
+    std::filesystem::remove(output);
+    std::filesystem::rename(folder.path() + "/away", output);
+    EXPECT_NO_THROW(taken.require_in_place());
+    std::filesystem::remove(lock);
+    EXPECT_THROW(taken.require_in_place(), Error);
+}
+
+TEST(OutputLock, ProgramsHaveSharesThatOneOfThemCannotGiveBackForTheOthers) {
+    const ScratchFolder folder;
+    std::optional<OutputLock> producer(std::in_place, folder.path(), "mine");
+    const HeldFolder held(folder.path());
+    std::optional<OutputShare> consumer(std::in_place, held, "mine", OutputShare::Lock::MustBeThere);
+    EXPECT_TRUE(consumer->is_held());
+    const UniqueFd another(::open((folder.path() + "/" + OutputLock::kName).c_str(), O_RDWR | O_CLOEXEC));
+    const auto is_free = [&] {
+        const bool free = ::flock(another.get(), LOCK_EX | LOCK_NB) == 0;
+        if (free) ::flock(another.get(), LOCK_UN);
+        return free;
+    };
+    consumer.reset();
+    EXPECT_FALSE(is_free());
+    consumer.emplace(held, "mine", OutputShare::Lock::MustBeThere);
+    producer.reset();
+    EXPECT_FALSE(is_free()) << "a consumer that outlives its producer keeps a second run out";
+    consumer.reset();
+    EXPECT_TRUE(is_free());
+    EXPECT_FALSE(OutputShare(held, "mine", OutputShare::Lock::MayBeThere).is_held()) << "no lock is there any more";
+}
+
 TEST(OutputLock, AFileThatADeadRunLeftIsNoObstacle) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/" + OutputLock::kName;

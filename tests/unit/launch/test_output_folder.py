@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import pathlib
@@ -192,6 +193,48 @@ class OutputFolderTest(unittest.TestCase):
         OutputLock(self.folder, "next", let_it_end).close()
         self.assertTrue(any("waiting for the last programs of run dead" in note for note in self.notes), self.notes)
         self.assertEqual(9, launcher.wait())
+
+    def test_programs_with_a_share_of_their_own_keep_it_when_the_launcher_is_gone(self):
+        lock = OutputLock(self.folder, "first", self.note)
+        with open(self.folder / LOCK) as share:
+            fcntl.flock(share, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(lock.fd, fcntl.LOCK_UN)
+            with open(self.folder / LOCK) as second, self.assertRaises(BlockingIOError):
+                fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.close()
+
+    def test_a_folder_or_lock_that_is_another_by_now_is_told(self):
+        output, away = self.folder / "output", self.folder / "away"
+
+        def in_place():
+            try:
+                lock.require_in_place()
+            except LaunchError as problem:
+                self.assertEqual(ExitCode.CANNOT_WRITE, problem.code)
+                self.assertIn(str(output), str(problem))
+                return False
+            return True
+
+        output.mkdir()
+        lock = OutputLock(output, "mine", self.note)
+        self.assertTrue(in_place())
+        output.rename(away)
+        self.assertFalse(in_place())
+        output.mkdir()
+        self.assertFalse(in_place())
+        (output / LOCK).write_text((away / LOCK).read_text())
+        self.assertFalse(in_place())
+        (output / LOCK).unlink()
+        output.rmdir()
+        output.symlink_to(away)
+        self.assertTrue(in_place(), "another way to the same folder")
+        output.unlink()
+        away.rename(output)
+        (output / LOCK).rename(output / "lock")
+        (output / LOCK).write_text((output / "lock").read_text())
+        self.assertFalse(in_place())
+        lock.close()
+        self.assertTrue((output / LOCK).exists(), "another one's is not removed")
 
     def test_a_lock_file_that_a_dead_run_left_is_no_obstacle(self):
         for text in ("", "not json", json.dumps({"run": "dead", "pid": 1}) + " " * 300):

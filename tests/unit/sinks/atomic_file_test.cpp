@@ -11,8 +11,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "common/base/error.hpp"
+#include "consumer/sinks/files/held_output.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {
@@ -151,6 +153,54 @@ TEST(RemoveStaleTemporaries, DoesNotFollowSymbolicLinks) {
 
 TEST(RemoveStaleTemporaries, AFolderThatDoesNotExistHasNone) {
     EXPECT_EQ(remove_stale_temporaries("/nonexistent/offramp"), 0U);
+}
+
+TEST(HeldOutput, FilesGoToTheFolderThatIsHeldWhateverItsNameLeadsTo) {
+    const ScratchFolder folder;
+    const std::string output = folder.path() + "/output", away = folder.path() + "/away";
+    std::filesystem::create_directory(output);
+    HeldOutput held;
+    held.hold(output, "the output folder");
+    write_atomically(output + "/one/a", bytes_of("a"));
+    EXPECT_NO_THROW(held.require_in_place());
+    AtomicFile begun(output + "/one/b");
+    begun.write(bytes_of("b"));
+    std::filesystem::rename(output, away);
+    std::filesystem::create_directory(output);
+    begun.commit();
+    write_atomically(output + "/two/c", bytes_of("c"), Durability::PowerCut);
+    EXPECT_TRUE(test::read_tree(output).empty());
+    EXPECT_EQ(test::read_tree(away).size(), 5U) << "three files in two folders";
+    EXPECT_THROW(held.require_in_place(), Error);
+    std::filesystem::remove(output);
+    std::filesystem::rename(away, output);
+    EXPECT_NO_THROW(held.require_in_place());
+    write_atomically(folder.path() + "/elsewhere/d", bytes_of("d"));
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + "/elsewhere/d"));
+}
+
+TEST(HeldOutput, AFolderBelowThatTookResultsIsNotMadeAgain) {
+    const ScratchFolder folder;
+    const std::string output = folder.path() + "/output";
+    for (const bool replaced : {false, true})
+        for (const char* moved : {"/a", "/a/b"}) {
+            std::filesystem::remove_all(output);
+            std::filesystem::remove_all(folder.path() + "/away");
+            std::filesystem::create_directory(output);
+            HeldOutput held;
+            held.hold(output, "the output folder");
+            write_atomically(output + "/a/b/one", bytes_of("1"));
+            std::filesystem::rename(output + moved, folder.path() + "/away");
+            if (replaced) std::filesystem::create_directories(output + "/a/b");
+            EXPECT_THROW(held.require_in_place(), Error) << moved;
+            EXPECT_THROW(write_atomically(output + "/a/b/two", bytes_of("2")), Error) << moved;
+            if (std::string_view(moved) == "/a") {
+                EXPECT_THROW(write_atomically(output + "/a/c/three", bytes_of("3")), Error);
+            }
+            EXPECT_FALSE(std::filesystem::exists(output + "/a/b/two"));
+            EXPECT_FALSE(std::filesystem::exists(output + "/a/c"));
+            EXPECT_NO_THROW(write_atomically(output + "/new/four", bytes_of("4")));
+        }
 }
 
 }  // namespace
