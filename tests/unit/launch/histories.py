@@ -112,7 +112,7 @@ def stepping():
     with mock.patch.object(job_files, "put_once", counted), mock.patch.object(job_files, "os", stepped), mock.patch.object(job_folder, "os", stepped), \
             mock.patch.object(job_files, "open", stepped_open, create=True), \
             mock.patch.object(shard_command, "run", lambda *arguments: History.current.run(*arguments)), \
-            mock.patch.object(shard_command, "held", lambda *_: contextlib.nullcontext()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
+            mock.patch.object(shard_command, "held", lambda *_: contextlib.nullcontext(mock.Mock())), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
             mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": ITEMS, "identity": {}}, None)), contextlib.redirect_stdout(io.StringIO()):
         yield
 

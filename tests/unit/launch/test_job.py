@@ -449,7 +449,7 @@ class JobTest(InAFolder):
         for problem, code in ((errno.EOPNOTSUPP, ExitCode.CONFIG), (errno.ENOLCK, ExitCode.SYSTEM), (errno.ESTALE, ExitCode.SYSTEM)):
             with mock.patch.object(fcntl, "flock", side_effect=OSError(problem, os.strerror(problem))):
                 self.assertIn(os.strerror(problem), self.refused(code, require_locks, job.place(0)))
-        with mock.patch.object(fcntl, "flock", side_effect=[None, *[OSError(errno.ENOLCK, "gone")] * 2]), contextlib.redirect_stdout(io.StringIO()), \
+        with mock.patch.object(fcntl, "flock", side_effect=[None, *[OSError(errno.ENOLCK, "gone")] * 3]), contextlib.redirect_stdout(io.StringIO()), \
                 self.assertRaises(OSError), shard_command.held(job, 0, "a-run"):
             self.fail("it is not held")
         with shard_command.held(job, 0, "a-run"):
