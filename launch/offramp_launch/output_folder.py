@@ -131,7 +131,8 @@ class OutputLock:
 
     def require_in_place(self):
         """
-        Before anything counts as done: the folder's name leads to the folder that is held, and so does the lock's. Errors: LaunchError (CANNOT_WRITE).
+        Before anything counts as done: the folder's name leads to the folder that is held, and the lock's to the lock. Errors: LaunchError
+        (CANNOT_WRITE).
         """
         try:
             there = os.stat(self._folder)
@@ -139,7 +140,8 @@ class OutputLock:
         except OSError as problem:
             why = problem.strerror
         if why:
-            raise LaunchError(f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): nothing more counts as done",
+            raise LaunchError(f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): nothing more counts "
+                              "as done",
                               "Put the folder back, or mount it again, and go on with --resume", ExitCode.CANNOT_WRITE)
         if not self._has_its_name():
             raise LaunchError(f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
@@ -173,7 +175,8 @@ def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False
     """
     Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
     refuses what is not ours, and what a run has ended with, unless --start-over asks for its replacement; its words are the user's.
-    `run_id`: of the run that has the output's lock, in which the consumer takes a share. `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder. `words`: what the consumer is asked for.
+    `run_id`: of the run that has the output's lock, in which the consumer takes a share. `continues`: the run goes on with what lies there.
+    `beyond`: results are not only in the folder. `words`: what the consumer is asked for.
     Through signals the consumer is waited for, or ended: it may be putting a previous run's results in place, and the caller has the folder's lock.
     """
     folder = pathlib.Path(folder)

@@ -13,7 +13,8 @@ from tests.ipc.test_resume import InWorlds
 from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_job import JobWorld
 
-COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--batch", "4", "--batches-per-slab", "1", "--status-seconds", "0.05")
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--batch", "4", "--batches-per-slab", "1",
+        "--status-seconds", "0.05")
 PICTURES = (*COPY, "--batches", "60", "--copy-outputs", "5x24x32")
 MASKS = (*PICTURES, "--processor", "mask-png")
 RECORDS = (*PICTURES, "--processor", "records")
@@ -208,7 +209,8 @@ class Locks(InMovedFolders):
         post, gate, entered = (world.folder / name for name in ("post.py", "gate", "entered"))
         post.write_text(UNLOCKS)
         gate.touch()
-        world.flags = (*world.flags, "--consumer-python", sys.executable, "--processor", f"{post}:save", "--processor-option", f"gate={gate},entered={entered}")
+        world.flags = (*world.flags, "--consumer-python", sys.executable, "--processor", f"{post}:save",
+                       "--processor-option", f"gate={gate},entered={entered}")
         world.start()
         world.until(entered.exists, "a slab at work")
         second = self.world(*MASKS, output=world.output)
