@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -100,7 +101,25 @@ FileList list_folder(const std::string& input, const StillWanted& still_wanted) 
     std::sort(walk.names.begin(), walk.names.end());
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,
-            .names = std::move(walk.names)};
+            .names = std::move(walk.names),
+            .other_files = walk.other_files};
+}
+
+// How a file is packed whose first bytes these are; empty: it is not, as far as they show.
+std::string packing_of(std::string_view front) {
+    using namespace std::string_view_literals;
+    constexpr std::pair<std::string_view, const char*> kPackings[] = {
+        {"\x1f\x8b"sv, "gzip-compressed: unpack it (tar xzf FILE for a .tar.gz, gunzip FILE for others)"},
+        {"PK\x03\x04"sv, "a zip archive, as .npz files are: unpack it (unzip FILE)"},
+        {"\x28\xb5\x2f\xfd"sv, "zstd-compressed: unpack it (zstd -d FILE)"},
+        {"\xfd"
+         "7zXZ"sv,
+         "xz-compressed: unpack it (xz -d FILE)"},
+        {"BZh"sv, "bzip2-compressed: unpack it (bunzip2 FILE)"},
+        {"7z\xbc\xaf"sv, "a 7z archive: unpack it"}};
+    for (const auto& [magic, what] : kPackings)
+        if (front.starts_with(magic)) return what;
+    return {};
 }
 
 std::string parent_folder(const std::string& file) {
@@ -115,6 +134,8 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
         text.append(block.data(), static_cast<std::size_t>(file.gcount()));
     }
     if (file.bad()) no_input(input, "the list cannot be read to its end");
+    if (const std::string packing = packing_of(text); !packing.empty())
+        throw ConfigError("--input '" + printable(input) + "': the file is " + packing, kWanted, ErrorKind::BadInput);
     if (text.find('\0') != std::string::npos)
         throw ConfigError(
             "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)", kWanted,

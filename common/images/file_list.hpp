@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct FileList {
     std::string description;         // "1200 files under /data/photos"
     std::string root;                // what relative names start at
     std::vector<std::string> names;  // relative to root, or absolute (of a list file)
+    std::uint64_t other_files = 0;   // of a folder that was walked: not called as pictures are
 
     std::string path(std::size_t index) const;
     // The names as make_item_keys wants them: those under root relative to it.

@@ -131,4 +131,28 @@ json parse_input_object(std::string_view text) {
     return parsed;
 }
 
+std::string without_not_numbers(std::string_view text) {
+    constexpr std::string_view kNotNumbers[] = {"NaN", "Infinity", "-Infinity"};
+    std::string result;
+    bool in_string = false;
+    for (std::size_t at = 0; at < text.size();) {
+        const char c = text[at];
+        if (c == '"') in_string = !in_string;
+        const std::string_view rest = text.substr(at);
+        const auto* const found =
+            in_string
+                ? std::end(kNotNumbers)
+                : std::ranges::find_if(kNotNumbers, [&](std::string_view word) { return rest.starts_with(word); });
+        if (found != std::end(kNotNumbers)) {
+            result += "null";
+            at += found->size();
+            continue;
+        }
+        const std::size_t bytes = in_string && c == '\\' ? 2 : 1;
+        result += text.substr(at, bytes);
+        at += bytes;
+    }
+    return result;
+}
+
 }  // namespace offramp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 namespace offramp {
@@ -11,5 +12,8 @@ namespace offramp {
 // Thread: any. Errors: UnreadableItem: not JSON (at which byte), not an object, nested too deep, a number that no
 // double holds, a name that the object has twice (objects within it keep the last value of such a name).
 nlohmann::json parse_input_object(std::string_view text);
+
+// The same text with null for NaN, Infinity and -Infinity, which Python writes though JSON has none of them.
+std::string without_not_numbers(std::string_view text);
 
 }  // namespace offramp

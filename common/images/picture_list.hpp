@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "common/base/left_out.hpp"
 #include "common/images/picture_place.hpp"
 
 namespace offramp {
@@ -17,6 +19,8 @@ class PictureList {
     virtual ~PictureList() = default;
     virtual std::string description() const = 0;  // "1200 files under /data/photos"
     virtual std::uint64_t size() const = 0;
+    // What the input holds beside them.
+    virtual std::vector<LeftOut> left_out() const { return {}; }
     virtual std::string_view key(std::uint64_t picture) const = 0;  // as make_item_keys() makes them
     virtual PicturePlace place(std::uint64_t picture) const = 0;
     // What to name where a picture cannot be read, fit for a log line.

@@ -77,7 +77,17 @@ bool is_plain_image(std::string_view extension) {
     return std::ranges::find(kPlain, extension) != kPlain.end();
 }
 
-bool is_note(std::string_view extension) { return extension == "json" || extension == "txt" || extension == "cls"; }
+// "05.01.jpg": "jpg" and "05.01".
+std::string_view last_part(std::string_view extension) { return extension.substr(extension.rfind('.') + 1); }
+std::string_view before_last_part(std::string_view extension) {
+    const std::size_t dot = extension.rfind('.');
+    return dot == std::string_view::npos ? std::string_view() : extension.substr(0, dot);
+}
+
+bool is_note(std::string_view extension) {
+    const std::string_view last = last_part(extension);
+    return last == "json" || last == "txt" || last == "cls";
+}
 
 }  // namespace
 
@@ -109,12 +119,9 @@ void TarPictures::read_shard(const std::string& name) {
     const auto shard = static_cast<std::uint32_t>(shards_.size());
     shards_.push_back((fs::path(folder_) / name).string());
     const std::string prefix = name.substr(0, name.size() - (name.ends_with(kEnding) ? kEnding.size() : 0));
-    std::string sample_name, others;
-    Sample sample{.shard = shard};
+    Members members;
     const auto end_sample = [&] {
-        if (!sample_name.empty())
-            finish(std::exchange(sample, Sample{.shard = shard}), prefix + "/" + sample_name, others);
-        others.clear();
+        if (!members.name.empty()) finish(shard, prefix, std::exchange(members, {}));
     };
     try {
         const RegularFile file = open_shard(shards_.back());
@@ -124,21 +131,21 @@ void TarPictures::read_shard(const std::string& name) {
             },
             [&](const TarMember& member) {
                 auto [its_sample, extension] = parted(member.name);
-                if (its_sample.empty()) return;
-                if (its_sample != sample_name) {
-                    end_sample();
-                    sample_name = std::move(its_sample);
+                if (its_sample.empty()) {
+                    ++other_members_;
+                    return;
                 }
-                others += (others.empty() ? "" : ", ") + extension;
-                const bool better = is_plain_image(extension) && !is_plain_image(sample.picture.extension);
-                Part part{.offset = member.offset, .bytes = member.bytes, .extension = extension};
-                if (is_note(extension))
-                    sample.notes.push_back(std::move(part));
-                else if (better || (sample.picture.extension.empty() && has_image_extension("a." + extension)))
-                    sample.picture = std::move(part);
+                if (its_sample != members.name) {
+                    end_sample();
+                    members.name = std::move(its_sample);
+                }
+                const bool is_known = is_note(extension) || has_image_extension("a." + extension);
+                other_members_ += is_known ? 0 : 1;
+                if (!members.add({.offset = member.offset, .bytes = member.bytes, .extension = std::move(extension)}))
+                    ++repeated_;
             },
-            &left_out_);
-        going_on_ += std::exchange(left_out_.goes_on_behind_end, false) ? 1 : 0;
+            &passed_over_);
+        going_on_ += std::exchange(passed_over_.goes_on_behind_end, false) ? 1 : 0;
         end_sample();
         std::array<char, 2> front{};
         if (problem && read_at(file, 0, front) == 2 && front[0] == '\x1f' && front[1] == '\x8b')
@@ -150,11 +157,71 @@ void TarPictures::read_shard(const std::string& name) {
     }
 }
 
-void TarPictures::finish(Sample sample, const std::string& name, const std::string& others) {
-    if (sample.picture.extension.empty())
-        broken_.emplace(samples_.size(), "no picture among the sample's members (" + printable(others) + ")");
+// False: the sample has a member of this name.
+bool TarPictures::Members::add(Part part) {
+    extensions += (extensions.empty() ? "" : ", ") + part.extension;
+    const bool note = is_note(part.extension);
+    if (!note && !has_image_extension("a." + part.extension)) return true;
+    std::vector<Part>& parts = note ? notes : pictures;
+    if (std::ranges::find(parts, part.extension, &Part::extension) != parts.end()) return false;
+    parts.push_back(std::move(part));
+    return true;
+}
+
+void TarPictures::finish(std::uint32_t shard, const std::string& prefix, Members members) {
+    const std::string name = prefix + "/" + members.name;
+    const auto plain =
+        std::ranges::find_if(members.pictures, [](const Part& part) { return is_plain_image(part.extension); });
+    if (plain == members.pictures.end() && members.pictures.size() > 1) return add_each(shard, name, members);
+    Sample sample{.shard = shard};
+    if (members.pictures.empty())
+        broken_.emplace(samples_.size(),
+                        "no picture among the sample's members (" + printable(members.extensions) + ")");
+    else
+        sample.picture = plain == members.pictures.end() ? members.pictures.front() : *plain;
+    further_pictures_ += members.pictures.empty() ? 0 : members.pictures.size() - 1;
+    const std::string_view own = before_last_part(sample.picture.extension);
+    for (Part& note : members.notes) {
+        const std::string_view stem = before_last_part(note.extension);
+        if (!stem.empty() && stem != own) {
+            ++other_members_;
+            continue;
+        }
+        note.extension = last_part(note.extension);
+        sample.notes.push_back(std::move(note));
+    }
     samples_.push_back(std::move(sample));
     keys_.push_back(name);
+}
+
+// Each picture is an item, with the notes of its own name and those of the whole sample.
+void TarPictures::add_each(std::uint32_t shard, const std::string& name, const Members& members) {
+    const auto is_used = [&](const Part& note) {
+        const std::string_view stem = before_last_part(note.extension);
+        return stem.empty() || std::ranges::any_of(members.pictures, [&](const Part& picture) {
+                   return before_last_part(picture.extension) == stem;
+               });
+    };
+    other_members_ += static_cast<std::uint64_t>(
+        std::ranges::count_if(members.notes, [&](const Part& note) { return !is_used(note); }));
+    std::vector<std::string_view> stems;
+    for (const Part& picture : members.pictures) {
+        const std::string_view stem = before_last_part(picture.extension);
+        if (std::ranges::find(stems, stem) != stems.end()) {
+            ++further_pictures_;
+            continue;
+        }
+        stems.push_back(stem);
+        Sample sample{.shard = shard, .picture = picture, .notes = {}};
+        for (Part note : members.notes) {
+            const std::string_view its_stem = before_last_part(note.extension);
+            if (!its_stem.empty() && its_stem != stem) continue;
+            note.extension = last_part(note.extension);
+            sample.notes.push_back(std::move(note));
+        }
+        samples_.push_back(std::move(sample));
+        keys_.push_back(name + "." + std::string(stem));
+    }
 }
 
 void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::string why) {
@@ -165,12 +232,21 @@ void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::
 
 std::string TarPictures::description() const {
     return std::to_string(samples_.size()) + " samples of " + std::to_string(shards_.size()) + " shards of " +
-           printable(input_) + (broken_.empty() ? "" : ", " + std::to_string(broken_.size()) + " of them unusable") +
-           (left_out_.links == 0 ? "" : ", without " + std::to_string(left_out_.links) + " members that are links") +
-           (left_out_.sparse == 0 ? "" : ", without " + std::to_string(left_out_.sparse) + " sparse files") +
-           (going_on_ == 0 ? ""
-                           : ", without what lies behind the end mark of " + std::to_string(going_on_) +
-                                 " shards (archives put one behind another)");
+           printable(input_) + (broken_.empty() ? "" : ", " + std::to_string(broken_.size()) + " of them unusable");
+}
+
+std::vector<LeftOut> TarPictures::left_out() const {
+    std::vector<LeftOut> left_out;
+    const auto add = [&](const char* what, std::uint64_t count) {
+        if (count > 0) left_out.push_back({what, count});
+    };
+    add("members that are links", passed_over_.links);
+    add("members that are sparse files", passed_over_.sparse);
+    add("shards that go on behind their end mark (archives put one behind another)", going_on_);
+    add("further pictures of samples that have their picture", further_pictures_);
+    add("members of a name that their sample has already", repeated_);
+    add("members that are neither pictures nor .json, .txt or .cls of one", other_members_);
+    return left_out;
 }
 
 void TarPictures::check_usable(std::uint64_t picture) const {
@@ -205,7 +281,7 @@ std::string TarPictures::columns(std::uint64_t picture) const {
         std::string text = text_of(sample, part);
         if (part.extension == "json") {
             try {
-                all.update(parse_input_object(text));
+                all.update(parse_input_object(without_not_numbers(text)));
             } catch (const UnreadableItem& problem) {
                 throw UnreadableItem(std::string("its .json: ") + problem.what());
             }

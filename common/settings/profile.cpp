@@ -29,10 +29,7 @@ void apply_article(RunConfig& config) {
 
 // Lines of text to vectors in a database (that of --sink, when there is one), with a model that `offramp export
 // sentence:FOLDER` made.
-void apply_embeddings(RunConfig& config) {
-    config.source = "text";
-    config.processor = processor_for_vectors(config);
-}
+void apply_embeddings(RunConfig& config) { config.processor = processor_for_vectors(config); }
 
 }  // namespace
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -70,6 +72,20 @@ Problem check_text(const std::string& text) {
     if (!is_utf8(text)) return "is not valid UTF-8";
     if (text.find('\0') != std::string::npos) return "has a NUL character";
     return std::nullopt;
+}
+
+// "s3://bucket/folder" would be a folder "s3:" below the working folder.
+Problem check_local(const std::string& path) {
+    const std::size_t end = path.find("://");
+    const auto is_in_scheme = [](unsigned char letter) {
+        return std::isalnum(letter) != 0 || letter == '+' || letter == '-' || letter == '.';
+    };
+    if (end == std::string::npos || end == 0 || std::isalpha(static_cast<unsigned char>(path.front())) == 0 ||
+        !std::all_of(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(end), is_in_scheme))
+        return std::nullopt;
+    return "is a URL, and " + path.substr(0, end) +
+           ":// is not supported: mount it or copy the files; a processor can upload results "
+           "(tests/examples/processors/to_s3.py)";
 }
 
 // The same for every way to write the path.
@@ -251,8 +267,12 @@ Setting& SettingGroup::text(std::string flag, Storage<std::string> storage, Effe
 
 Setting& SettingGroup::path(std::string flag, Storage<std::string> storage, Effect effect, std::string value_name,
                             std::string accepted, std::string help, TextCheck check) {
+    const auto check_path = [check = std::move(check)](const std::string& given) -> Problem {
+        if (auto problem = check_local(given)) return problem;
+        return check ? check(given) : std::nullopt;
+    };
     Setting& setting = text(std::move(flag), std::move(storage), std::move(effect), std::move(value_name),
-                            std::move(accepted), std::move(help), std::move(check));
+                            std::move(accepted), std::move(help), check_path);
     setting.counting = place_of;
     setting.anywhere = whole_path;
     return setting;

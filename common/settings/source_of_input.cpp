@@ -15,6 +15,11 @@ std::string source_of_input(const std::string& source, std::string_view input) {
     return "images";
 }
 
+std::string source_of_texts(std::string_view input) {
+    if (input.ends_with(".jsonl") || input.ends_with(".ndjson")) return "jsonl-text";
+    return input.ends_with(".parquet") ? "parquet-text" : "text";
+}
+
 bool gives_columns(std::string_view source) { return source == "jsonl" || source == "webdataset"; }
 
 bool gives_text_tables(std::string_view source) { return source == "jsonl-text" || source == "parquet-text"; }

@@ -10,6 +10,9 @@ namespace offramp {
 // else: "images".
 std::string source_of_input(const std::string& source, std::string_view input);
 
+// The same where the items are texts. .jsonl and .ndjson: "jsonl-text"; .parquet: "parquet-text"; anything else: "text".
+std::string source_of_texts(std::string_view input);
+
 // True for the sources whose items are pictures: "images", "jsonl", "webdataset".
 bool gives_pictures(std::string_view source);
 // True for those of them whose items can have columns (PictureList::columns): "jsonl", "webdataset".

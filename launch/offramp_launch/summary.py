@@ -144,6 +144,7 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
             where = ("summary.json lists all" if count == _told_of(skipped) else f"summary.json lists the first {_told_of(skipped)}" if len(skipped) > len(shown)
                      else "a producer that died met them; a run with --resume tries them again, and lists them")
             lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
+    lines += [f"  left out   {part['count']} {part['what']}" for part in summary.get("left_out") or []]
     if ahead := summary.get("unreadable_ahead"):
         lines.append(f"  unreadable {_told_of(ahead)} more, in batches that were not begun any more: summary.json lists them")
     if samples.get("recovered"):

@@ -14,7 +14,8 @@ void describe_run(SettingGroup& group) {
                                   "Sockets, status and logs of the run");
     // Its sockets are named by it.
     run_dir.set = [as_given = run_dir.set, whole = run_dir.anywhere](RunConfig& config, const std::string& text) {
-        return as_given(config, whole(text));
+        const auto problem = as_given(config, text);
+        return problem ? problem : as_given(config, whole(text));
     };
     group.text("run-id", &RunSettings::run_id, kProgram, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
                "Names the shared-memory objects", check_run_id);

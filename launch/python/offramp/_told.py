@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import operator
 import os
+import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from offramp._errors import BadArgument
@@ -35,6 +36,8 @@ def text(name: str, told: Any) -> str:
 def path(name: str, told: Any) -> str:
     if not isinstance(told, (str, os.PathLike)) or not isinstance(os.fspath(told), str):
         raise TypeError(f"{name} is {told!r:.80}. Give a path: a text, or one of pathlib's")
+    if scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(told)):
+        raise BadArgument(f"{name} is {told!r:.80}, and {scheme[0]} is not supported. Give a local folder: mount it, or upload results in the processor")
     return os.fspath(told)
 
 

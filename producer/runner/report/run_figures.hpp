@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/duration_histogram.hpp"
+#include "common/base/left_out.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
@@ -60,6 +61,7 @@ struct RunFigures {
     SlabTotals dropped_when_full;  // of them: the latter
     std::vector<SkippedItem> skipped_items;     // the first of them
     std::vector<SkippedItem> unreadable_ahead;  // not among them: their batches are left to do
+    std::vector<LeftOut> left_out;              // of the input
     double compute_busy_seconds = 0;            // of the device
     std::uint64_t compute_busy_batches = 0;     // whose time that is: those of the last few batches are not known yet
     DurationHistogram compute_times;            // of each of them

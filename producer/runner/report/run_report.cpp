@@ -65,6 +65,12 @@ json tokens_json(const RunFigures& figures) {
             {"padding_share", padding / static_cast<double>(figures.padded_tokens)}};
 }
 
+json left_out_json(const std::vector<LeftOut>& parts) {
+    json list = json::array();
+    for (const LeftOut& part : parts) list.push_back({{"what", part.what}, {"count", part.count}});
+    return list;
+}
+
 json items_json(const std::vector<SkippedItem>& items) {
     json list = json::array();
     for (const SkippedItem& item : items) {
@@ -288,6 +294,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"refused", broker.refused},
         {"skipped", items_json(figures.skipped_items)},
         {"unreadable_ahead", items_json(figures.unreadable_ahead)},
+        {"left_out", left_out_json(figures.left_out)},
         {"given_up", dead_letters},
         {"conserved", broker.conserved()},
         {"exit", exit ? json(to_int(*exit)) : json()},

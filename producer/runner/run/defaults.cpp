@@ -113,7 +113,8 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     const bool file = is_model_file(config.model);
     const bool pictures = file ? metadata.takes_pictures() : !copy && config.model != "encoder";
     const auto cores = static_cast<std::uint32_t>(machine.cores);
-    if (metadata.takes_tokens() && !config.input.empty()) settle<std::string>(config.source, "auto", "text");
+    if (config.profile == "embeddings" || (metadata.takes_tokens() && !config.input.empty()))
+        settle<std::string>(config.source, "auto", source_of_texts(config.input));
     // a folder of them
     if (metadata.takes_arrays() && !config.input.empty()) settle<std::string>(config.source, "auto", "npy");
     config.source = source_of_input(config.source, config.input);

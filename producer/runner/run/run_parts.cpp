@@ -131,6 +131,7 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
                  config.shard.empty() ? ""
                                       : fmt::format(", of these shard {}: {} from number {} on", config.shard,
                                                     share.end - share.begin, share.begin));
+    for (const LeftOut& part : source->left_out()) spdlog::warn("left out of the input: {} {}", part.count, part.what);
     return source;
 }
 

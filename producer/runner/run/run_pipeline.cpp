@@ -117,6 +117,7 @@ RunFigures RunPipeline::figures() const {
                        .skipped = previous.skipped + input.items_skipped + output.samples_rejected,
                        .skipped_items = input_.skipped().list(),
                        .unreadable_ahead = input_.unreadable_ahead(),
+                       .left_out = parts_.source.left_out(),
                        .compute_busy_seconds = computed.seconds,
                        .compute_busy_batches = computed.batches,
                        .compute_times = computed.times,

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/left_out.hpp"
 #include "common/images/picture_list.hpp"
 #include "common/images/still_wanted.hpp"
 #include "common/images/unreadable_item.hpp"
@@ -37,7 +38,9 @@ class BatchSource {
   public:
     virtual ~BatchSource() = default;
     virtual std::string description() const = 0;  // "images: 1200 files under /data/photos"
-    virtual std::uint64_t items() const = 0;      // all of them: --limit and --shard come behind (part_of())
+    // Parts of the input that no item is made of, or that an item lacks; what is known of that by now. Thread: any.
+    virtual std::vector<LeftOut> left_out() const { return {}; }
+    virtual std::uint64_t items() const = 0;  // all of them: --limit and --shard come behind (part_of())
     virtual RowKind row_kind() const = 0;
     // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute,
     // without

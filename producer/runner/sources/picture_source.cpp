@@ -60,6 +60,7 @@ class PictureSource final : public BatchSource {
     }
 
     std::string description() const override { return name_ + ": " + pictures_->description(); }
+    std::vector<LeftOut> left_out() const override { return pictures_->left_out(); }
     std::uint64_t items() const override { return pictures_->size(); }
     RowKind row_kind() const override { return RowKind::Pixels; }
     std::string_view key(std::uint64_t item) const override { return pictures_->key(item); }

@@ -16,6 +16,7 @@ class RenumberedSource final : public BatchSource {
         : source_(std::move(source)), order_(std::move(order)) {}
 
     std::string description() const override { return source_->description(); }
+    std::vector<LeftOut> left_out() const override { return source_->left_out(); }
     std::uint64_t items() const override { return source_->items(); }
     RowKind row_kind() const override { return source_->row_kind(); }
     std::string_view key(std::uint64_t item) const override { return source_->key(order_[item]); }

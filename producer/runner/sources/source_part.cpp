@@ -21,6 +21,7 @@ class FirstItems final : public BatchSource {
     std::string description() const override {
         return whole_->description() + ", of which the first " + std::to_string(items_);
     }
+    std::vector<LeftOut> left_out() const override { return whole_->left_out(); }
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return whole_->row_kind(); }
     std::string_view key(std::uint64_t item) const override { return whole_->key(item); }

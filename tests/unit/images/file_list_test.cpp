@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/error.hpp"
+#include "common/images/file_pictures.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -165,6 +166,30 @@ TEST(FileList, AFolderWithoutImagesNamesTheValue) {
     const Error error = error_of([&] { list_image_files(folder.path()); });
     EXPECT_EQ(error.kind(), ErrorKind::NoInput);
     EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("1 other files")));
+}
+
+TEST(FileList, OtherFilesOfAFolderAreCounted) {
+    const TempFolder folder;
+    for (const char* name : {"a.jpg", "a.txt", "deep/b.mp4"}) folder.write(name, "x");
+    const auto left_out = FilePictures(list_image_files(folder.path())).left_out();
+    ASSERT_EQ(left_out.size(), 1U);
+    EXPECT_EQ(left_out.front().count, 2U);
+}
+
+TEST(FileList, APackedFileIsNamedWithItsRemedy) {
+    using namespace std::string_literals;
+    const TempFolder folder;
+    const std::pair<std::string, const char*> packed[] = {{"\x1f\x8b\b\0"s, "gzip"},
+                                                          {"PK\x03\x04\0"s, "zip archive"},
+                                                          {"\x28\xb5\x2f\xfd\0"s, "zstd"},
+                                                          {"\xfd\x37zXZ\0"s, "xz"},
+                                                          {"BZh9\0"s, "bzip2"}};
+    for (const auto& [front, named] : packed) {
+        const std::string file = folder.write("shards.tar.gz", front + std::string(40, 'x'));
+        const Error error = error_of([&] { list_image_files(file); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(), AllOf(HasSubstr(named), HasSubstr("unpack it")));
+    }
 }
 
 TEST(FileList, AListWithoutPathsNamesTheValue) {

@@ -179,6 +179,52 @@ TEST_F(Shards, NamesStayBelowTheOutputAndApart) {
     EXPECT_EQ(pixels_of(pictures, 5), gradient(kSize, 5));
 }
 
+std::vector<std::string> told(const std::vector<LeftOut>& parts) {
+    std::vector<std::string> lines;
+    for (const LeftOut& part : parts) lines.push_back(std::to_string(part.count) + " " + part.what);
+    return lines;
+}
+
+TEST_F(Shards, PicturesOfOneSampleAreItemsOfTheirOwn) {
+    folder.write("s.tar", tar_member("a.left.png", picture(1)) + tar_member("a.right.png", picture(2)) +
+                              tar_member("a.right.cls", "r") + tar_member("a.json", "{\"n\":1}") +
+                              tar_member("2024.05.01.png", picture(3)) + tar_member("2024.05.02.png", picture(4)) +
+                              tar_member("2024.05.02.txt", "two") + tar_member("b.only.png", picture(5)) +
+                              tar_member("b.only.cls", "5") + tar_end());
+    const TarPictures pictures(folder / "s.tar");
+    EXPECT_THAT(keys(pictures), ElementsAre("s/a.left", "s/a.right", "s/2024.05.01", "s/2024.05.02", "s/b"));
+    for (std::uint64_t i = 0; i < 5; ++i)
+        EXPECT_EQ(pixels_of(pictures, i), gradient(kSize, static_cast<unsigned>(i + 1))) << i;
+    EXPECT_EQ(pictures.columns(0), "{\"n\":1}");
+    EXPECT_EQ(pictures.columns(1), "{\"cls\":\"r\",\"n\":1}");
+    EXPECT_EQ(pictures.columns(2), "{}");
+    EXPECT_EQ(pictures.columns(3), "{\"txt\":\"two\"}");
+    EXPECT_EQ(pictures.columns(4), "{\"cls\":\"5\"}");
+    EXPECT_THAT(told(pictures.left_out()), ElementsAre());
+}
+
+TEST_F(Shards, EveryMemberThatMakesNothingIsCounted) {
+    folder.write("s.tar", tar_member("a.png", picture(1)) + tar_member("a.mask.png", picture(2)) +
+                              tar_member("a.png", picture(3)) + tar_member("a.json", "{}") +
+                              tar_member("a.json", "{}") + tar_member("a.mask.cls", "1") + tar_member("a.npy", "x") +
+                              tar_member("nodot", "x") + tar_header({.name = "b.png", .type = '2'}) +
+                              tar_member("c.l.png", picture(4)) + tar_member("c.l.jpg", picture(5)) +
+                              tar_member("c.r.png", picture(6)) + tar_end());
+    const TarPictures pictures(folder / "s.tar");
+    EXPECT_THAT(keys(pictures), ElementsAre("s/a", "s/c.l", "s/c.r"));
+    EXPECT_THAT(told(pictures.left_out()),
+                ElementsAre("1 members that are links", "2 further pictures of samples that have their picture",
+                            "2 members of a name that their sample has already",
+                            "3 members that are neither pictures nor .json, .txt or .cls of one"));
+}
+
+TEST_F(Shards, WhatIsNoNumberInJsonIsNull) {
+    folder.write("s.tar", tar_member("a.png", picture(1)) +
+                              tar_member("a.json", R"({"a":NaN,"b":[-Infinity,Infinity],"c":"NaN \"NaN","NaN":1})") +
+                              tar_end());
+    EXPECT_EQ(TarPictures(folder / "s.tar").columns(0), R"({"NaN":1,"a":null,"b":[null,null],"c":"NaN \"NaN"})");
+}
+
 TEST_F(Shards, ASampleWithoutAPictureIsCounted) {
     folder.write("s.tar", tar_member("a.json", "{}") + tar_member("a.seg.npy", "x") + tar_member("b.png", picture(1)) +
                               tar_member("b.json", "[]") + tar_end());

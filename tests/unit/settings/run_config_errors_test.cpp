@@ -208,6 +208,25 @@ TEST_F(Parsing, EverySettingHasABadValueInThisTest) {
     }
 }
 
+TEST_F(Parsing, EveryPathRefusesAUrlByItsScheme) {
+    int paths = 0;
+    for (const Setting& setting : make_settings()) {
+        const bool is_path =
+            setting.value_name == "FILE" || setting.value_name == "FOLDER" || setting.value_name == "PATH";
+        if (!is_path || !setting.anywhere) continue;
+        ++paths;
+        for (const char* const url : {"s3://bucket/x.safetensors", "https://host/x", "gs://b", "abfs+v2://c/d"}) {
+            const Refusal refused = refusal({"--" + setting.flag + "=" + url});
+            EXPECT_EQ(refused.kind, ErrorKind::Usage) << setting.flag;
+            const std::string scheme = std::string(url).substr(0, std::string_view(url).find(':'));
+            EXPECT_THAT(refused.text,
+                        AllOf(HasSubstr(url), HasSubstr(scheme + ":// is not supported"), HasSubstr("mount it")));
+        }
+    }
+    EXPECT_GE(paths, 8);
+    EXPECT_NO_THROW(parse({"--output", "a:b/c://d", "--run-dir", "://x"})) << "a name with a colon is no URL";
+}
+
 TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
     const Refusal refused = refusal({"--image-sise", "512"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);

@@ -127,11 +127,11 @@ struct MadeRows : ::testing::Test {
             ++test_.opened;
             if (test_.on_open) test_.on_open(*this);
         }
-        UnreadableRows make(std::uint64_t first, std::span<std::int32_t> rows) override {
+        MadeRowFacts make(std::uint64_t first, std::span<std::int32_t> rows) override {
             ++test_.made;
             if (test_.on_make) test_.on_make();
             for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>(first * kNumbers + i);
-            return test_.unreadable;
+            return {test_.unreadable, test_.cut};
         }
         void end() noexcept override { ended = true; }
 
@@ -181,6 +181,7 @@ struct MadeRows : ::testing::Test {
     std::function<void(Maker&)> on_open;
     std::function<void()> on_make;
     UnreadableRows unreadable;
+    std::set<std::uint64_t> cut;
 };
 
 using TokenBlocksTest = MadeRows;

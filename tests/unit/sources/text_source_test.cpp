@@ -138,6 +138,17 @@ TEST_F(TokenizedText, IsTheSameOfManyTokenizers) {
     EXPECT_GE(children(), least);
 }
 
+TEST_F(TokenizedText, TextsThatAreCutAreCounted) {
+    config.input = write(
+        "long.txt", "slab slab slab slab slab slab slab slab slab\nslab\nlease lease lease lease lease lease lease\n");
+    auto source = make();
+    EXPECT_TRUE(source->left_out().empty()) << "nothing is loaded yet";
+    for (std::uint64_t item = 0; item < source->items(); ++item) row(*source, item);
+    ASSERT_EQ(source->left_out().size(), 1U);
+    EXPECT_EQ(source->left_out().front().count, 2U);
+    EXPECT_THAT(source->left_out().front().what, HasSubstr("were cut"));
+}
+
 TEST_F(TokenizedText, ALineThatIsNoTextIsSkippedAndNamed) {
     const auto source = make();
     EXPECT_THROW(row(*source, 3), UnreadableItem);
@@ -184,6 +195,14 @@ TEST_F(TextSource, AModelThatTakesNoTokensIsRefused) {
     EXPECT_THAT(error(ErrorKind::BadInput), AllOf(HasSubstr("float32"), HasSubstr("export sentence:FOLDER")));
     input = {};
     EXPECT_THAT(error(ErrorKind::BadInput), HasSubstr("takes no input"));
+}
+
+TEST_F(TextSource, Utf16IsRefusedWithItsRemedy) {
+    using namespace std::string_literals;
+    for (const std::string& front : {"\xff\xfes\0l\0"s, "\xfe\xff\0s\0l"s, "s\0l\0a\0b\0\n\0"s, "\0s\0l\0a\0b"s}) {
+        config.input = write("powershell.txt", front);
+        EXPECT_THAT(error(ErrorKind::BadInput), AllOf(HasSubstr("UTF-16"), HasSubstr("iconv -f UTF-16 -t UTF-8")));
+    }
 }
 
 TEST_F(TextSource, NoInputOrAnEmptyOneIsRefused) {

@@ -86,7 +86,7 @@ TEST_F(TokenizerStandIn, WhatItGivesUpInMidRunIsNoFaultOfTheTokenizersFile) {
 TEST_F(TokenizerStandIn, RowsOfAnotherLengthAreRefused) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(0, bytes(20))\n"));
     tokenizer.open();
-    EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave 20 bytes, wanted 24"));
+    EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave 20 bytes, wanted 28"));
 }
 
 TEST_F(TokenizerStandIn, IsOfTheFileThatTheRunBeganWith) {
@@ -120,7 +120,8 @@ TEST_F(TokenizerStandIn, ATextThatCouldNotBeReadAheadIsNotTakenForAnEmptyOne) {
             "    (texts,) = struct.unpack('<I', take(4))\n"
             "    sizes = struct.unpack(f'<{texts}I', take(4 * texts))\n"
             "    sys.stdin.buffer.read(sum(sizes))\n"
-            "    reply(0, b''.join(struct.pack('<6i', *[size] * 6) for size in sizes))\n");
+            "    reply(0, b''.join(struct.pack('<6i', *[size] * 6) for size in sizes) + bytes(4 * "
+            "texts))\n");
         settings.tokenizer = file;
         return settings;
     };

@@ -22,6 +22,7 @@ class TextSource final : public BatchSource {
           description_("text: " + std::to_string(lines_.size()) + " lines of '" + path + "', " + tokens_.described()) {}
 
     std::string description() const override { return description_; }
+    std::vector<LeftOut> left_out() const override { return tokens_.left_out(); }
     std::uint64_t items() const override { return lines_.size(); }
     RowKind row_kind() const override { return RowKind::Tokens; }
     std::string_view key(std::uint64_t) const override { return {}; }

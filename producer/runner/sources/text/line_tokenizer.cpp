@@ -33,18 +33,20 @@ void LineTokenizer::open() {
         throw Error(ErrorKind::System, "'" + file_ + "' was replaced by another tokenizer after the run had begun");
 }
 
-UnreadableRows LineTokenizer::make(std::uint64_t first, std::span<std::int32_t> rows) {
+MadeRowFacts LineTokenizer::make(std::uint64_t first, std::span<std::int32_t> rows) {
     std::vector<std::string> lines(rows.size() / row_numbers_);
-    UnreadableRows unreadable;
+    MadeRowFacts facts;
     for (std::size_t i = 0; i < lines.size(); ++i) {
         try {
             lines[i] = text_(first + i);
         } catch (const UnreadableItem& problem) {
-            unreadable.emplace(first + i, problem.what());
+            facts.unreadable.emplace(first + i, problem.what());
         }
     }
-    process_.encode(std::vector<std::string_view>(lines.begin(), lines.end()), rows);
-    return unreadable;
+    const auto was_cut = process_.encode(std::vector<std::string_view>(lines.begin(), lines.end()), rows);
+    for (std::size_t i = 0; i < was_cut.size(); ++i)
+        if (was_cut[i] != 0) facts.cut.insert(first + i);
+    return facts;
 }
 
 }  // namespace offramp

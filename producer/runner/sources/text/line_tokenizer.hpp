@@ -24,7 +24,7 @@ class LineTokenizer final : public RowMaker {
     LineTokenizer(TextOfItem text, const TokenizerProcess::Settings& settings, std::uint64_t file_hash);
 
     void open() override;
-    UnreadableRows make(std::uint64_t first, std::span<std::int32_t> rows) override;
+    MadeRowFacts make(std::uint64_t first, std::span<std::int32_t> rows) override;
     void end() noexcept override { process_.end_input(); }
     std::uint32_t tokens() const { return tokens_; }  // that the tokenizer knows, once it is open
 

@@ -27,6 +27,7 @@ class TableSource final : public BatchSource {
     }
 
     std::string description() const override { return description_; }
+    std::vector<LeftOut> left_out() const override { return tokens_.left_out(); }
     std::uint64_t items() const override { return texts_->size(); }
     RowKind row_kind() const override { return RowKind::Tokens; }
     std::string_view key(std::uint64_t item) const override { return texts_->key(item); }

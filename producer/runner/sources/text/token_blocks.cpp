@@ -54,7 +54,9 @@ void TokenBlocks::copy_row(std::uint64_t row, std::span<std::byte> to) {
     made_.wait(lock, [&] { return block->made || failure_; });
     if (!block->made) std::rethrow_exception(failure_);
     lock.unlock();
-    if (const auto why = block->unreadable.find(row); why != block->unreadable.end()) throw UnreadableItem(why->second);
+    const MadeRowFacts& facts = block->facts;
+    if (const auto why = facts.unreadable.find(row); why != facts.unreadable.end()) throw UnreadableItem(why->second);
+    if (facts.cut.contains(row)) ++cut_rows_;
     std::memcpy(to.data(), block->numbers.data() + row % kRows * settings_.row_numbers, to.size());
 }
 
@@ -124,11 +126,11 @@ void TokenBlocks::work(RowMaker& maker, Lock lock) noexcept {
         const std::uint64_t rows = std::min(kRows, settings_.rows - first);
         const TimePoint began = clock_.now();
         std::vector<std::int32_t> numbers;
-        UnreadableRows unreadable;
+        MadeRowFacts facts;
         std::exception_ptr failure;
         try {
             numbers.resize(rows * settings_.row_numbers);
-            unreadable = maker.make(first, numbers);
+            facts = maker.make(first, numbers);
         } catch (...) {
             failure = std::current_exception();
         }
@@ -139,7 +141,7 @@ void TokenBlocks::work(RowMaker& maker, Lock lock) noexcept {
             wanted_.notify_all();
         } else {
             block->numbers = std::move(numbers);
-            block->unreadable = std::move(unreadable);
+            block->facts = std::move(facts);
             block->made = true;
             count(rows, busy);
         }

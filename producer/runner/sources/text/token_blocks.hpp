@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -24,15 +26,20 @@ namespace offramp {
 // Why, by the row's number.
 using UnreadableRows = std::map<std::uint64_t, std::string>;
 
+// What is known of rows that were made, by their numbers.
+struct MadeRowFacts {
+    UnreadableRows unreadable;
+    std::set<std::uint64_t> cut;  // their texts have more tokens than a row
+};
+
 // Makes rows of tokens. Thread: one at a time; end(): any. Errors: any exception; it is of no use after one.
 class RowMaker {
   public:
     virtual ~RowMaker() = default;
     // Once, before anything is made. Blocks: until it can begin, which may take as long as some thousand rows do.
     virtual void open() = 0;
-    // Rows `first` to `first + rows.size() / row_numbers`. Gives back those that could not be read, by their numbers,
-    // each with the reason. Blocks: until they are there.
-    virtual UnreadableRows make(std::uint64_t first, std::span<std::int32_t> rows) = 0;
+    // Rows `first` to `first + rows.size() / row_numbers`. Blocks: until they are there.
+    virtual MadeRowFacts make(std::uint64_t first, std::span<std::int32_t> rows) = 0;
     // No more is wanted of it. Who waits in open() or make() returns soon, with an exception.
     virtual void end() noexcept = 0;
 };
@@ -62,6 +69,8 @@ class TokenBlocks {
     ~TokenBlocks();
 
     void copy_row(std::uint64_t row, std::span<std::byte> to);
+    // Rows that were copied and are cut; one that is copied twice counts twice.
+    std::uint64_t cut_rows() const { return cut_rows_; }
     std::size_t makers() const;     // at work, or waiting for it
     std::size_t asked_for() const;  // blocks, and not begun
 
@@ -72,7 +81,7 @@ class TokenBlocks {
   private:
     struct Block {
         std::vector<std::int32_t> numbers;
-        UnreadableRows unreadable;
+        MadeRowFacts facts;
         bool made = false;
     };
     using Lock = std::unique_lock<std::mutex>;
@@ -92,6 +101,7 @@ class TokenBlocks {
     const NewMaker another_;
     const Clock& clock_;
 
+    std::atomic<std::uint64_t> cut_rows_ = 0;
     mutable std::mutex mutex_;
     std::condition_variable wanted_;  // a block, or the end
     std::condition_variable made_;

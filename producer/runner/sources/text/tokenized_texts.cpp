@@ -35,7 +35,7 @@ std::string python() {
 }  // namespace
 
 TokenizedTexts::TokenizedTexts(std::uint64_t items, TextOfItem text, const TokenizerProcess::Settings& settings)
-    : text_(std::move(text)) {
+    : text_(std::move(text)), length_(settings.length) {
     const std::uint64_t of_file = hash_of_tokenizer(settings.tokenizer);
     tokenizer_hash_ = settings.prompt.empty()
                           ? of_file
@@ -48,6 +48,14 @@ TokenizedTexts::TokenizedTexts(std::uint64_t items, TextOfItem text, const Token
                                         .most = std::clamp(std::thread::hardware_concurrency(), 1U, kMostTokenizers)},
                   std::move(first),
                   [this, settings, of_file] { return std::make_unique<LineTokenizer>(text_, settings, of_file); });
+}
+
+std::vector<LeftOut> TokenizedTexts::left_out() const {
+    if (rows_->cut_rows() == 0) return {};
+    return {{"texts with more than " + std::to_string(length_) +
+                 " tokens, which were cut (--chunk-tokens makes several "
+                 "vectors of one)",
+             rows_->cut_rows()}};
 }
 
 TokenizerProcess::Settings tokenizer_settings(const SourceOptions& options, const std::string& source,

@@ -23,10 +23,13 @@ class TokenizedTexts {
     std::string described() const { return described_; }  // "at most 256 tokens each of 30522"
     // The text is not read again: it is taken, or refused, as it was read when its tokens were made.
     void load(std::uint64_t item, std::span<std::byte> row) { rows_->copy_row(item, row); }
+    // The texts that were loaded and have more tokens than the model takes.
+    std::vector<LeftOut> left_out() const;
 
   private:
     TextOfItem text_;
     std::uint64_t tokenizer_hash_ = 0;
+    std::uint32_t length_;
     std::string described_;
     std::optional<TokenBlocks> rows_;
 };

@@ -122,10 +122,17 @@ void TokenizerProcess::start() {
     }
 }
 
-void TokenizerProcess::encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows) {
+std::vector<std::int32_t> TokenizerProcess::encode(std::span<const std::string_view> texts,
+                                                   std::span<std::int32_t> rows) {
     expect(rows.size() == texts.size() * 2 * settings_.length, "there is place for every row");
     send_texts(texts);
-    receive_reply(std::as_writable_bytes(rows));
+    std::vector<std::int32_t> was_cut(texts.size());
+    const std::size_t wanted = rows.size_bytes() + was_cut.size() * sizeof(std::int32_t);
+    if (const std::uint32_t bytes = receive_front(); bytes != wanted)
+        fail("gave " + std::to_string(bytes) + " bytes, wanted " + std::to_string(wanted));
+    receive(std::as_writable_bytes(rows));
+    receive(std::as_writable_bytes(std::span(was_cut)));
+    return was_cut;
 }
 
 std::vector<TextSpan> TokenizerProcess::spans(std::string_view text) {

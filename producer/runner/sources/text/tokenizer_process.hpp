@@ -43,7 +43,8 @@ class TokenizerProcess {
     // Waits until it is up, once, before anything is encoded. How many tokens the tokenizer knows.
     std::uint32_t open();
     // Rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has place for exactly that many.
-    void encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
+    // Returns 1 for each text that has more tokens and was cut, else 0.
+    std::vector<std::int32_t> encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
     // Where a text is cut into chunks of at most chunk_tokens tokens each, in order; at least one.
     std::vector<TextSpan> spans(std::string_view text);
     // It will be asked for nothing more, and ends; who waits for its answer is told that it has.

@@ -6,7 +6,7 @@ Turns lines of text into rows of tokens for a producer, which starts this progra
 Everything is little-endian. First and once: a reply that holds the tokenizer's number of tokens (u32). Then, until the input ends:
 
     request   u32 texts, u32 bytes of each, the texts in UTF-8
-    reply     u32 0, u32 bytes, then for each text LENGTH ids and LENGTH of an attention mask, int32
+    reply     u32 0, u32 bytes, then for each text LENGTH ids and LENGTH of an attention mask, int32; then for each text 1 if it was cut, else 0, int32
               u32 1, u32 bytes, why it cannot be, in UTF-8; the program ends
 
 With CHUNK and OVERLAP a request is one text, and the reply holds where it is cut into chunks: of each the character that it begins with, and the one
@@ -47,18 +47,24 @@ class RowTokenizer:
         return self._tokenizer.get_vocab_size()
 
     def reply(self, texts):
-        return self.rows(texts)
+        return b"".join(self._encoded(texts))
 
     def rows(self, texts):
-        rows = array.array("i")
+        return self._encoded(texts)[0]
+
+    def _encoded(self, texts):
+        """(the rows, which of the texts were cut), as bytes."""
+        rows, cut_texts = array.array("i"), array.array("i")
         for encoded in self._encode([self._prompt + text for text in texts] if self._prompt else texts):
             ids = encoded.ids
+            cut_texts.append(bool(encoded.overflowing))
             rows.extend(ids)
             rows.extend(self._paddings[len(ids)])
             rows.extend(self._masks[len(ids)])
         if sys.byteorder == "big":
             rows.byteswap()
-        return rows.tobytes()
+            cut_texts.byteswap()
+        return rows.tobytes(), cut_texts.tobytes()
 
 
 class Chunker:

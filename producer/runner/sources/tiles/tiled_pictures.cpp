@@ -92,6 +92,7 @@ class TiledPictures final : public BatchSource {
                ", in " + std::to_string(items()) + " tiles of " + std::to_string(input_.size.tile) +
                " pixels that overlap by " + std::to_string(input_.size.overlap);
     }
+    std::vector<LeftOut> left_out() const override { return input_.pictures->left_out(); }
     std::uint64_t items() const override { return keys_.size(); }
     RowKind row_kind() const override { return RowKind::Pixels; }
     std::string_view key(std::uint64_t item) const override { return keys_[item]; }
