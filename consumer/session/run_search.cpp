@@ -2,8 +2,11 @@
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <array>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -11,6 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
 #include "common/base/readiness.hpp"
+#include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
 #include "common/shm/run_files.hpp"
 
@@ -48,6 +52,37 @@ bool says_it_is_over(const std::string& run_dir) {
     return state != status.end() && state->is_string() && run_files::is_end(state->get_ref<const std::string&>());
 }
 
+// The process that listens on the run's socket, by its number here: 0 where it has none. Nothing: no process does.
+std::optional<pid_t> listener_of(const Endpoint& endpoint) {
+    constexpr std::string_view kScheme = "ipc://";
+    const std::string path = endpoint.work_address().substr(kScheme.size());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) return std::nullopt;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    const UniqueFd door(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ucred listener{};
+    socklen_t size = sizeof listener;
+    if (!door || ::connect(door.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+        ::getsockopt(door.get(), SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0)
+        return std::nullopt;
+    return listener.pid;
+}
+
+// A producer that lives under another number than the endpoint says cannot be watched. Call it where there is no
+// process of that number.
+void require_same_pid_namespace(const std::string& run_dir, const Endpoint& endpoint) {
+    const std::optional<pid_t> listener = listener_of(endpoint);
+    if (!listener || static_cast<std::uint64_t>(*listener) == endpoint.producer_pid) return;
+    // Whoever takes the directory over removes the endpoint before it listens there.
+    const auto now = Endpoint::read(run_dir);
+    if (!now || now->names.nonce != endpoint.names.nonce || now->epoch != endpoint.epoch) return;
+    throw Error(ErrorKind::NotPermitted,
+                "the producer of the run in '" + run_dir + "', process " + std::to_string(endpoint.producer_pid) +
+                    ", is in another pid namespace and cannot be watched from here",
+                "Share the pid namespace (docker run --pid, shareProcessNamespace of a pod)");
+}
+
 std::string what_is_found(const std::string& run_dir, const std::optional<Endpoint>& endpoint) {
     if (endpoint)
         return "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead";
@@ -65,6 +100,7 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
         const auto endpoint = Endpoint::read(run_dir);
         if (nonce && is_over(run_dir, endpoint, *nonce)) return std::nullopt;
         if (endpoint && process_exists(endpoint->producer_pid)) return endpoint;
+        if (endpoint) require_same_pid_namespace(run_dir, *endpoint);
 
         const auto waiting = [&] {
             return "waiting for a run in '" + run_dir + "': " + what_is_found(run_dir, endpoint);

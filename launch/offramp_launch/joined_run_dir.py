@@ -3,7 +3,9 @@
 import contextlib
 import os
 import select
+import socket
 import stat
+import struct
 import time
 
 from offramp_launch.endpoint import read_endpoint
@@ -61,6 +63,8 @@ def wait_for_run(folder, seconds, note):
             return met, program
         if program is not None:
             os.close(program)
+        elif met:
+            require_same_pid_namespace(folder, met)
         if time.monotonic() >= deadline:
             raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {what_is_there(folder, met)}",
                               "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
@@ -69,6 +73,20 @@ def wait_for_run(folder, seconds, note):
             note(f"waiting for a run in {folder}, {seconds:g} s at most: {what_is_there(folder, met)}")
             told = True
         time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def require_same_pid_namespace(folder, endpoint):
+    """
+    Call it where there is no process of the number that the endpoint names. Errors: LaunchError (NOT_PERMITTED) where a process listens there all the same:
+    consumer/session/run_search.cpp.
+    """
+    for path in folder.glob("work-*.sock"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as door:
+            door.connect(str(path))
+            listener = struct.unpack("3i", door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
+            if str(listener) != endpoint["producer_pid"] and read_endpoint(folder) == endpoint:
+                raise LaunchError(f"the program of the run in '{folder}' (pid {endpoint['producer_pid']}) is in another pid namespace and cannot be watched from here",
+                                  "Share the pid namespace (docker run --pid, shareProcessNamespace of a pod)", ExitCode.NOT_PERMITTED)
 
 
 def what_is_there(folder, endpoint):

@@ -4,10 +4,11 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import unittest
 
 from tests.support.done_items import items_of_checksums
-from tests.support.real_run import RealRun, kill, left_behind, shared_memory
+from tests.support.real_run import BIN, WATCHDOG_SECONDS, RealRun, kill, left_behind, shared_memory
 
 LONG = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "1000000", "--slabs", "4",
         "--processor", "checksum")
@@ -154,6 +155,20 @@ class Ends(unittest.TestCase):
             self.assertEqual(list(elsewhere.iterdir()), [])
             run.finish_outputs()
             self.assertEqual(items_of_checksums(run.output), set(range(run.summary()["samples"]["released"])))
+
+    def test_a_consumer_in_another_pid_namespace_is_told_to_share_it(self):
+        inside = ("unshare", "--pid", "--fork", "--mount-proc")
+        if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no pid namespace can be made here")
+        with RealRun(*LONG) as run:
+            run.start_producer()
+            run.until(lambda: (run.run_dir / "endpoint").exists(), "a run that can be joined")
+            done = subprocess.run([*inside, str(BIN / "offramp-consumer"), "--run-dir", str(run.run_dir)], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+            self.assertEqual(done.returncode, 77, done.stderr)
+            self.assertIn("is in another pid namespace and cannot be watched", done.stdout + done.stderr)
+            self.assertIn("hare the pid namespace", done.stdout + done.stderr)
+            self.abandon(run)
+        self.assert_nothing_left()
 
     def test_a_consumer_of_one_run_does_not_join_the_next_in_its_directory(self):
         with RealRun(*LONG) as run:

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import unittest
 
@@ -197,6 +198,19 @@ class ConsumeTest(unittest.TestCase):
         said = self.end(self.launch("--wait", "0"), 69)
         self.assertIn(f"(pid {self.program.process.pid}) is dead", said)
         self.assertFalse((self.run_dir / "launcher.lock").exists(), "nothing was touched")
+
+    def test_a_program_in_another_pid_namespace_is_told_so(self):
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        with socket.socket(socket.AF_UNIX) as door:
+            self.program.pid = gone.pid     # as the program calls itself in its own; here it is this test's process
+            self.program.begin()
+            door.bind(str(self.run_dir / "work-1.sock"))
+            door.listen()
+            launcher = self.launch("--consumers", "1")
+            said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((77, True), (launcher.returncode, f"(pid {gone.pid}) is in another pid namespace" in said), said)
+        self.assertIn("Share the pid namespace", said)
 
     def test_for_an_egress_it_waits_as_long_as_that_lives_and_joins_no_other_run(self):
         self.program.begin()        # another program's, in the same directory

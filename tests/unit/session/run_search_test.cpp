@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +105,31 @@ TEST_F(RunSearchTest, WhatADeadProducerLeftIsNoRun) {
     publish(pid);
     const std::string text = failure({});
     EXPECT_NE(text.find("process " + std::to_string(pid) + ", is dead"), std::string::npos) << text;
+}
+
+// It listens, and the number that it has for itself is nobody's here.
+TEST_F(RunSearchTest, AProducerInAnotherPidNamespaceIsNoDeadOne) {
+    const std::uint64_t pid = dead_pid();
+    publish(pid);
+    const std::string path =
+        run_dir_ + "/" + std::filesystem::path(Endpoint::read(run_dir_)->work_address()).filename().string();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    UniqueFd door(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(door.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::listen(door.get(), 8), 0);
+    try {
+        search(kForEver);
+        FAIL() << "it was found";
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.kind(), ErrorKind::NotPermitted);
+        EXPECT_NE(std::string(problem.what()).find("process " + std::to_string(pid) + ", is in another pid namespace"),
+                  std::string::npos)
+            << problem.what();
+    }
+    door.reset();  // nobody listens any more
+    EXPECT_NE(failure({}).find("is dead"), std::string::npos);
 }
 
 TEST_F(RunSearchTest, TheLaunchersEndEndsTheWaiting) {
