@@ -165,6 +165,7 @@ void JsonlPictures::read_lines() {
 
 void JsonlPictures::take(const Line& line, std::string_view text) {
     lines_.push_back(line);
+    lines_.back().hash = XXH3_64bits(text.data(), text.size());
     try {
         const Entry entry = parse(text);
         const std::string path = path_of(entry.uri);
@@ -200,16 +201,14 @@ std::string JsonlPictures::text_of(std::uint64_t picture) const {
         throw UnreadableItem(line_label(line.number) + " " + problem.what());
     }
     if (got < text.size()) throw UnreadableItem(line_label(line.number) + " is gone: the manifest became shorter");
+    if (XXH3_64bits(text.data(), text.size()) != line.hash)
+        throw UnreadableItem(line_label(line.number) + " was changed since the manifest was listed");
     return text;
 }
 
 PicturePlace JsonlPictures::place(std::uint64_t picture) const {
     check_usable(picture);
-    try {
-        return (fs::path(folder_) / path_of(parse(text_of(picture)).uri)).string();
-    } catch (const UnreadableItem& problem) {
-        throw UnreadableItem(line_label(lines_[picture].number) + " was changed: " + problem.what());
-    }
+    return (fs::path(folder_) / path_of(parse(text_of(picture)).uri)).string();
 }
 
 std::string JsonlPictures::origin(std::uint64_t picture) const {

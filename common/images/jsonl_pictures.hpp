@@ -13,9 +13,9 @@ namespace offramp {
 // relative to the manifest's folder, an absolute one, or file://; `id` (text or a whole number) names the results, and
 // where it is missing the path does. Every other member is a column. A line that is not such an object, or whose id an
 // earlier line has, is a picture that cannot be read, with its line's number; blank lines do not count. Owns the open
-// file, and of each line where it lies: it is read again when it is asked for. Blocks: the constructor reads the whole
-// file. Errors: the constructor: ConfigError NoInput: no such file, no permission, no line; BadInput: not a regular
-// file.
+// file, and of each line where it lies: it is read again when it is asked for, and a line that changed is none that can
+// be read. Blocks: the constructor reads the whole file. Errors: the constructor: ConfigError NoInput: no such file, no
+// permission, no line; BadInput: not a regular file.
 class JsonlPictures final : public PictureList {
   public:
     explicit JsonlPictures(const std::string& input);
@@ -27,6 +27,7 @@ class JsonlPictures final : public PictureList {
     std::string origin(std::uint64_t picture) const override;
     std::string columns(std::uint64_t picture) const override;
     std::uint64_t columns_hash(std::uint64_t picture) const override { return lines_[picture].columns_hash; }
+    std::uint64_t listed_hash(std::uint64_t picture) const override { return lines_[picture].hash; }
 
   private:
     struct Line {
@@ -34,6 +35,7 @@ class JsonlPictures final : public PictureList {
         std::uint64_t offset = 0;
         std::uint64_t bytes = 0;
         std::uint64_t columns_hash = 0;
+        std::uint64_t hash = 0;  // of its text
     };
 
     void read_lines();

@@ -29,6 +29,9 @@ class PictureList {
     virtual std::string columns(std::uint64_t) const { return "{}"; }
     // Tells columns that changed, as far as the list itself shows them; 0 for none.
     virtual std::uint64_t columns_hash(std::uint64_t) const { return 0; }
+    // Tells one listing of a picture from another: all that its line says, or where its members lie; 0 for no more than
+    // its key.
+    virtual std::uint64_t listed_hash(std::uint64_t) const { return 0; }
 };
 
 }  // namespace offramp

@@ -300,4 +300,12 @@ std::uint64_t TarPictures::columns_hash(std::uint64_t picture) const {
     return hash;
 }
 
+std::uint64_t TarPictures::listed_hash(std::uint64_t picture) const {
+    const Sample& sample = samples_[picture];
+    std::uint64_t hash = columns_hash(picture) ^ sample.picture.bytes;
+    hash = XXH3_64bits_withSeed(&sample.picture.offset, sizeof sample.picture.offset, hash);
+    for (const Part& part : sample.notes) hash = XXH3_64bits_withSeed(&part.offset, sizeof part.offset, hash);
+    return hash;
+}
+
 }  // namespace offramp

@@ -33,6 +33,8 @@ class TarPictures final : public PictureList {
     std::string columns(std::uint64_t picture) const override;
     // Sizes and kinds of the members that columns are read from.
     std::uint64_t columns_hash(std::uint64_t picture) const override;
+    // Where its members lie.
+    std::uint64_t listed_hash(std::uint64_t picture) const override;
 
   private:
     struct Part {

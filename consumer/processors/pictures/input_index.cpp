@@ -5,6 +5,8 @@
 #include "common/base/error.hpp"
 #include "common/images/open_pictures.hpp"
 #include "common/settings/source_of_input.hpp"
+#include "common/shm/run_files.hpp"
+#include "common/texts/listed_rows.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
@@ -22,7 +24,10 @@ std::unique_ptr<PictureList> listed(const InputSettings& config, std::string_vie
 
 }  // namespace
 
-InputIndex::InputIndex(const InputSettings& config, std::string_view processor) : pictures_(listed(config, processor)) {
+InputIndex::InputIndex(const InputSettings& config, std::string_view processor, const std::string& run_dir)
+    : pictures_(listed(config, processor)) {
+    if (!run_dir.empty() && gives_columns(source_of_input(config.source, config.input)))
+        require_listed_rows(run_dir + "/" + run_files::kListedRows, *pictures_);
     numbers_.reserve(pictures_->size());
     for (std::uint64_t number = 0; number < pictures_->size(); ++number)
         numbers_.emplace(pictures_->key(number), number);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -15,9 +16,9 @@ namespace offramp {
 // Thread: any, it never changes. Blocks: the constructor on the disk.
 class InputIndex {
   public:
-    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is not pictures (Usage), or cannot
-    // be listed (NoInput).
-    InputIndex(const InputSettings& config, std::string_view processor);
+    // `processor`: who asks, for messages; `run_dir`: of the run, empty where there is none. Errors: ConfigError when
+    // the run's input is not pictures (Usage), or cannot be listed (NoInput); those of require_listed_rows().
+    InputIndex(const InputSettings& config, std::string_view processor, const std::string& run_dir);
 
     const PictureList& pictures() const { return *pictures_; }
     // Errors: Error with NoInput when the input has no such picture.

@@ -14,8 +14,8 @@ bool has_originals(const InputSettings& run) {
     return !run.input.empty() && gives_pictures(source_of_input(run.source, run.input));
 }
 
-OriginalImages::OriginalImages(const InputSettings& config, std::string_view processor)
-    : input_(config, processor), frame_({config.image_size, config.image_size}, config.resize_size) {
+OriginalImages::OriginalImages(const InputSettings& config, std::string_view processor, const std::string& run_dir)
+    : input_(config, processor, run_dir), frame_({config.image_size, config.image_size}, config.resize_size) {
     if (config.resize_size != 0 && (config.image_size == 0 || config.image_size > config.resize_size))
         throw ConfigError(
             "processor " + std::string(processor) + " does not know the middle of its originals: --image-size is " +

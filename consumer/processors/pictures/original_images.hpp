@@ -21,8 +21,8 @@ bool has_originals(const InputSettings& run);
 class OriginalImages {
   public:
     // `processor`: who asks, for messages. Errors: ConfigError when the run's input is not images, or of what size
-    // their middle is, is not known (Usage); when it cannot be listed (NoInput).
-    OriginalImages(const InputSettings& config, std::string_view processor);
+    // their middle is, is not known (Usage); when it cannot be listed (NoInput); those of require_listed_rows().
+    OriginalImages(const InputSettings& config, std::string_view processor, const std::string& run_dir = {});
 
     struct Image {
         ImageSize size;

@@ -39,7 +39,7 @@ class CutOut final : public Processor {
     explicit CutOut(const ProcessorOptions& options)
         : folder_(options.output_for("cut-out")),
           durability_(options.durability()),
-          originals_(options.input, "cut-out"),
+          originals_(options.input, "cut-out", options.run_dir),
           png_(options.settings),
           foreground_(options.foreground_scale()) {}
 

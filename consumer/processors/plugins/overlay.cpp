@@ -35,7 +35,7 @@ class Overlay final : public Processor {
     explicit Overlay(const ProcessorOptions& options)
         : folder_(options.output_for("overlay")),
           durability_(options.durability()),
-          originals_(options.input, "overlay"),
+          originals_(options.input, "overlay", options.run_dir),
           ids_(options.foreground_scale()),
           jpeg_(kJpegQuality) {}
 

@@ -13,7 +13,7 @@ namespace offramp {
 
 InputColumns::InputColumns(const InputSettings& config, std::string_view processor, const std::string& run_dir) {
     if (!gives_text_tables(config.source)) {
-        pictures_.emplace(config, processor);
+        pictures_.emplace(config, processor, run_dir);
         return;
     }
     texts_ = open_texts(config);

@@ -26,7 +26,7 @@ help = "Size of masks and their run lengths: that of each picture, so that they 
 SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor)
     : ids_(options.foreground_scale()) {
     if (options.settings.text("mask-size") != "model" && has_originals(options.input))
-        originals_.emplace(options.input, processor);
+        originals_.emplace(options.input, processor, options.run_dir);
 }
 
 SampleMasks::Mask SampleMasks::of(const SegmentationOutput& output, const SampleView& sample,

@@ -13,6 +13,7 @@
 #include "common/base/scarcity.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/program/trace_file.hpp"
+#include "common/settings/source_of_input.hpp"
 #include "common/shm/run_files.hpp"
 #include "common/texts/listed_rows.hpp"
 #include "producer/runner/run/egress_options.hpp"
@@ -59,9 +60,12 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     OpenedInput opened = open_input(config_, still_wanted);  // told before a model is loaded
     const std::string listed_rows = place_.folder() + "/" + run_files::kListedRows;
     if (opened.texts && place_.is_recovered()) require_listed_rows(listed_rows, *opened.texts);
+    if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())
+        require_listed_rows(listed_rows, *opened.pictures);
     model_ = open_model(config_, traits, *device_, *compute_);
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;
+    const std::shared_ptr<const PictureList> pictures = gives_columns(config_.source) ? opened.pictures : nullptr;
     source_ = open_source(config_, traits, model_, std::move(opened), still_wanted);
     record_ = std::make_unique<WorkRecord>(
         config_, *source_,
@@ -73,6 +77,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                                           egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
     // Of a recovered run, too: its producer may have died before it kept them.
     if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
+    if (pictures) keep_listed_rows(listed_rows, *pictures, place_.readable_by_group());
     egress_->open_to_consumers();
     still_wanted();
     pipeline_ = std::make_unique<RunPipeline>(RunPipeline::Parts{.config = config_,

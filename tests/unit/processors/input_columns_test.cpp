@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "common/images/open_pictures.hpp"
 #include "common/shm/run_files.hpp"
 #include "common/texts/listed_rows.hpp"
 #include "common/texts/open_texts.hpp"
@@ -84,6 +85,29 @@ TEST(InputColumnsOfTexts, AreOfTheRowsThatTheRunBeganWith) {
     EXPECT_THAT(
         OfAManifest::refusal([&] { InputColumns(config, "records", folder.path().string()); }, ErrorKind::BadInput),
         HasSubstr("not the 1 that the run began with"));
+}
+
+TEST_F(OfAManifest, ColumnsAndOriginalsAreOfThePicturesThatTheRunBeganWith) {
+    const std::string run_dir = folder.path().string(),
+                      first = "{\"id\":\"7\",\"uri\":\"photos/b.png\",\"label\":\"chair\"}\n";
+    config.source = "jsonl";
+    config.input = folder.write("list.jsonl", first);
+    keep_listed_rows(run_dir + "/" + run_files::kListedRows, *open_pictures(config.source, config.input), false);
+    const InputColumns early(config, "records", run_dir);
+    folder.write("list.jsonl", first + "{\"id\":\"8\",\"uri\":\"photos/a.png\"}\n");
+    EXPECT_EQ(InputColumns(config, "records", run_dir).of("8").columns, "{}") << "lines may be added at the end";
+    for (const char* other : {"{\"id\":\"7\",\"uri\":\"photos/b.png\",\"label\":\"table\"}\n",
+                              "{\"id\":\"7\",\"uri\":\"photos/a.png\",\"label\":\"chair\"}\n",
+                              "{\"id\":\"6\",\"uri\":\"photos/b.png\",\"label\":\"chair\"}\n"}) {
+        folder.write("list.jsonl", other);
+        EXPECT_THAT(refusal([&] { InputColumns(config, "records", run_dir); }, ErrorKind::BadInput),
+                    HasSubstr("not the 1 that the run began with"))
+            << other;
+        EXPECT_THAT(refusal([&] { OriginalImages(config, "cut-out", run_dir); }, ErrorKind::BadInput),
+                    HasSubstr("not the 1 that the run began with"))
+            << other;
+        EXPECT_THAT(refusal([&] { early.of("7"); }), HasSubstr("line 1 was changed")) << other;
+    }
 }
 
 // Rows that are another shard's, or done, have numbers for names.
