@@ -106,6 +106,19 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
 
 }  // namespace
 
+namespace {
+
+// As many pixels as the default batches of tiles have that are not large: a network's memory grows with them.
+constexpr std::uint64_t kPixelsAtOnceOnGpu = std::uint64_t{64} * 1024 * 1024;
+constexpr std::uint64_t kPixelsAtOnceOnCpu = std::uint64_t{4} * 2048 * 2048;
+
+std::uint32_t tiles_at_once(std::uint32_t tile, bool gpu) {
+    const std::uint64_t pixels = gpu ? kPixelsAtOnceOnGpu : kPixelsAtOnceOnCpu;
+    return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, pixels / (std::uint64_t{tile} * tile)));
+}
+
+}  // namespace
+
 RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata,
                            const EgressTraits& traits) {
     const bool gpu = machine.has_gpu;
@@ -119,12 +132,14 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     if (metadata.takes_arrays() && !config.input.empty()) settle<std::string>(config.source, "auto", "npy");
     config.source = source_of_input(config.source, config.input);
     settle_lengths(config, metadata, gpu);
+    const bool takes_any_batch = config.batch == 0 && metadata.batch == 0;
     settle<std::uint32_t>(config.batch, 0,
                           metadata.batch != 0              ? metadata.batch
                           : gpu || metadata.takes_tokens() ? 64
                           : copy                           ? 8
                                                            : 4);
     if (config.tile > 0) {
+        if (takes_any_batch) config.batch = std::min(config.batch, tiles_at_once(config.tile, gpu));
         settle<std::uint32_t>(config.image_size, 0, config.tile);
         config.overlap = std::to_string(config.overlap_pixels());
         settle<std::string>(config.processor, "auto", "mask-png");

@@ -150,5 +150,25 @@ TEST_F(Lengths, WhatDoesNotGoTogetherIsRefused) {
     EXPECT_THAT(error_of(config, fixed), HasSubstr("not a multiple of 24, the one batch that the model takes"));
 }
 
+TEST(BatchOfTiles, ShrinksWithLargeTilesUnlessItIsGivenOrTheModelsOwn) {
+    const auto batch_of = [](std::uint32_t tile, bool gpu, std::uint32_t given = 0, std::uint32_t of_model = 0) {
+        RunConfig config;
+        config.source = "images";
+        config.model = "net.pt2";
+        config.tile = tile;
+        config.batch = given;
+        ModelMetadata metadata{.file = "net.toml"};
+        metadata.batch = of_model;
+        return resolve_defaults(config, {.has_gpu = gpu, .cores = 2}, metadata).batch;
+    };
+    for (const auto& [tile, cpu, gpu] :
+         {std::tuple{256U, 4U, 64U}, {1024U, 4U, 64U}, {2048U, 4U, 16U}, {4096U, 1U, 4U}, {16384U, 1U, 1U}}) {
+        EXPECT_EQ(batch_of(tile, false), cpu) << tile;
+        EXPECT_EQ(batch_of(tile, true), gpu) << tile;
+    }
+    EXPECT_EQ(batch_of(8192, false, 3), 3U);
+    EXPECT_EQ(batch_of(8192, false, 0, 2), 2U);
+}
+
 }  // namespace
 }  // namespace offramp
