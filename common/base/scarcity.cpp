@@ -1,5 +1,6 @@
 #include "common/base/scarcity.hpp"
 
+#include <cerrno>
 #include <future>
 #include <new>
 #include <string>
@@ -11,6 +12,12 @@
 #include "common/base/remedy.hpp"
 
 namespace offramp {
+namespace {
+
+constexpr const char* kMoreProcesses =
+    "Raise the limit of processes (ulimit -u), of the container or unit (pids.max, TasksMax=)";
+
+}  // namespace
 
 std::exception_ptr with_limits_named(std::exception_ptr error) {
     try {
@@ -19,8 +26,7 @@ std::exception_ptr with_limits_named(std::exception_ptr error) {
         if (problem.code() != std::errc::resource_unavailable_try_again) return error;
         return std::make_exception_ptr(Error(ErrorKind::System,
                                              "the system gives no further thread (" + std::string(problem.what()) + ")",
-                                             "Raise the limit of processes (ulimit -u), of the container or unit "
-                                             "(pids.max, TasksMax=), or of memory (ulimit -v)"));
+                                             std::string(kMoreProcesses) + ", or of memory (ulimit -v)"));
     } catch (const std::bad_alloc&) {
         return std::make_exception_ptr(
             Error(ErrorKind::System, "the system gives no further memory",
@@ -28,6 +34,10 @@ std::exception_ptr with_limits_named(std::exception_ptr error) {
     } catch (...) {
         return error;
     }
+}
+
+std::string way_to_start(int problem, const std::string& otherwise) {
+    return problem == EAGAIN ? kMoreProcesses : otherwise;
 }
 
 void require_threads(unsigned count) {

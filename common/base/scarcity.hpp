@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <string>
 
 namespace offramp {
 
@@ -8,6 +9,9 @@ namespace offramp {
 // an Error (System) that names the limits to raise, in the place of std::system_error for want of a thread and
 // std::bad_alloc. Any other exception stays what it is.
 std::exception_ptr with_limits_named(std::exception_ptr error);
+
+// What a user can do where a process could not be started; `otherwise`: where it is not for want of one.
+std::string way_to_start(int problem, const std::string& otherwise = {});
 
 // Starts so many threads and ends them. Errors: Error (System) where that is not possible. For what comes before a
 // library that ends the process where it gets none.

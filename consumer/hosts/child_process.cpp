@@ -16,6 +16,7 @@
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
 #include "common/base/readiness.hpp"
+#include "common/base/scarcity.hpp"
 
 extern char** environ;
 
@@ -44,7 +45,7 @@ ChildProcess::ChildProcess(const std::string& command) : command_("exec " + comm
 
     const pid_t self = ::getpid();
     pid_ = ::fork();
-    if (pid_ < 0) throw SystemError("starting " + command, errno);
+    if (pid_ < 0) throw SystemError("starting " + command, errno, way_to_start(errno));
     if (pid_ > 0) return;
     // Of a process with threads: calls that are safe behind a fork, and nothing else. It dies with its consumer,
     // whatever that dies of; it has its own group, so that Ctrl-C reaches it by its consumer's end alone, and what it

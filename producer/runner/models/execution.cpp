@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/ones.h>
+#include <ATen/Parallel.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <new>
 
 #include "common/base/error.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/wire/settled_strides.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
@@ -75,6 +78,16 @@ at::Device choose_device(const ModelOptions& options) {
     throw ConfigError(wanted + ", but this LibTorch " TORCH_VERSION " was built without CUDA",
                       "Build against a LibTorch with CUDA, or run with --device cpu", ErrorKind::DeviceUnsupported);
 #endif
+}
+
+// OpenMP's own threads, of which it ends the process where it gets none: so they are asked for here, and begun at once.
+// They stay this thread's, which computes.
+void start_threads() {
+    const int threads = at::get_num_threads();
+    if (threads < 2) return;
+    require_threads(static_cast<unsigned>(threads - 1));
+    constexpr std::int64_t kElementsOfAThread = 65536;  // more than LibTorch gives to one
+    at::ones({threads * kElementsOfAThread}).add_(1);
 }
 
 void set_switches(const ModelOptions& options) {
@@ -155,6 +168,7 @@ Execution::Execution(const ModelOptions& options) : options_(options) {
     if (options.precision == "bf16") compute_type_ = at::kBFloat16;
     if (options.memory_format == "channels-last") memory_format_ = at::MemoryFormat::ChannelsLast;
     set_switches(options);
+    start_threads();
 }
 
 Execution::Scope::Scope([[maybe_unused]] const Execution& execution) {

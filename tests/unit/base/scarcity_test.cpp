@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <new>
@@ -39,6 +40,11 @@ TEST(Scarcity, AnythingElseStaysWhatItIs) {
     EXPECT_EQ(told(std::make_exception_ptr(Error(ErrorKind::NoInput, "gone")), ErrorKind::NoInput), "gone");
     const std::system_error other(std::make_error_code(std::errc::permission_denied), "x");
     EXPECT_EQ(told(std::make_exception_ptr(other), ErrorKind::System), other.what());
+}
+
+TEST(Scarcity, OfAProcessThatCannotBeStartedTheLimitIsTheRemedy) {
+    EXPECT_NE(way_to_start(EAGAIN, "x").find("ulimit -u"), std::string::npos);
+    EXPECT_EQ(way_to_start(ENOENT, "x"), "x");
 }
 
 // Each thread's stack takes room in the address space.

@@ -69,6 +69,14 @@ std::optional<long long> number_behind(const std::string& text, std::string_view
     return value;
 }
 
+// The size that was expected: "4", "2 or more"; empty where the text does not say it.
+std::string size_wanted(const std::string& refusal) {
+    if (const auto exact = number_behind(refusal, "expected: ")) return std::to_string(*exact);
+    if (const auto least = number_behind(refusal, "expected it to be >= ")) return std::to_string(*least) + " or more";
+    if (const auto most = number_behind(refusal, "expected to be <= ")) return std::to_string(*most) + " or less";
+    return "";
+}
+
 // What the user can do about an input that the compiled code refused in its own words, such as
 // "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
 std::string fix_for(const std::string& refusal, const ModelMetadata& metadata) {
@@ -86,15 +94,8 @@ std::string fix_for(const std::string& refusal, const ModelMetadata& metadata) {
         return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the "
                "model";
     const auto dimension = number_behind(refusal, "at ");
-    const auto exact = number_behind(refusal, "expected: ");
-    const auto least = number_behind(refusal, "expected it to be >= ");
-    const auto most = number_behind(refusal, "expected to be <= ");
-    const std::string wanted = exact   ? std::to_string(*exact)
-                               : least ? "of " + std::to_string(*least) + " or more"
-                               : most  ? "of " + std::to_string(*most) + " or less"
-                                       : "";
+    const std::string wanted = size_wanted(refusal);
     if (!dimension || wanted.empty()) return "See what the model was exported for";
-    if (*dimension == 0) return "Use --batch " + wanted + ", or export it for this one";
     if (*dimension == 1)
         return "Pictures have 3 channels; a model of other inputs says input-shape in the TOML file beside it";
     return "Use --image-size " + wanted +
@@ -235,6 +236,7 @@ class CompiledNetwork final : public FileNetwork {
         // Without it, compiled code reads beyond an input that is smaller than it thinks. Asked once a process.
         ::setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);
         on_cuda_ = execution.on_cuda();
+        by_length_ = execution.options().group_rows > 0;
         package_ = load(execution);
         const std::vector<std::string> spec = package_->get_call_spec();
         inputs_ = leaves_of(spec, 0);
@@ -316,14 +318,26 @@ class CompiledNetwork final : public FileNetwork {
             const std::string text = refusal.text();
             if (text.empty()) throw;
             if (text.find("input_handles") == std::string::npos) throw std::runtime_error(text);
+            refuse_rows(text, inputs.front().size(0));
             throw ConfigError(
                 "the model '" + file_ + "' does not take the input of this run, " + described(inputs) + ": " + text,
                 fix_for(text, metadata_));
         }
     }
 
+    // Where it is for their number.
+    void refuse_rows(const std::string& refusal, std::int64_t rows) const {
+        const std::string wanted = size_wanted(refusal);
+        if (number_behind(refusal, " at ") != 0 || wanted.empty()) return;
+        const std::string flag = by_length_ ? "--by-length" : "--batch";
+        throw ConfigError(flag + " " + std::to_string(rows) + " does not go with --model '" + file_ +
+                              "', which takes " + wanted + (by_length_ ? " texts" : " rows") + " at once",
+                          "Use " + flag + " " + wanted + ", or export it for " + std::to_string(rows));
+    }
+
     std::string file_;
     const ModelMetadata metadata_;
+    bool by_length_ = false;  // rows come in groups
     bool on_cuda_ = false;
     std::unique_ptr<Loader> package_;
     std::vector<std::string> inputs_;

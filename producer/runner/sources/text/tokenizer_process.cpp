@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/scarcity.hpp"
 
 extern char** environ;
 
@@ -117,8 +118,9 @@ void TokenizerProcess::start() {
         ::posix_spawnp(&child_.pid, settings_.python.c_str(), spawn.files(), spawn.attributes(), words.data(), environ);
     if (failed != 0) {
         child_.pid = -1;
-        throw SystemError("the tokenizer's Python '" + settings_.python + "' cannot be started", failed,
-                          "OFFRAMP_TOKENIZER_PYTHON names a Python with the `tokenizers` package");
+        throw SystemError(
+            "the tokenizer's Python '" + settings_.python + "' cannot be started", failed,
+            way_to_start(failed, "OFFRAMP_TOKENIZER_PYTHON names a Python with the `tokenizers` package"));
     }
 }
 
