@@ -24,7 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWanted =
-    "Give --input a folder of pictures (.jpg, .png, .tif, .webp), a text file with one path a line, or one picture";
+    "Give --input a folder of pictures (.jpg, .png, .tif, .webp, .bmp, .gif), a text file with one path a line, or one "
+    "picture";
 
 [[noreturn]] void no_input(const std::string& input, const std::string& why, const std::string& hint = kWanted) {
     throw ConfigError("--input '" + printable(input) + "': " + why, hint, ErrorKind::NoInput);
@@ -95,9 +96,10 @@ FileList list_folder(const std::string& input, const StillWanted& still_wanted) 
     FolderWalk walk(input, still_wanted);
     walk.walk_all();
     if (walk.names.empty())
-        no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
-                 "Files called .jpg, .jpeg, .png, .tif, .tiff, .webp (and .bmp, .gif, which are told as unreadable) "
-                 "are taken, also from folders below; hidden ones are not");
+        no_input(
+            input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
+            "Files called .jpg, .jpeg, .jpe, .jfif, .png, .apng, .tif, .tiff, .webp, .bmp, .gif are taken, also from "
+            "folders below; hidden ones are not");
     std::sort(walk.names.begin(), walk.names.end());
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,

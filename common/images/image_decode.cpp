@@ -5,7 +5,9 @@
 
 #include "common/base/error.hpp"
 #include "common/base/regular_file.hpp"
+#include "common/images/bmp.hpp"
 #include "common/images/colour_profile.hpp"
+#include "common/images/gif.hpp"
 #include "common/images/image_format.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/png.hpp"
@@ -27,8 +29,9 @@ std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
 
 void refuse_format(ImageFormat format) {
     if (format == ImageFormat::Unknown)
-        throw UnreadableItem("not an image: its content is none of JPEG, PNG, TIFF and WebP");
-    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG, PNG, TIFF and WebP are read");
+        throw UnreadableItem("not an image: its content is none of JPEG, PNG, TIFF, WebP, BMP and GIF");
+    throw UnreadableItem("a " + std::string(to_string(format)) +
+                         " image; only JPEG, PNG, TIFF, WebP, BMP and GIF are read");
 }
 
 namespace {
@@ -50,8 +53,8 @@ ImageSize least_size(const PictureFrame& frame) {
 }
 
 bool readable(ImageFormat format) {
-    return format == ImageFormat::Jpeg || format == ImageFormat::Png || format == ImageFormat::Tiff ||
-           format == ImageFormat::Webp;
+    using enum ImageFormat;
+    return format == Jpeg || format == Png || format == Tiff || format == Webp || format == Bmp || format == Gif;
 }
 
 }  // namespace
@@ -102,6 +105,8 @@ BesideColours ImageDecoder::beside_colours(const Stored& stored) const {
     std::vector<std::uint8_t> alpha;
     if (stored.format == ImageFormat::Png) alpha = png_alpha(file_, stored.size);
     if (stored.format == ImageFormat::Webp) alpha = webp_alpha(file_, stored.size);
+    if (stored.format == ImageFormat::Bmp) alpha = bmp_alpha(file_, stored.size);
+    if (stored.format == ImageFormat::Gif) alpha = gif_alpha(file_, stored.size);
     if (stored.tiff && stored.tiff->has_alpha()) {
         std::vector<std::uint8_t> gray(stored.size.rgb_bytes());
         TiffPicture(picture_bytes(file_), kMaxImagePixels, TiffPart::Alpha)
@@ -174,6 +179,10 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
         stored.tiff = std::make_shared<TiffPicture>(picture_bytes(file));
         stored.size = stored.tiff->size();
         stored.orientation = stored.tiff->orientation();
+    } else if (stored.format == ImageFormat::Bmp) {
+        stored.size = read_bmp_size(file);
+    } else if (stored.format == ImageFormat::Gif) {
+        stored.size = read_gif_size(file);
     } else {
         stored.size = read_png_size(file);
         stored.orientation = png_orientation(picture_bytes(file));
@@ -189,6 +198,10 @@ void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored,
         decode_webp(file, stored.size, rgb);
     else if (stored.format == ImageFormat::Tiff)
         stored.tiff->read({.left = 0, .top = 0, .size = stored.size}, rgb);
+    else if (stored.format == ImageFormat::Bmp)
+        decode_bmp(file, stored.size, rgb);
+    else if (stored.format == ImageFormat::Gif)
+        decode_gif(file, stored.size, rgb);
     else
         decode_png(file, stored.size, rgb);
 }

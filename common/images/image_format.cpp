@@ -17,13 +17,19 @@ bool is_heif(std::span<const std::byte> front) {
            at(front, 8, "avif"sv) || at(front, 8, "avis"sv);
 }
 
+// Two letters begin many a text. Behind them a file of pixels has zeros: four that are reserved, or the high byte of
+// its header's size where a writer used those.
+bool is_bmp(std::span<const std::byte> front) {
+    return at(front, 0, "BM"sv) && (at(front, 6, "\0\0\0\0"sv) || at(front, 15, "\0"sv));
+}
+
 }  // namespace
 
 ImageFormat image_format(std::span<const std::byte> front) {
     if (at(front, 0, "\xff\xd8\xff"sv)) return ImageFormat::Jpeg;
     if (at(front, 0, "\x89PNG\r\n\x1a\n"sv)) return ImageFormat::Png;
     if (at(front, 0, "GIF87a"sv) || at(front, 0, "GIF89a"sv)) return ImageFormat::Gif;
-    if (at(front, 0, "BM"sv) && at(front, 6, "\0\0\0\0"sv)) return ImageFormat::Bmp;
+    if (is_bmp(front)) return ImageFormat::Bmp;
     if (at(front, 0, "II*\0"sv) || at(front, 0, "MM\0*"sv)) return ImageFormat::Tiff;
     if (at(front, 0, "II+\0"sv) || at(front, 0, "MM\0+"sv)) return ImageFormat::Tiff;  // BigTIFF
     if (at(front, 0, "RIFF"sv) && at(front, 8, "WEBP"sv)) return ImageFormat::Webp;

@@ -6,7 +6,7 @@
 
 namespace offramp {
 
-// What a file's first bytes say that it is. Jpeg, Png, Tiff and Webp are read; the others are known to be named.
+// What a file's first bytes say that it is. Heif, JpegXl and Jpeg2000 are known to be named; the others are read.
 enum class ImageFormat { Unknown, Jpeg, Png, Gif, Bmp, Tiff, Webp, Heif, JpegXl, Jpeg2000 };
 
 inline constexpr std::size_t kMagicBytes = 16;  // enough of a file to tell

@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kLongestPart = 200;
 constexpr std::size_t kRoomForNumber = 22;  // "-" and a 64-bit number
 constexpr std::size_t kLongestKey = kMaxKeyBytes - kRoomForNumber;
-constexpr std::array<std::string_view, 8> kExtensions{".jpg", ".jpeg", ".png",  ".webp",
-                                                      ".bmp", ".tif",  ".tiff", ".gif"};
+constexpr std::array<std::string_view, 11> kExtensions{".jpg", ".jpeg", ".jpe",  ".jfif", ".png", ".apng",
+                                                       ".tif", ".tiff", ".webp", ".bmp",  ".gif"};
 
 // Bytes of the extension at the end of the last part; 0 for none or when nothing would be left.
 std::size_t image_extension_bytes(std::string_view name) {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/images/bmp.hpp"
 #include "common/images/file_window.hpp"
+#include "common/images/gif.hpp"
 #include "common/images/image_decode.hpp"
 #include "common/images/jpeg.hpp"
 #include "common/images/orientation.hpp"
@@ -22,7 +24,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint64_t kFront = std::uint64_t{256} << 10U;
-constexpr std::uint64_t kLongFront = std::uint64_t{64} << 20U;  // of a JPEG with profiles and previews
+constexpr std::uint64_t kLongFront = std::uint64_t{64} << 20U;  // of a file with profiles, previews and comments
 constexpr std::size_t kInterlaceAt = 28;                        // the byte of a PNG's header
 
 // Decoded when the first row is asked for: often only the size is.
@@ -83,6 +85,9 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         check_held_whole(read_webp_size(front, kMostTiledPixels), "a WebP");
         return held_whole(place, ImageDecoder().size_of_file(place), "a WebP");
     }
+    if (format == ImageFormat::Bmp) return held_whole(place, read_bmp_size(front, kMostTiledPixels), "a BMP");
+    if (format == ImageFormat::Gif)
+        return held_whole(place, read_gif_size(file.front(kLongFront), kMostTiledPixels), "a GIF");
     if (format == ImageFormat::Tiff) {
         TiffPicture picture(picture_bytes(place), kMostTiledPixels);
         if (picture.orientation() == Orientation::Upright) return rows_of_tiff(std::move(picture));

@@ -10,9 +10,9 @@ namespace offramp {
 
 // A picture's rows, one after the other from its top, upright, as 8-bit RGB: the pixels that ImageDecoder gives. PNG,
 // JPEG and TIFF are decoded as rows are asked for, whatever their size. Held whole, and so of at most kMaxImagePixels,
-// are: interlaced PNG, JPEG of several scans (progressive), WebP, and pictures that are turned or mirrored to be
-// upright. Thread: one at a time. Blocks: on the disk. Errors: UnreadableItem with the reason; after one, nothing can
-// be read.
+// are: interlaced PNG, JPEG of several scans (progressive), WebP, BMP, GIF, and pictures that are turned or mirrored to
+// be upright. Thread: one at a time. Blocks: on the disk. Errors: UnreadableItem with the reason; after one, nothing
+// can be read.
 class PictureRows {
   public:
     virtual ~PictureRows() = default;

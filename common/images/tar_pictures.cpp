@@ -73,8 +73,7 @@ std::pair<std::string, std::string> parted(std::string_view name) {
 }
 
 bool is_plain_image(std::string_view extension) {
-    constexpr std::array<std::string_view, 6> kPlain{"jpg", "jpeg", "png", "webp", "tif", "tiff"};
-    return std::ranges::find(kPlain, extension) != kPlain.end();
+    return extension.find('.') == std::string_view::npos && has_image_extension("a." + std::string(extension));
 }
 
 // "05.01.jpg": "jpg" and "05.01".

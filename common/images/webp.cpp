@@ -1,8 +1,11 @@
 #include "common/images/webp.hpp"
 
 #include <webp/decode.h>
+#include <webp/demux.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "common/images/image_decode.hpp"
@@ -32,19 +35,58 @@ std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
     throw UnreadableItem("damaged WebP");
 }
 
-void decode(std::span<const std::byte> file, ImageSize size, WEBP_CSP_MODE channels, std::uint32_t pixel_bytes,
-            std::uint8_t* to) {
+// Where a picture's pixels go: rows of a canvas, of so many bytes each.
+struct Canvas {
+    WEBP_CSP_MODE channels;
+    std::size_t pixel_bytes, row_bytes;
+    std::span<std::uint8_t> pixels;
+};
+
+// `picture`: the file, or one of those in it.
+void decode_still(std::span<const std::byte> picture, std::span<const std::byte> file, const Canvas& to) {
     WebPDecoderConfig config;
     if (WebPInitDecoderConfig(&config) == 0)
         throw UnreadableItem("WebP: libwebp is another version than it was built for");
-    const std::uint32_t row_bytes = size.width * pixel_bytes;
-    config.output.colorspace = channels;
+    config.output.colorspace = to.channels;
     config.output.is_external_memory = 1;
     config.output.u.RGBA = {
-        .rgba = to, .stride = static_cast<int>(row_bytes), .size = std::size_t{row_bytes} * size.height};
-    const VP8StatusCode status = WebPDecode(bytes_of(file), file.size(), &config);
+        .rgba = to.pixels.data(), .stride = static_cast<int>(to.row_bytes), .size = to.pixels.size()};
+    const VP8StatusCode status = WebPDecode(bytes_of(picture), picture.size(), &config);
     WebPFreeDecBuffer(&config.output);
     if (status != VP8_STATUS_OK) refuse(file, status);
+}
+
+void decode_first_of_many(std::span<const std::byte> file, ImageSize size, const Canvas& to) {
+    struct Close {
+        void operator()(WebPDemuxer* demuxer) const noexcept { WebPDemuxDelete(demuxer); }
+    };
+    const WebPData data{.bytes = bytes_of(file), .size = file.size()};
+    const std::unique_ptr<WebPDemuxer, Close> demuxer(WebPDemux(&data));
+    WebPIterator first{};
+    if (demuxer == nullptr || WebPDemuxGetFrame(demuxer.get(), 1, &first) == 0)
+        refuse(file, VP8_STATUS_BITSTREAM_ERROR);
+    const auto picture = std::as_bytes(std::span(first.fragment.bytes, first.fragment.size));
+    const auto left = static_cast<std::size_t>(first.x_offset), width = static_cast<std::size_t>(first.width);
+    const auto top = static_cast<std::size_t>(first.y_offset), height = static_cast<std::size_t>(first.height);
+    WebPDemuxReleaseIterator(&first);
+    if (width == 0 || height == 0 || left + width > size.width || top + height > size.height)
+        refuse(file, VP8_STATUS_BITSTREAM_ERROR);
+    std::ranges::fill(to.pixels, std::uint8_t{0});
+    const auto part = to.pixels.subspan(top * to.row_bytes + left * to.pixel_bytes,
+                                        (height - 1) * to.row_bytes + width * to.pixel_bytes);
+    decode_still(picture, file, {to.channels, to.pixel_bytes, to.row_bytes, part});
+}
+
+void decode(std::span<const std::byte> file, ImageSize size, WEBP_CSP_MODE channels, std::size_t pixel_bytes,
+            std::uint8_t* to) {
+    WebPBitstreamFeatures features;
+    const VP8StatusCode status = WebPGetFeatures(bytes_of(file), file.size(), &features);
+    if (status != VP8_STATUS_OK) refuse(file, status);
+    const Canvas canvas{channels, pixel_bytes, size.width * pixel_bytes, {to, size.pixels() * pixel_bytes}};
+    if (features.has_animation != 0)
+        decode_first_of_many(file, size, canvas);
+    else
+        decode_still(file, file, canvas);
 }
 
 }  // namespace
@@ -53,7 +95,6 @@ ImageSize read_webp_size(std::span<const std::byte> file, std::uint64_t most_pix
     WebPBitstreamFeatures features;
     const VP8StatusCode status = WebPGetFeatures(bytes_of(file), file.size(), &features);
     if (status != VP8_STATUS_OK) refuse(file, status);
-    if (features.has_animation != 0) throw UnreadableItem("an animated WebP; only still ones are read");
     const ImageSize size{static_cast<std::uint32_t>(features.width), static_cast<std::uint32_t>(features.height)};
     check_pixels(size, most_pixels);
     return size;

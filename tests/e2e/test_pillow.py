@@ -3,6 +3,7 @@
 import importlib.util
 import io
 import pathlib
+import struct
 import tempfile
 import unittest
 
@@ -29,6 +30,29 @@ NOTES = 'image-size = 64\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n'
 
 def noise(seed, *shape):
     return numpy.random.default_rng(seed).integers(0, 256, shape, dtype=numpy.uint8)
+
+
+def bmp(bits, header, top_down=False, compression=0, masks=(), rows=None, width=29, height=13):
+    """A BMP of chance pixels."""
+    seed = bits * header + compression
+    rows = noise(seed, (width * bits + 31) // 32 * 4 * height).tobytes() if rows is None else rows
+    palette = noise(seed, (1 << bits) * (3 if header == 12 else 4)).tobytes() if bits <= 8 else b""
+    if header == 12:
+        front = struct.pack("<IHHHH", 12, width, height, 1, bits)
+    else:
+        front = struct.pack("<IiiHHIIiiII", header, width, -height if top_down else height, 1, bits, compression, len(rows), 2835, 2835, 0, 0)
+        if header > 40:
+            front += (struct.pack("<4I", *masks) if masks else b"").ljust(header - 40, b"\0")
+        elif masks:
+            front += struct.pack("<3I", *masks[:3])
+    begin = 14 + len(front) + len(palette)
+    return b"BM" + struct.pack("<III", begin + len(rows), 0, begin) + front + palette + rows
+
+
+def runs(bits, width=29, height=13):
+    """Rows of a BMP: a run, pixels as they are, a move, and a run that goes further than its row."""
+    row = bytes([9, 0x37]) + (b"\0\5" + (b"\x12\x34\x50\0" if bits == 4 else b"\1\2\3\4\5\0")) + b"\0\2\4\0" + bytes([width, 0x59])
+    return b"\0\0".join([row] * height) + b"\0\1"
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
@@ -77,6 +101,65 @@ class AgainstPillow(unittest.TestCase):
         for key, found in self.cut_outs().items():
             wanted = numpy.asarray(Image.open(self.pictures / f"{key}.tif").convert("RGB"))
             numpy.testing.assert_array_equal(numpy.asarray(found)[..., :3], wanted, key)
+
+    def test_inks_of_jpeg_become_pillows_colours(self):
+        for seed, progressive in enumerate((False, True)):
+            to = io.BytesIO()
+            Image.fromarray(noise(seed, 40, 61, 4), "CMYK").save(to, "JPEG", quality=90, subsampling=2 * seed, progressive=progressive)
+            cmyk = to.getvalue()
+            adobe = cmyk.index(b"Adobe")    # its last byte says whether the first three planes are YCC
+            (self.pictures / f"cmyk-{seed}.jpg").write_bytes(cmyk)
+            (self.pictures / f"ycck-{seed}.jpg").write_bytes(cmyk[:adobe + 11] + b"\2" + cmyk[adobe + 12:])
+            (self.pictures / f"no-adobe-{seed}.jpg").write_bytes(cmyk[:adobe - 4] + cmyk[adobe + 12:])
+        self.check_pixels(self.cut_outs())
+
+    def check_pixels(self, cut_outs):
+        """Those of self.pictures, each as Pillow converts it; where a cut-out is seen through it has no colour."""
+        for path in self.pictures.iterdir():
+            found = numpy.asarray(cut_outs[path.stem])
+            with Image.open(path) as original:
+                seen, wanted = numpy.asarray(original.convert("RGBA"))[..., 3:] > 0, numpy.asarray(original.convert("RGB"))
+            numpy.testing.assert_array_equal(found[..., 3:] > 0, seen, path.name)
+            numpy.testing.assert_array_equal(found[..., :3], numpy.where(seen, wanted, 0), path.name)
+
+    def test_bmp_has_pillows_pixels(self):
+        picture = Image.fromarray(noise(1, 31, 45, 3))
+        saved = {"24": picture, "8": picture.quantize(200), "4": picture.quantize(16), "gray": picture.convert("L"), "1": picture.convert("1"),
+                 "32": Image.fromarray(noise(2, 31, 45, 4), "RGBA")}
+        for name, image in saved.items():
+            image.save(self.pictures / f"saved-{name}.bmp")
+        masks = {16: ((0xf800, 0x7e0, 0x1f, 0), (0x7c00, 0x3e0, 0x1f, 0)), 24: ((0xff0000, 0xff00, 0xff, 0),),
+                 32: ((0xff0000, 0xff00, 0xff, 0), (0xff000000, 0xff0000, 0xff00, 0), (0xff, 0xff00, 0xff0000, 0xff000000), (0, 0, 0, 0))}
+        for bits in (1, 4, 8, 16, 24, 32):
+            for header in (12, 40, 64, 124):
+                for top_down in (False, True)[:1 if header == 12 else 2]:
+                    (self.pictures / f"bits-{bits}-{header}-{top_down}.bmp").write_bytes(bmp(bits, header, top_down))
+            for number, mask in enumerate(masks.get(bits, ())):
+                for header in (40, 56, 108)[bits == 32:]:
+                    (self.pictures / f"masks-{bits}-{number}-{header}.bmp").write_bytes(bmp(bits, header, compression=3, masks=mask))
+        for bits in (4, 8):
+            (self.pictures / f"runs-{bits}.bmp").write_bytes(bmp(bits, 40, compression=1 if bits == 8 else 2, rows=runs(bits)))
+        self.check_pixels(self.cut_outs())
+
+    def test_of_gif_and_webp_the_first_picture_has_pillows_pixels(self):
+        for seed, (height, width) in enumerate(((31, 45), (1, 1), (9, 200), (64, 64))):
+            frames = [Image.fromarray(noise(3 * seed + number, height, width, 3)) for number in range(3)]
+            still = {"palette": frames[0].quantize(256), "four": frames[0].quantize(4), "gray": frames[0].convert("L"), "one": frames[0].convert("1"),
+                     "transparent": Image.fromarray(noise(seed, height, width, 4), "RGBA")}
+            for name, image in still.items():
+                image.save(self.pictures / f"{name}-{seed}.gif", interlace=seed % 2)
+            frames[0].save(self.pictures / f"many-{seed}.gif", save_all=True, append_images=frames[1:], disposal=2)
+            for lossless in (False, True):
+                frames[0].save(self.pictures / f"many-{seed}-{lossless}.webp", save_all=True, append_images=frames[1:], lossless=lossless)
+            seen_through = [Image.fromarray(noise(seed + number, height, width, 4), "RGBA") for number in range(2)]
+            seen_through[0].save(self.pictures / f"seen-through-{seed}.webp", save_all=True, append_images=seen_through[1:], lossless=True,
+                                 exact=True)
+        gif = (self.pictures / "palette-0.gif").read_bytes()
+        at = gif.index(b",", 13 + 768)
+        for name, place, control in (("canvas", (3, 40), b""), ("around", (9, 2), b"!\xf9\x04\1\0\0\7\0")):
+            front = gif[:6] + struct.pack("<HH", 60, 50) + gif[10:at] + control
+            (self.pictures / f"{name}.gif").write_bytes(front + b"," + struct.pack("<HH", *place) + gif[at + 5:])
+        self.check_pixels(self.cut_outs())
 
     def test_notes_of_orientation_in_png_turn_the_picture_as_pillow_turns_it(self):
         for value in range(1, 9):

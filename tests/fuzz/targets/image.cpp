@@ -6,6 +6,7 @@
 #include "common/images/unreadable_item.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
+#include "tests/unit/images/more_files.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -40,7 +41,7 @@ FuzzTarget make_image() {
              encode_jpeg(small, gradient(small), JpegColors::Gray, JpegScans::Progressive), png_header({60000, 60000}),
              encode_jpeg(small, gradient(small), JpegColors::Cmyk), encode_webp(kWanted, gradient(kWanted)),
              webp_with_exif(encode_webp(small, gradient(small)), small, exif_of(8)),
-             with_exif(encode_jpeg(small, gradient(small)), exif_of(6))}};
+             with_exif(encode_jpeg(small, gradient(small)), exif_of(6)), encode_gif(gif_of(small))}};
 }
 
 }  // namespace offramp

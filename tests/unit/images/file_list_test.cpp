@@ -29,10 +29,12 @@ Error error_of(Action action) {
 
 TEST(FileList, AFolderIsWalkedAndSortedBytewise) {
     const TempFolder folder;
-    for (const char* name : {"b.jpg", "B.JPG", "a/z.png", "a.jpg", "a/deep/x.webp", "\xc3\xa4.gif", "a-b.tif"})
+    for (const char* name :
+         {"b.jpg", "B.JPG", "a/z.png", "a.jpg", "a/deep/x.webp", "\xc3\xa4.gif", "a-b.tif", "c.jfif", "c.JPE"})
         folder.write(name, "x");
     EXPECT_THAT(list_image_files(folder.path()).names,
-                ElementsAre("B.JPG", "a-b.tif", "a.jpg", "a/deep/x.webp", "a/z.png", "b.jpg", "\xc3\xa4.gif"));
+                ElementsAre("B.JPG", "a-b.tif", "a.jpg", "a/deep/x.webp", "a/z.png", "b.jpg", "c.JPE", "c.jfif",
+                            "\xc3\xa4.gif"));
 }
 
 TEST(FileList, AFolderThatWasListedBeforeIsNotLookedAt) {

@@ -23,6 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using ::testing::StrEq;
 
 constexpr ImageSize kSize{48, 32};
 
@@ -235,13 +236,11 @@ TEST(BadImage, NotAnImage) {
 TEST(BadImage, OtherFormatsAreNamed) {
     const TempFolder folder;
     const auto reason = [&](const std::string& bytes) { return reason_of(folder.write("a.jpg", bytes)); };
-    EXPECT_EQ(reason("GIF89a................"), "a GIF image; only JPEG, PNG, TIFF and WebP are read");
     EXPECT_THAT(reason(std::string("II*\0............", 16)), HasSubstr("TIFF"));
-    EXPECT_THAT(reason(std::string("BM\x10\0\0\0\0\0\0\0......", 16)), HasSubstr("BMP"));
     EXPECT_THAT(reason(std::string("\0\0\0\x18"
                                    "ftypheic....",
                                    16)),
-                HasSubstr("HEIF"));
+                StrEq("a HEIF or AVIF image; only JPEG, PNG, TIFF, WebP, BMP and GIF are read"));
 }
 
 // Wherever a file is cut, it is refused; and called truncated as long as there is enough to know it by.
@@ -290,7 +289,7 @@ TEST(BadImage, WebpOfManyPicturesOrPixels) {
     const TempFolder folder;
     std::string animated = file;
     animated[20] = '\x02';
-    EXPECT_EQ(reason_of(folder.write("a.webp", animated)), "an animated WebP; only still ones are read");
+    EXPECT_EQ(reason_of(folder.write("a.webp", animated)), "damaged WebP");
     file[24] = file[27] = '\x1f';  // 19,999 and one
     file[25] = file[28] = '\x4e';
     EXPECT_NE(reason_of(folder.write("a.webp", file)), "it was read");  // frame and canvas differ

@@ -127,5 +127,14 @@ TEST(Printable, EscapesWhatALogLineCannotShow) {
     EXPECT_EQ(printable("\u009b\u202e"), "\\xc2\\x9b\\xe2\\x80\\xae");
 }
 
+TEST(ItemKeys, PillowsExtensionsOfFormatsThatAreReadArePictures) {
+    for (const std::string extension :
+         {"apng", "bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "png", "tif", "tiff", "webp", "JFIF", "Jpe"}) {
+        EXPECT_TRUE(has_image_extension("a." + extension)) << extension;
+        EXPECT_EQ(without_image_extension("b/a." + extension), "b/a");
+    }
+    for (const char* const name : {"a.txt", "a.jpgx", ".jpg", "jpe"}) EXPECT_FALSE(has_image_extension(name)) << name;
+}
+
 }  // namespace
 }  // namespace offramp

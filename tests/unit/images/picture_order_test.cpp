@@ -19,6 +19,7 @@
 #include "common/images/picture_rows.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
+#include "tests/unit/images/more_files.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/images/tiff_files.hpp"
 
@@ -38,6 +39,10 @@ std::map<std::string, std::string> good_files() {
     TiffPage jpeg_tiff = page;
     jpeg_tiff.compression = COMPRESSION_JPEG;
     jpeg_tiff.strip_rows = 16;
+    GifFile on_canvas = gif_of(kOrderSize);
+    on_canvas.canvas = {70, 20};
+    on_canvas.transparent = 9;
+    const std::string bmp_rows(std::size_t{136} * kOrderSize.height, '\x5a'), bmp_runs("\3\7\0\0\2\5\0\1", 8);
     return {{"coarse.jpg", encode_jpeg(kOrderSize, smooth, JpegTables{.quality = 10})},
             {"fine.jpg", encode_jpeg(kOrderSize, rough, JpegTables{.quality = 98})},
             {"own-codes.jpg", encode_jpeg(kOrderSize, rough, JpegTables{.quality = 60, .own_codes = true})},
@@ -51,6 +56,17 @@ std::map<std::string, std::string> good_files() {
             {"interlaced.png", encode_png(kOrderSize, interlaced, rough)},
             {"smooth.webp", encode_webp(kOrderSize, smooth)},
             {"rough.webp", encode_webp(kOrderSize, rough)},
+            {"rows.gif", encode_gif(gif_of(kOrderSize))},
+            {"canvas.gif", encode_gif(on_canvas)},
+            {"animated.webp",
+             animated_webp({60, 50}, {{{.left = 4, .top = 6, .size = kOrderSize}, encode_webp(kOrderSize, rough)}})},
+            {"rows.bmp", encode_bmp({.size = kOrderSize, .masks = {}, .palette = {}, .rows = bmp_rows})},
+            {"runs.bmp", encode_bmp({.size = {4, 4},
+                                     .bits = 8,
+                                     .compression = 1,
+                                     .masks = {},
+                                     .palette = bmp_rows.substr(0, 1024),
+                                     .rows = bmp_runs})},
             {"strips.tif", encode_tiff({page})},
             {"tiles.tif", encode_tiff({tiles})},
             {"jpeg.tif", encode_tiff({jpeg_tiff})}};
