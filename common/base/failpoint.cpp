@@ -11,7 +11,7 @@ const Hook kHook = reinterpret_cast<Hook>(::dlsym(RTLD_DEFAULT, "offramp_failpoi
 
 }  // namespace
 
-void failpoint(const char* name) noexcept {
+void failpoint(const char* name) {
     if (kHook != nullptr) kHook(name);
 }
 

@@ -34,6 +34,15 @@ std::uint64_t ItemRanges::next_missing(std::uint64_t item) const {
     return std::max(item, std::prev(behind)->second);
 }
 
+std::vector<ItemRange> ItemRanges::take_first(std::size_t most) {
+    std::vector<ItemRange> taken;
+    for (auto at = ends_.begin(); at != ends_.end() && taken.size() < most; at = ends_.erase(at)) {
+        taken.push_back({at->first, at->second});
+        items_ -= at->second - at->first;
+    }
+    return taken;
+}
+
 std::vector<ItemRange> ItemRanges::list() const {
     std::vector<ItemRange> ranges;
     ranges.reserve(ends_.size());

@@ -32,6 +32,8 @@ class ItemRanges {
     bool empty() const { return ends_.empty(); }
     // In order; they neither overlap nor touch.
     std::vector<ItemRange> list() const;
+    // Takes out the first `most` of list(); the cost is theirs, however many stay.
+    std::vector<ItemRange> take_first(std::size_t most);
 
     bool operator==(const ItemRanges&) const = default;
 

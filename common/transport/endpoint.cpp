@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/base/way_to_write.hpp"
@@ -32,12 +33,14 @@ namespace {
 constexpr std::string_view kVersionLine = "offramp-endpoint=1";
 constexpr std::string_view kVersionKey = "offramp-endpoint=";
 constexpr std::size_t kMaxFileBytes = 1024;
-constexpr std::string_view kSocketsBegin[] = {"work-", "free-"};  // the epoch follows
+constexpr std::string_view kSocketsBegin[] = {"work-", "free-"};
 constexpr std::string_view kSocketsEnd = ".sock";
-constexpr std::string_view kLongestSocket = "/work-4294967295.sock";
+constexpr std::string_view kSocketOfAnyRun = "/work-01234567.sock";
 
-std::string socket_name(std::string_view begin, std::uint32_t epoch) {
-    return std::string(begin) + std::to_string(epoch) + std::string(kSocketsEnd);
+// As short as can be: most of a socket's path is the user's.
+std::string socket_name(std::string_view begin, const Endpoint& endpoint) {
+    const auto of_run_and_epoch = static_cast<std::uint32_t>(endpoint.names.nonce + endpoint.epoch);
+    return fmt::format("{}{:08x}{}", begin, of_run_and_epoch, kSocketsEnd);
 }
 
 class EndpointText {
@@ -120,9 +123,9 @@ std::string read_all(int fd, const std::string& file) {
 
 }  // namespace
 
-std::string Endpoint::work_address() const { return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[0], epoch); }
+std::string Endpoint::work_address() const { return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[0], *this); }
 std::string Endpoint::free_list_address() const {
-    return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[1], epoch);
+    return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[1], *this);
 }
 std::string Endpoint::file() const { return run_dir + "/" + run_files::kEndpoint; }
 
@@ -173,7 +176,7 @@ void Endpoint::remove_previous_sockets() const {
     for (const auto& entry : std::filesystem::directory_iterator(run_dir, problem)) {
         const std::string name = entry.path().filename().string();
         const bool ours =
-            std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name == socket_name(begin, epoch); });
+            std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name == socket_name(begin, *this); });
         const bool named_so = std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name.starts_with(begin); });
         struct stat found {};
         if (!ours && named_so && name.ends_with(kSocketsEnd) && ::lstat(entry.path().c_str(), &found) == 0 &&
@@ -188,9 +191,9 @@ void Endpoint::check_run_dir(const std::string& run_dir) {
         throw ConfigError("run directory '" + run_dir + "' is not an absolute path", "Give it from / on");
     if (std::any_of(run_dir.begin(), run_dir.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
         throw ConfigError("run directory '" + run_dir + "' holds a control character", "Choose another");
-    const std::size_t longest = run_dir.size() + kLongestSocket.size();
-    if (longest > kMostBytes)
-        throw ConfigError("run directory '" + run_dir + "' makes socket paths of " + std::to_string(longest) +
+    const std::size_t path_bytes = run_dir.size() + kSocketOfAnyRun.size();
+    if (path_bytes > kMostBytes)
+        throw ConfigError("run directory '" + run_dir + "' makes socket paths of " + std::to_string(path_bytes) +
                               " bytes, a socket address holds " + std::to_string(kMostBytes),
                           "Choose a shorter one, such as one under /tmp or $XDG_RUNTIME_DIR");
 }

@@ -17,10 +17,10 @@ struct Endpoint {
     std::uint64_t producer_pid = 0;
     std::uint32_t epoch = 0;
 
-    // A socket of its own for each epoch: what waits in a consumer's old one, which connects again by itself, can never
-    // reach the next producer.
-    std::string work_address() const;       // ipc://RUN_DIR/work-EPOCH.sock
-    std::string free_list_address() const;  // ipc://RUN_DIR/free-EPOCH.sock
+    // Sockets of its own for each run and epoch: what waits in a consumer's old one, which connects again by itself,
+    // can never reach the next producer. NAME is the lower half of nonce + epoch.
+    std::string work_address() const;       // ipc://RUN_DIR/work-NAME.sock
+    std::string free_list_address() const;  // ipc://RUN_DIR/free-NAME.sock
     std::string file() const;               // RUN_DIR/endpoint
 
     // Written to a temporary name, then renamed: readers see a whole file or none. Errors: SystemError.

@@ -27,7 +27,7 @@
 namespace offramp {
 
 inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;  // "OFFLEGDR"
-inline constexpr std::uint32_t kLedgerVersion = 2;
+inline constexpr std::uint32_t kLedgerVersion = 3;
 inline constexpr std::uint32_t kMaxHolders = 8;
 inline constexpr std::uint32_t kMaxConsumers = 1U << 11;
 inline constexpr std::uint32_t kMaxSlabs = 1U << 20;
@@ -54,11 +54,12 @@ struct LedgerHeader {
 };
 
 struct LedgerConsumer {
-    std::uint64_t session;  // counts admissions of the run from 1; 0: the entry is free. Stored last, cleared first
+    std::uint64_t session;  // 0: the entry is free. Stored last, cleared first
     std::uint64_t pid;
     std::uint64_t start_time;  // field 22 of /proc/PID/stat
     std::uint64_t uid;
-    std::array<std::uint64_t, 4> reserved;
+    std::uint64_t token;  // of its Hello: whoever names it goes on with the session
+    std::array<std::uint64_t, 3> reserved;
 };
 
 struct SlabEntry {
@@ -138,6 +139,10 @@ struct WorkWord {
                 static_cast<std::uint32_t>(word)};
     }
 };
+
+// A session: random bits of the run:16 | which admission of the run it is, from 1:24. People read the latter.
+constexpr std::uint64_t first_session_of(std::uint64_t run_nonce) { return ((run_nonce >> 48) << 24) | 1; }
+constexpr std::uint64_t admission_of(std::uint64_t session) { return session & ((std::uint64_t{1} << 24) - 1); }
 
 // Generations count from 1 and attempts from 1, so that a work word of a real delivery is never 0.
 

@@ -45,12 +45,16 @@ std::optional<Form> form_of(MessageType type) {
 
 }  // namespace
 
-Bytes encode_bytes(MessageType type, std::span<const std::byte> body, std::span<const std::byte> records,
-                   std::uint32_t count) {
+Bytes encode_bytes(std::uint64_t run, MessageType type, std::span<const std::byte> body,
+                   std::span<const std::byte> records, std::uint32_t count) {
     expect(count <= kMaxTicketsPerMessage, "a message carries at most kMaxTicketsPerMessage records");
     const std::size_t total = sizeof(MessageHeader) + body.size() + records.size();
-    const MessageHeader header{kMessageMagic, kMessageVersion, static_cast<std::uint16_t>(type),
-                               static_cast<std::uint32_t>(total), count};
+    const MessageHeader header{kMessageMagic,
+                               kMessageVersion,
+                               static_cast<std::uint16_t>(type),
+                               static_cast<std::uint32_t>(total),
+                               count,
+                               run};
     Bytes bytes(total);
     std::memcpy(bytes.data(), &header, sizeof header);
     std::copy(body.begin(), body.end(), bytes.begin() + sizeof header);
@@ -77,6 +81,7 @@ ParsedMessage parse_message(std::span<const std::byte> bytes) {
     return {.version = header.version,
             .type = static_cast<MessageType>(header.type),
             .count = header.count,
+            .run = header.run,
             .body = bytes.subspan(sizeof header, form->body_bytes),
             .records = bytes.subspan(sizeof header + form->body_bytes)};
 }

@@ -15,7 +15,10 @@
 // What travels on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a
 // counted tail of fixed records.
 //
-//   MessageHeader (16 bytes) | body of the type | records[count]
+//   MessageHeader (24 bytes) | body of the type | records[count]
+//
+// Every message names its run, and counts in that run alone: numbers of sessions, slabs and deliveries mean something
+// in the next run of the same directory, too.
 //
 //   consumer → producer, work channel     Hello, Answer, Credit, Disconnect
 //   producer → consumer, work channel     Challenge, Welcome, Refused, Tickets, ReleaseAck, Drain
@@ -26,7 +29,7 @@
 namespace offramp {
 
 inline constexpr std::uint32_t kMessageMagic = 0x4d46464fU;  // "OFFM"
-inline constexpr std::uint16_t kMessageVersion = 3;
+inline constexpr std::uint16_t kMessageVersion = 4;
 inline constexpr std::uint32_t kMaxTicketsPerMessage = 256;
 inline constexpr std::size_t kMaxMessageBytes = 16 * 1024;
 
@@ -51,15 +54,16 @@ struct MessageHeader {
     std::uint16_t type;
     std::uint32_t bytes;  // of the whole message
     std::uint32_t count;  // of the records behind the body
+    std::uint64_t run;    // the run's nonce
 };
 
 // First message of a consumer. To a producer that recovered the run it names the session that it had with the
-// predecessor, and what it holds or has released without an acknowledgement (the records, in that order; of more than
-// fit, the oldest releases are left out), and the last delivery that it saw. The Welcome then names the same session
-// and index, and deliveries and releases are numbered from 1 again.
+// predecessor, if it knows of one, and what it holds or has released without an acknowledgement (the records, in that
+// order; of more than fit, the oldest releases are left out), and the last delivery that it saw. The Welcome then names
+// the same session and index, and deliveries and releases are numbered from 1 again.
 struct Hello {
-    std::uint64_t run_nonce;
-    std::uint64_t previous_session;  // 0: new
+    std::uint64_t token;             // random: the session is continued by it alone
+    std::uint64_t previous_session;  // 0: none was heard of
     std::uint64_t last_delivery;
     std::uint64_t work;     // what it will do with slabs (SlabWork::hash): the run's, or it is refused
     std::uint32_t holding;  // of the records; the rest are unacknowledged releases
@@ -141,17 +145,18 @@ struct Drain {
     std::uint32_t reserved;
 };
 struct Disconnect {
-    std::uint64_t session;
+    std::uint64_t session;  // 0: it ends before it has heard of one
 };
 
-static_assert(sizeof(MessageHeader) == 16 && std::has_unique_object_representations_v<MessageHeader>);
+static_assert(sizeof(MessageHeader) == 24 && std::has_unique_object_representations_v<MessageHeader>);
 static_assert(sizeof(Hello) == 56 && std::has_unique_object_representations_v<Hello>);
 static_assert(sizeof(Challenge) == 8 && sizeof(Answer) == 8 && sizeof(Disconnect) == 8);
 static_assert(sizeof(Welcome) == 16 && sizeof(Refused) == 248 && sizeof(Credit) == 16);
 static_assert(sizeof(Failure) == 2048 && std::has_unique_object_representations_v<Failure>);
 static_assert(sizeof(Tickets) == 16 && sizeof(Releases) == 16 && sizeof(ReleaseAck) == 16 && sizeof(Drain) == 16);
 static_assert(sizeof(ReleaseRecord) == 32 && std::has_unique_object_representations_v<ReleaseRecord>);
-static_assert(16 + 56 + kMaxTicketsPerMessage * sizeof(ReleaseRecord) <= kMaxMessageBytes);
+static_assert(sizeof(MessageHeader) + sizeof(Hello) + kMaxTicketsPerMessage * sizeof(ReleaseRecord) <=
+              kMaxMessageBytes);
 
 // --- writing and reading ---
 
@@ -202,16 +207,16 @@ struct RecordOf<Releases> {
     using Type = ReleaseRecord;
 };
 
-Bytes encode_bytes(MessageType type, std::span<const std::byte> body, std::span<const std::byte> records,
-                   std::uint32_t count);
+Bytes encode_bytes(std::uint64_t run, MessageType type, std::span<const std::byte> body,
+                   std::span<const std::byte> records, std::uint32_t count);
 
 template <class Body>
-Bytes encode(const Body& body) {
-    return encode_bytes(kTypeOf<Body>, std::as_bytes(std::span(&body, 1)), {}, 0);
+Bytes encode(std::uint64_t run, const Body& body) {
+    return encode_bytes(run, kTypeOf<Body>, std::as_bytes(std::span(&body, 1)), {}, 0);
 }
 template <class Body>
-Bytes encode(const Body& body, std::span<const typename RecordOf<Body>::Type> records) {
-    return encode_bytes(kTypeOf<Body>, std::as_bytes(std::span(&body, 1)), std::as_bytes(records),
+Bytes encode(std::uint64_t run, const Body& body, std::span<const typename RecordOf<Body>::Type> records) {
+    return encode_bytes(run, kTypeOf<Body>, std::as_bytes(std::span(&body, 1)), std::as_bytes(records),
                         static_cast<std::uint32_t>(records.size()));
 }
 
@@ -225,6 +230,7 @@ struct ParsedMessage {
     std::uint16_t version = 0;  // as sent, also when it is another than ours
     MessageType type{};
     std::uint32_t count = 0;
+    std::uint64_t run = 0;               // the nonce of the run that it is meant for
     std::span<const std::byte> body;     // exactly the body's size
     std::span<const std::byte> records;  // exactly count records
 

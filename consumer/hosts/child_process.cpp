@@ -46,7 +46,10 @@ ChildProcess::ChildProcess(const std::string& command) : command_("exec " + comm
     const pid_t self = ::getpid();
     pid_ = ::fork();
     if (pid_ < 0) throw SystemError("starting " + command, errno, way_to_start(errno));
-    if (pid_ > 0) return;
+    if (pid_ > 0) {
+        ::setpgid(pid_, pid_);  // here, too: whoever runs first, the group is there when it is to be killed
+        return;
+    }
     // Of a process with threads: calls that are safe behind a fork, and nothing else. It dies with its consumer,
     // whatever that dies of; it has its own group, so that Ctrl-C reaches it by its consumer's end alone, and what it
     // starts ends with it.

@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/exception_text.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/readiness.hpp"
 #include "common/base/trace.hpp"
@@ -35,9 +37,28 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
       loss_(session, clock, next_producer, fds.lifeline >= 0) {}
 
 ConsumerLoop::End ConsumerLoop::run() {
-    while (true) {
-        if (const auto end = turn()) return *end;
-        if (idle_) wait();
+    try {
+        while (true) {
+            if (const auto end = turn()) return *end;
+            if (idle_) wait();
+        }
+    } catch (...) {
+        abandon();
+        throw;
+    }
+}
+
+// This process may live on, so that its death gives nothing back. Where the producer is dead, nobody takes anything.
+void ConsumerLoop::abandon() noexcept {
+    try {
+        abandoned_ = true;
+        mappings_->let_go_of_slabs();
+        session_->abandon();
+        while (!session_->away() && session_->state() != ConsumerSession::State::Refused && !turn())
+            if (idle_) wait();
+    } catch (...) {
+        spdlog::error("this consumer ends, and could not give back what it holds: {}",
+                      exception_text(std::current_exception()));
     }
 }
 
@@ -47,13 +68,13 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
         looked_at_ = now_;
         look_at_fds();
         look_for_producer();
-        if (trace_ != nullptr) trace_->look(now_);
+        if (trace_ != nullptr && !abandoned_) trace_->look(now_);
         session_->step();
         if (auto end = end_if_run_is_over()) return end;
         if (auto end = end_if_over()) return end;
     }
     idle_ = true;
-    if (!session_->welcomed()) return std::nullopt;
+    if (!session_->welcomed() || abandoned_) return std::nullopt;
     if (!heartbeat_) begin_session();
     // A slab that is done must be free before the next one keeps this thread busy for long.
     if (!session_->all_sent()) return std::nullopt;
@@ -199,7 +220,7 @@ void ConsumerLoop::begin_session() {
                             " belongs to session " + std::to_string(session) + ", not to this consumer's " +
                             std::to_string(welcome.session));
     heartbeat_.emplace(mappings_->heartbeat(welcome.consumer_index), welcome.session);
-    spdlog::info("session {} has consumer index {}", welcome.session, welcome.consumer_index);
+    spdlog::info("session {} has consumer index {}", admission_of(welcome.session), welcome.consumer_index);
     try {
         processor_ = &make_(welcome.consumer_index);
     } catch (const Error& problem) {
@@ -239,13 +260,13 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         return session_->leave();
     } catch (const Error& problem) {
         if (problem.kind() != ErrorKind::SinkUnavailable) {
-            std::move(loan).keep_until_death();
+            std::move(loan).fail(ReleaseKind::Failed, problem.what());
             throw;
         }
         std::move(loan).give_back();
         return sink_is_away(problem);
     } catch (...) {
-        std::move(loan).keep_until_death();
+        std::move(loan).fail(ReleaseKind::Failed, exception_text(std::current_exception()));
         throw;
     }
     failpoint("consumer.committed");

@@ -31,9 +31,10 @@ using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t consumer_index)>;
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
-// through the heartbeat record. Errors: whatever the processor throws leaves run() with the slab still held and
-// charged, but SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which charges
-// the slab and ends nothing; ProtocolError when a slab or the session is broken.
+// through the heartbeat record. Errors: whatever the processor throws charges the slab and leaves run(), but
+// SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which charges the slab and
+// ends nothing; ProtocolError when a slab or the session is broken. Where an error leaves run(), every slab is
+// unmapped, and the run has been given back slabs and place.
 class ConsumerLoop {
   public:
     // A producer that lives but does not answer must not keep a consumer whose launcher is gone for ever.
@@ -78,6 +79,7 @@ class ConsumerLoop {
     void begin_session();
     void sink_is_away(const Error& problem);
     void work_on(const SlabTicket& ticket);
+    void abandon() noexcept;
     void wait();
 
     ConsumerPort* port_;  // null while the producer is dead
@@ -101,6 +103,7 @@ class ConsumerLoop {
     std::optional<TimePoint> launcher_gone_since_;
     ProducerLoss loss_;
     bool asked_to_end_ = false;
+    bool abandoned_ = false;
     bool idle_ = false;
     ErrorKind error_ = ErrorKind::None;  // of an end in order
 };

@@ -111,6 +111,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
     fds.producer = found->producer;
     ConsumerSession session(*found->port, clock,
                             {.run_nonce = endpoint.names.nonce,
+                             .token = RunNames::random_nonce(),
                              .window = options.window == 0 ? fitting_credits(ledger) : options.window,
                              .first_window = 0,
                              .program_version = std::string(program_version()),

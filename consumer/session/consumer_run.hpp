@@ -15,7 +15,7 @@ struct ConsumerOptions {
     std::uint32_t window = 0;  // slabs held at once; 0: chosen by the slabs' size
     std::uint64_t work = 0;    // what it will do with slabs, as the run names it (Hello's `work`)
     // for the next producer where one died; 0: its death is the end
-    std::chrono::nanoseconds producer_wait = std::chrono::seconds(10);
+    std::chrono::nanoseconds producer_wait{};
     // made anew for every filling: it is mapped with each, and nothing of it outlives the producer that filled it
     bool memory_per_slab = false;
     WatchedFds fds{};  // `producer` is filled in

@@ -34,7 +34,7 @@ ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const O
 // latest last; of more than fit, the oldest releases have most likely been taken.
 Bytes ConsumerSession::hello() const {
     Hello hello{};
-    hello.run_nonce = options_.run_nonce;
+    hello.token = options_.token;
     hello.window = window();
     hello.previous_session = welcome_.session;
     hello.last_delivery = last_delivery_;
@@ -47,7 +47,7 @@ Bytes ConsumerSession::hello() const {
     const auto& released = releases_.records();
     const std::size_t fitting = std::min(released.size(), kMaxTicketsPerMessage - tickets.size());
     for (std::size_t i = released.size() - fitting; i < released.size(); ++i) tickets.push_back(released[i].ticket);
-    return encode(hello, std::span<const SlabTicket>(tickets));
+    return encode(options_.run_nonce, hello, std::span<const SlabTicket>(tickets));
 }
 
 void ConsumerSession::lose_producer() {
@@ -65,7 +65,7 @@ void ConsumerSession::meet(ConsumerPort& port) {
 void ConsumerSession::step() {
     if (state_ == State::Refused || port_ == nullptr) return;
     Bytes bytes;
-    while (state_ != State::Ended && state_ != State::Refused && port_->try_receive(bytes)) receive(bytes);
+    while (!disconnect_queued_ && state_ != State::Refused && port_->try_receive(bytes)) receive(bytes);
     send_due();
 }
 
@@ -74,7 +74,7 @@ void ConsumerSession::open() {
     opened_ = true;
     // To the next producer its Hello says it; who leaves takes no more.
     if (window() != before && state_ == State::Serving && !away_)
-        outgoing_.push_back(encode(Credit{welcome_.session, window(), 0}));
+        outgoing_.push_back(message(Credit{welcome_.session, window(), 0}));
 }
 
 std::optional<SlabTicket> ConsumerSession::take() {
@@ -86,20 +86,19 @@ std::optional<SlabTicket> ConsumerSession::take() {
 }
 
 void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy) {
-    let_go(ticket);
-    releases_.add(ticket, kind);
+    let_go(ticket, kind);
     unsent_busy_ += busy;
 }
 
 void ConsumerSession::release_failed(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
-    let_go(ticket);
-    releases_.add(ticket, kind, std::move(why));
+    let_go(ticket, kind, std::move(why));
     unsent_busy_ += kHoldBack;
 }
 
-void ConsumerSession::let_go(const SlabTicket& ticket) {
+void ConsumerSession::let_go(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
     const auto held = std::find(held_.begin(), held_.end(), ticket);
     expect(held != held_.end(), "only a slab that take() gave is released, once");
+    releases_.add(ticket, kind, std::move(why));  // in this order: without memory it is held still
     held_.erase(held);
 }
 
@@ -110,14 +109,20 @@ void ConsumerSession::leave() {
         return_pending();
         return;
     }
-    if (state_ == State::Greeting) {
-        state_ = State::Ended;  // holds nothing; should a Welcome be on its way, this process's end says the rest
-        return;
+    if (state_ == State::Greeting) {  // holds nothing, and a Welcome may be on its way
+        if (!disconnect_queued_) outgoing_.push_back(message(Disconnect{0}));
+        disconnect_queued_ = true;
+        return send_due();
     }
     state_ = State::Draining;
     returns_new_ = true;
-    outgoing_.push_back(encode(Credit{welcome_.session, 0, 0}));
+    outgoing_.push_back(message(Credit{welcome_.session, 0, 0}));
     return_pending();
+}
+
+void ConsumerSession::abandon() {
+    while (!held_.empty()) release(SlabTicket(held_.front()), ReleaseKind::Returned);
+    leave();
 }
 
 std::chrono::nanoseconds ConsumerSession::until_due() const {
@@ -131,30 +136,35 @@ std::chrono::nanoseconds ConsumerSession::until_due() const {
 }
 
 void ConsumerSession::receive(const Bytes& bytes) {
-    const ParsedMessage message = parse_message(bytes);
-    if (message.problem == ParseProblem::Version && state_ == State::Greeting)
-        throw ProtocolError("the producer speaks message version " + std::to_string(message.version) +
+    const ParsedMessage heard = parse_message(bytes);
+    if (heard.problem == ParseProblem::Version && state_ == State::Greeting)
+        throw ProtocolError("the producer speaks message version " + std::to_string(heard.version) +
                                 ", this consumer " + std::to_string(kMessageVersion),
                             "Start producer and consumers of one build");
-    if (!message) {
+    if (!heard) {
         if (counts_.unreadable++ == 0)
             spdlog::warn("a message of {} bytes from the producer was ignored: {}", bytes.size(),
-                         to_string(message.problem));
+                         to_string(heard.problem));
         return;
     }
-    switch (message.type) {
+    // Only a refusal comes from another run's producer, whose socket this consumer has met.
+    if (heard.run != options_.run_nonce && (heard.type != MessageType::Refused || state_ != State::Greeting)) {
+        ++counts_.other_run;
+        return;
+    }
+    switch (heard.type) {
         case MessageType::Challenge:
-            return on_challenge(message.as<Challenge>());
+            return on_challenge(heard.as<Challenge>());
         case MessageType::Welcome:
-            return on_welcome(message.as<Welcome>());
+            return on_welcome(heard.as<Welcome>());
         case MessageType::Refused:
-            return on_refused(message.as<Refused>());
+            return on_refused(heard.as<Refused>());
         case MessageType::Tickets:
-            return on_tickets(message.as<Tickets>(), message.records_of<Tickets>());
+            return on_tickets(heard.as<Tickets>(), heard.records_of<Tickets>());
         case MessageType::ReleaseAck:
-            return on_ack(message.as<ReleaseAck>());
+            return on_ack(heard.as<ReleaseAck>());
         case MessageType::Drain:
-            return on_drain(message.as<Drain>());
+            return on_drain(heard.as<Drain>());
         case MessageType::Hello:
         case MessageType::Answer:
         case MessageType::Credit:
@@ -167,7 +177,7 @@ void ConsumerSession::receive(const Bytes& bytes) {
 }
 
 void ConsumerSession::on_challenge(const Challenge& challenge) {
-    outgoing_.push_back(encode(Answer{challenge.secret}));
+    outgoing_.push_back(message(Answer{challenge.secret}));
 }
 
 void ConsumerSession::on_welcome(const Welcome& welcome) {
@@ -192,7 +202,7 @@ void ConsumerSession::on_welcome(const Welcome& welcome) {
     releases_.begin_anew();
     if (!returns_new_) return;
     state_ = State::Draining;
-    outgoing_.push_back(encode(Credit{welcome_.session, 0, 0}));
+    outgoing_.push_back(message(Credit{welcome_.session, 0, 0}));
 }
 
 void ConsumerSession::on_refused(const Refused& refused) {
@@ -207,6 +217,7 @@ void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabT
         ++counts_.out_of_place;
         return;
     }
+    if (tickets.first_delivery > last_delivery_ + 1 && returns_new_) return;  // its Disconnect gives them back
     if (tickets.first_delivery > last_delivery_ + 1)
         throw ProtocolError("deliveries " + std::to_string(last_delivery_ + 1) + " to " +
                                 std::to_string(tickets.first_delivery - 1) + " of session " +
@@ -278,7 +289,8 @@ void ConsumerSession::send_releases() {
         failpoint("consumer.release");
         if (!send_reasons(*batch)) break;
         const Releases body{welcome_.session, batch->first_sequence};
-        if (!port_->send_release(encode(body, std::span<const ReleaseRecord>(batch->records)))) break;
+        if (!port_->send_release(encode(options_.run_nonce, body, std::span<const ReleaseRecord>(batch->records))))
+            break;
         failpoint("consumer.release.sent");
         releases_.mark_sent(*batch, now);
     }
@@ -292,7 +304,7 @@ bool ConsumerSession::send_reasons(const ReleaseLog::Batch& batch) {
          reason != reasons.end() && reason->first < batch.first_sequence + batch.records.size(); ++reason) {
         Failure failure{.session = welcome_.session, .sequence = reason->first, .text = {}};
         put_text(failure.text, utf8_prefix(reason->second, failure.text.size() - 1));
-        if (!port_->send_release(encode(failure))) return false;
+        if (!port_->send_release(message(failure))) return false;
     }
     return true;
 }
@@ -300,7 +312,7 @@ bool ConsumerSession::send_reasons(const ReleaseLog::Batch& batch) {
 void ConsumerSession::try_disconnect() {
     if (state_ != State::Draining || disconnect_queued_ || !settled()) return;
     failpoint("consumer.disconnect");
-    outgoing_.push_back(encode(Disconnect{welcome_.session}));
+    outgoing_.push_back(message(Disconnect{welcome_.session}));
     disconnect_queued_ = true;
 }
 

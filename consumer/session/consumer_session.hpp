@@ -29,7 +29,8 @@ class ConsumerSession {
   public:
     struct Options {
         std::uint64_t run_nonce = 0;
-        std::uint32_t window = 2;                     // slabs held at once; at least 1
+        std::uint64_t token = 0;   // random: a producer that recovers the run knows the session by it
+        std::uint32_t window = 2;  // slabs held at once; at least 1
         std::optional<std::uint32_t> first_window{};  // until open(); else the same
         std::string program_version;
         std::uint64_t work = 0;  // what it will do with slabs (SlabWork::hash)
@@ -38,7 +39,7 @@ class ConsumerSession {
         Greeting,  // Hello is on its way or waits for its answers
         Serving,   // welcomed
         Draining,  // on request or by own wish: takes no more, gives back what it holds
-        Ended,     // disconnected, or never was welcomed and does not want to be
+        Ended,     // disconnected
         Refused,   // see refusal()
     };
     struct Refusal {
@@ -47,6 +48,7 @@ class ConsumerSession {
     };
     struct Counts {
         std::uint64_t unreadable = 0;  // could not be parsed
+        std::uint64_t other_run = 0;
         std::uint64_t other_session = 0;
         std::uint64_t repeated = 0;      // deliveries seen before
         std::uint64_t out_of_place = 0;  // of a type or in a state in which it means nothing
@@ -81,6 +83,9 @@ class ConsumerSession {
     // Ends the session in order, by own wish: no more deliveries, those not begun are returned. Harmless when
     // repeated.
     void leave();
+    // leave(), from the middle of whatever went wrong: what take() gave and no loan has used up is returned as well.
+    // From here on no slab may be read.
+    void abandon();
 
     State state() const { return state_; }
     // From lose_producer() to the next producer's Welcome.
@@ -111,11 +116,15 @@ class ConsumerSession {
     bool is_ours(std::uint64_t session);
     void return_pending();
     bool may_hold_back() const;
-    void let_go(const SlabTicket& ticket);
+    void let_go(const SlabTicket& ticket, ReleaseKind kind, std::string why = {});
     void send_releases();
     bool send_reasons(const ReleaseLog::Batch& batch);
     void try_disconnect();
 
+    template <class Body>
+    Bytes message(const Body& body) const {
+        return encode(options_.run_nonce, body);
+    }
     Bytes hello() const;
     std::uint32_t window() const { return opened_ ? options_.window : options_.first_window.value_or(options_.window); }
 

@@ -15,9 +15,15 @@ ReadLoan ReadLoan::open(const SlabTicket& ticket, SlabMappings& mappings, Heartb
                         ConsumerSession& session, SlabContents& contents) {
     const TraceRange range(TraceName::Map);
     heartbeat.begin(ticket);
+    ReadLoan loan(ticket, contents, heartbeat, session);
     failpoint("consumer.work_noted");
-    contents.read_anew(mappings.slab(ticket.slab), mappings.ledger().header().run_nonce, ticket);
-    return {ticket, contents, heartbeat, session};
+    try {
+        contents.read_anew(mappings.slab(ticket.slab), mappings.ledger().header().run_nonce, ticket);
+    } catch (const ProtocolError& problem) {
+        std::move(loan).fail(ReleaseKind::Failed, problem.what());
+        throw;
+    }
+    return loan;
 }
 
 ReadLoan::ReadLoan(const SlabTicket& ticket, const SlabContents& contents, Heartbeat& heartbeat,
@@ -35,7 +41,7 @@ ReadLoan::~ReadLoan() {
     try {
         return_slab();
     } catch (const std::exception& problem) {
-        // Out of memory: the slab stays held, and goes to another consumer when this process ends.
+        // Out of memory: the slab stays held until this consumer ends.
         spdlog::error("slab {} could not be given back: {}", ticket_.slab, problem.what());
     }
 }
@@ -61,8 +67,6 @@ void ReadLoan::fail(ReleaseKind kind, std::string why) && {
     failpoint("consumer.failed");
     std::exchange(session_, nullptr)->release_failed(ticket_, kind, std::move(why));
 }
-
-void ReadLoan::keep_until_death() && noexcept { session_ = nullptr; }
 
 void ReadLoan::return_slab() {
     heartbeat_->clear();

@@ -11,17 +11,17 @@
 
 namespace offramp {
 
-// The right to read one slab, and the only way to reach its payload. Exactly one of complete(), give_back(), fail()
-// and keep_until_death() uses it up; forgetting it gives the slab back as Returned. While it lives, this
-// process's death is charged to its delivery.
+// The right to read one slab, and the only way to reach its payload. Exactly one of complete(), give_back() and fail()
+// uses it up; forgetting it gives the slab back as Returned. While it lives, this process's death is charged to its
+// delivery.
 //
 // Borrows: mappings, heartbeat record, session, and the memory of what it reads, which outlive it. Thread: the
 // session's. Blocks: while a span is mapped for the first time.
 class ReadLoan {
   public:
-    // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket
-    // says; the slab is then not given back, and this consumer's end counts as a failure, so that a slab that nobody
-    // can read is a dead letter in the end.
+    // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket says; it has
+    // failed then, so that a slab that nobody can read is a dead letter in the end. Those of mapping its memory, which
+    // say nothing against the slab: it is returned.
     // `contents`: where the slab's description is read to; handed in so that its memory serves the next slab as well.
     static ReadLoan open(const SlabTicket& ticket, SlabMappings& mappings, Heartbeat& heartbeat,
                          ConsumerSession& session, SlabContents& contents);
@@ -38,11 +38,8 @@ class ReadLoan {
     void complete(std::chrono::nanoseconds busy) &&;
     // Not processed, and not the slab's fault.
     void give_back() &&;
-    // Processing failed, and this process goes on: the delivery is charged. `kind`: Failed or Rejected.
+    // Processing failed: the delivery is charged. `kind`: Failed or Rejected.
     void fail(ReleaseKind kind, std::string why) &&;
-    // Processing failed and this process is about to end: it does so holding the slab, so that the delivery
-    // is charged.
-    void keep_until_death() && noexcept;
 
   private:
     ReadLoan(const SlabTicket& ticket, const SlabContents& contents, Heartbeat& heartbeat, ConsumerSession& session);

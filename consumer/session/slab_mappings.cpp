@@ -56,6 +56,10 @@ void SlabMappings::done_with(std::uint32_t index) {
     spans_[plan_.span_of(index)].reset();
 }
 
+void SlabMappings::let_go_of_slabs() {
+    for (auto& span : spans_) span.reset();
+}
+
 const SharedRegionView& SlabMappings::span_region(std::uint32_t index) {
     std::optional<SharedRegionView>& region = spans_[index];
     if (!region) {

@@ -36,6 +36,8 @@ class SlabMappings {
     bool map_next();
     // Called before a slab that was read is given back.
     void done_with(std::uint32_t index);
+    // Unmaps every slab: nothing of this process reads one any more.
+    void let_go_of_slabs();
 
   private:
     SlabMappings(const RunNames& names, Keeping keeping, SharedRegionView ledger_region, const LedgerView& ledger);

@@ -49,7 +49,7 @@ class SlabFailed : public Error {
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: an Error with SinkUnavailable gives the slab back and
 // ends this consumer in order; a SlabFailed charges the slab, which goes to another consumer, and this one goes on; any
-// other exception ends this consumer with the slab still held and charged, which then goes to another one.
+// other exception charges it as well, and ends this consumer.
 class SlabProcessor {
   public:
     virtual ~SlabProcessor() = default;

@@ -22,8 +22,8 @@ LOCK = "launcher.lock"
 SUMMARY = "summary.json"
 # A socket's address holds this many bytes of path.
 LONGEST_SOCKET_PATH = 107
-# In a run directory: of the last producer that there can be (common/transport/endpoint.hpp).
-LONGEST_SOCKET = "work-4294967295.sock"
+# In a run directory: all are as long (common/transport/endpoint.hpp).
+LONGEST_SOCKET = "work-01234567.sock"
 
 
 def new_run_id(now=None):

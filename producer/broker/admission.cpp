@@ -20,6 +20,11 @@ namespace {
 constexpr int kMessagesPerStep = 512;
 constexpr std::uint64_t kRefusalsALogLine = 1000;
 
+// Of who ended before its Welcome: it has read nothing, whatever it was sent.
+bool ends_unheard(const ParsedMessage& message) {
+    return message.type == MessageType::Disconnect && message.as<Disconnect>().session == 0;
+}
+
 }  // namespace
 
 void Admission::take_messages() {
@@ -38,9 +43,13 @@ void Admission::take_messages() {
             on_hello(inbound, message);
             continue;
         }
+        if (message.run != state_.options.run_nonce) {
+            state_.count(Refusal::WorkOfAnotherRun);
+            continue;
+        }
         Peer* const known = state_.peers.find(inbound.peer);
         if (known == nullptr || known->gone) {
-            state_.count(Refusal::NobodyKnown);
+            if (!ends_unheard(message)) state_.count(Refusal::NobodyKnown);  // it was refused, or is gone already
             continue;
         }
         Peer& peer = *known;
@@ -54,8 +63,8 @@ void Admission::take_messages() {
                    message.as<Credit>().session == peer.ref.session) {
             peer.window = std::min(message.as<Credit>().window, kMaxTicketsPerMessage);
             peer.draining = peer.draining || peer.window == 0;
-        } else if (message.type == MessageType::Disconnect && peer.admitted &&
-                   message.as<Disconnect>().session == peer.ref.session) {
+        } else if (ends_unheard(message) || (message.type == MessageType::Disconnect && peer.admitted &&
+                                             message.as<Disconnect>().session == peer.ref.session)) {
             on_disconnect(peer);
         } else {
             state_.count(Refusal::OutOfTurn);
@@ -77,12 +86,12 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
         const Peer& peer = *known;
         if (peer.admitted)
             state_.port.send(peer.routing_id,
-                             encode(Welcome{peer.ref.session, peer.ref.consumer_index, state_.ledger.epoch()}));
+                             state_.message(Welcome{peer.ref.session, peer.ref.consumer_index, state_.ledger.epoch()}));
         else
-            state_.port.send(peer.routing_id, encode(Challenge{peer.secret}));
+            state_.port.send(peer.routing_id, state_.message(Challenge{peer.secret}));
         return;
     }
-    if (hello.run_nonce != state_.options.run_nonce)
+    if (message.run != state_.options.run_nonce)
         return refuse(inbound.peer, RefusalReason::Nonce, "this is another run: read its endpoint file again");
     const PeerCredentials& who = inbound.credentials;
     if (who.pid == 0)
@@ -119,9 +128,10 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     peer->watched = std::move(*watched);
     peer->secret = (std::uint64_t{entropy_()} << 32) | entropy_();
     peer->window = std::min(hello.window, kMaxTicketsPerMessage);
+    peer->token = hello.token;
     peer->previous_session = hello.previous_session;
     peer->kept = message.records_of<Hello>();
-    state_.port.send(peer->routing_id, encode(Challenge{peer->secret}));
+    state_.port.send(peer->routing_id, state_.message(Challenge{peer->secret}));
     state_.peers.add(std::move(peer));
 }
 
@@ -132,17 +142,17 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
         peer.gone = true;
         return;
     }
+    if (continued_.rejoin(peer)) return;
     if (peer.previous_session != 0) {
-        if (continued_.rejoin(peer)) return;
         state_.count(Refusal::AnothersSession);
         refuse(peer.routing_id, RefusalReason::Nonce,
-               "session " + std::to_string(peer.previous_session) + " is not this process's: start the consumer again");
+               "session " + std::to_string(admission_of(peer.previous_session)) +
+                   " is not this process's: start the consumer again");
         peer.gone = true;
         return;
     }
-    continued_.forget_previous_self(peer);
     const auto ref = state_.ledger.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
-                                         peer.credentials.uid);
+                                         peer.credentials.uid, peer.token);
     if (!ref) {
         refuse(peer.routing_id, RefusalReason::Full, "the run has its full number of consumers already");
         peer.gone = true;
@@ -152,8 +162,9 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
     peer.admitted = true;
     failpoint("broker.admitted");
     peer.alive_at = state_.clock.now();
-    state_.port.send(peer.routing_id, encode(Welcome{ref->session, ref->consumer_index, state_.ledger.epoch()}));
-    spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);
+    state_.port.send(peer.routing_id,
+                     state_.message(Welcome{ref->session, ref->consumer_index, state_.ledger.epoch()}));
+    spdlog::info("consumer {} (pid {}) is in", admission_of(ref->session), peer.credentials.pid);
     if (run_end_.begun()) run_end_.send_drain(peer, DrainReason::RunEnded);
 }
 
@@ -163,15 +174,16 @@ void Admission::refuse(const std::string& peer, RefusalReason reason, const std:
     if (times % kRefusalsALogLine == 1) spdlog::warn("a consumer was refused ({} times so far): {}", times, text);
     Refused refused{static_cast<std::uint32_t>(reason), 0, {}};
     put_text(refused.text, text);
-    state_.port.send(peer, encode(refused));
+    state_.port.send(peer, state_.message(refused));
 }
 
 void Admission::on_disconnect(Peer& peer) {
+    peer.gone = true;
+    if (!peer.admitted) return;
     state_.memory.refresh_heartbeats();  // for its last figures
     state_.peers.note_departure(peer, "goodbye");
     // Tickets that crossed its Disconnect: it never saw them, or will not begin.
     state_.take_slabs_back(peer, 0, "goodbye");
-    peer.gone = true;
 }
 
 }  // namespace offramp

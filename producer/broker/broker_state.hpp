@@ -45,6 +45,7 @@ struct BrokerState {
     ReadyQueue ready;
     BrokerReport totals;  // what is counted; what is looked up when somebody asks is added by Broker::report()
 
+    Bytes message(const auto& body) const { return encode(options.run_nonce, body); }
     // Counts what was refused; how often it was for this reason.
     std::uint64_t count(Refusal refusal) { return ++totals.refused[words(refusal)]; }
     std::uint64_t count(RefusalReason reason) { return ++totals.refused[words(reason)]; }

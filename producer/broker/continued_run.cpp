@@ -39,11 +39,12 @@ void ContinuedRun::expect_consumers_back() {
 
 void ContinuedRun::expect_back(const SlabLedger::Admitted& previous) {
     auto peer = std::make_unique<Peer>();
-    peer->routing_id = "session " + std::to_string(previous.ref.session) + " of the previous producer";
+    peer->routing_id = "session " + std::to_string(admission_of(previous.ref.session)) + " of the previous producer";
     peer->credentials = {.pid = static_cast<pid_t>(previous.pid), .uid = static_cast<uid_t>(previous.uid)};
     peer->since = peer->alive_at = state_.clock.now();
     peer->admitted = peer->draining = peer->away = true;
     peer->ref = previous.ref;
+    peer->token = previous.token;
     auto watched = state_.watch.open(peer->credentials.pid);
     if (!watched || watched->start_time != previous.start_time || has_input(watched->died.get())) {
         // Nobody saw when and of what it died: no failure is counted.
@@ -58,9 +59,10 @@ void ContinuedRun::expect_back(const SlabLedger::Admitted& previous) {
 }
 
 bool ContinuedRun::rejoin(Peer& peer) {
-    Peer* const previous = state_.peers.find_session(peer.previous_session);
-    if (previous == nullptr || !previous->away || previous->credentials.pid != peer.credentials.pid ||
-        previous->credentials.uid != peer.credentials.uid || previous->watched.start_time != peer.watched.start_time)
+    Peer* const previous = state_.peers.find_away(peer.token);
+    if (previous == nullptr || previous->credentials.pid != peer.credentials.pid ||
+        previous->credentials.uid != peer.credentials.uid || previous->watched.start_time != peer.watched.start_time ||
+        (peer.previous_session != 0 && peer.previous_session != previous->ref.session))
         return false;
     previous->gone = true;
     peer.ref = previous->ref;
@@ -70,8 +72,9 @@ bool ContinuedRun::rejoin(Peer& peer) {
     keep_only(peer, std::exchange(peer.kept, {}));
     failpoint("broker.rejoined");
     state_.port.send(peer.routing_id,
-                     encode(Welcome{peer.ref.session, peer.ref.consumer_index, state_.ledger.epoch()}));
-    spdlog::info("consumer {} (pid {}) is back, holding {} slabs", peer.ref.session, peer.credentials.pid, peer.held);
+                     state_.message(Welcome{peer.ref.session, peer.ref.consumer_index, state_.ledger.epoch()}));
+    spdlog::info("consumer {} (pid {}) is back, holding {} slabs", admission_of(peer.ref.session), peer.credentials.pid,
+                 peer.held);
     if (run_end_.begun()) run_end_.send_drain(peer, run_end_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
     return true;
 }
@@ -99,14 +102,6 @@ void ContinuedRun::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
             if (before.state == SlabState::Leased && state_.ledger.word(slab).state == SlabState::Ready)
                 state_.ready.put_ahead(slab);
         }
-    }
-}
-
-void ContinuedRun::forget_previous_self(const Peer& peer) {
-    for (auto& [id, previous] : state_.peers) {
-        if (!previous->away || previous->gone || previous->credentials.pid != peer.credentials.pid) continue;
-        state_.take_slabs_back(*previous, 0, "began anew");
-        previous->gone = true;
     }
 }
 

@@ -29,11 +29,10 @@ class ContinuedRun {
     void expect_consumers_back();
 
     // --- when they come ---
-    // A peer that has answered and says which session it had: that goes on, under the same number and consumer index;
-    // deliveries and releases are numbered from 1 again. False when the session is not its own: nothing was done.
+    // A peer that has answered, and whose token is that of a session of the previous producer: that goes on, under the
+    // same number and consumer index, also where the peer never heard of it. Deliveries and releases are numbered from
+    // 1 again. False when there is none, or it is another process's: nothing was done.
     bool rejoin(Peer& peer);
-    // A process that begins anew never heard that it had been let in before: what was meant for it goes to others.
-    void forget_previous_self(const Peer& peer);
 
   private:
     void adopt_filling(const PublishedSlab& slab);

@@ -42,6 +42,8 @@ void Dispatcher::take_releases() {
         const ParsedMessage message = parse_message(inbound.bytes);
         if (!message)
             state_.count(MessageChannel::Releases, message.problem);
+        else if (message.run != state_.options.run_nonce)
+            state_.count(Refusal::ReleaseOfAnotherRun);
         else if (message.type == MessageType::Releases)
             on_releases(inbound, message);
         else if (message.type == MessageType::Failure)
@@ -156,7 +158,7 @@ void Dispatcher::acknowledge_releases() {
         peer->in_doubt = false;
         failpoint("broker.acknowledge");
         // Not taken now: the consumer repeats its release, and is answered then.
-        state_.port.send(peer->routing_id, encode(ReleaseAck{peer->ref.session, peer->releases_seen}));
+        state_.port.send(peer->routing_id, state_.message(ReleaseAck{peer->ref.session, peer->releases_seen}));
         peer->acknowledged = peer->releases_seen;
         if (new_releases > 0) peer->acknowledged_at = now;
     }
@@ -236,8 +238,9 @@ void Dispatcher::send_tickets() {
         if (peer->to_send.empty()) continue;
         const auto count = static_cast<std::uint32_t>(peer->to_send.size());
         failpoint("broker.tickets");
-        const SendOutcome outcome =
-            state_.port.send(peer->routing_id, encode(Tickets{peer->ref.session, peer->next_delivery}, peer->to_send));
+        const SendOutcome outcome = state_.port.send(
+            peer->routing_id,
+            encode(state_.options.run_nonce, Tickets{peer->ref.session, peer->next_delivery}, peer->to_send));
         if (outcome == SendOutcome::Sent) {
             failpoint("broker.tickets.sent");
             peer->served = true;

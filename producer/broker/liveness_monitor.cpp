@@ -60,9 +60,10 @@ void LivenessMonitor::reap(Peer& peer) {
     state_.peers.note_departure(peer, "died");
     // Its process is often seen to be gone before its Disconnect has come through.
     if (peer.held == 0 && work == 0)
-        spdlog::info("consumer {} (pid {}) ended and held nothing", peer.ref.session, peer.credentials.pid);
+        spdlog::info("consumer {} (pid {}) ended and held nothing", admission_of(peer.ref.session),
+                     peer.credentials.pid);
     else
-        spdlog::warn("consumer {} (pid {}) died holding {}{}", peer.ref.session, peer.credentials.pid,
+        spdlog::warn("consumer {} (pid {}) died holding {}{}", admission_of(peer.ref.session), peer.credentials.pid,
                      slabs_held_by(peer), work != 0 ? ", one of them in work" : "");
     state_.take_slabs_back(peer, work, "died");
 }
@@ -111,7 +112,7 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
         peer->stalled = true;
         peer->stall_told = state_.options.visibility_timeout;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
-                     peer->ref.session, peer->credentials.pid,
+                     admission_of(peer->ref.session), peer->credentials.pid,
                      std::chrono::duration<double>(state_.options.visibility_timeout).count());
         on_stalled(*peer);
         for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
@@ -137,15 +138,16 @@ void LivenessMonitor::on_stalled(Peer& peer) {
     if (!state_.options.kill_overdue) return;
     if (is_this_process(peer)) {
         spdlog::error("consumer {} (pid {}) is overdue and is not killed: it is in the producer's own process",
-                      peer.ref.session, peer.credentials.pid);
+                      admission_of(peer.ref.session), peer.credentials.pid);
         return;
     }
     const int refused = state_.watch.kill(peer.watched.died.get());
     if (refused == 0) {
         ++state_.totals.stalled_killed;
-        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
+        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", admission_of(peer.ref.session),
+                     peer.credentials.pid);
     } else {
-        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session,
+        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", admission_of(peer.ref.session),
                       peer.credentials.pid, std::strerror(refused));
     }
 }
@@ -154,8 +156,9 @@ void LivenessMonitor::on_stalled(Peer& peer) {
 void LivenessMonitor::tell_of_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
     if (silent_for < peer.stall_told + std::min(peer.stall_told, kLongestSilence)) return;
     peer.stall_told = silent_for;
-    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}", peer.ref.session,
-                 peer.credentials.pid, std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
+    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}",
+                 admission_of(peer.ref.session), peer.credentials.pid,
+                 std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
                  state_.options.kill_overdue ? "" : ": nobody kills it, as kill-overdue would");
 }
 

@@ -24,6 +24,7 @@ struct Peer {
     bool admitted = false;  // the secret was answered: pidfd and connection are the same process
     bool draining = false;
     bool gone = false;                   // taken out at the end of the step
+    std::uint64_t token = 0;             // its session's, which goes on by it
     std::uint64_t previous_session = 0;  // it comes from a previous producer's
     std::vector<SlabTicket> kept;        // and still holds these, or has released them
     bool away = false;  // a previous producer's consumer that has not come back yet: no connection, but a pidfd

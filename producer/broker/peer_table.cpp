@@ -21,6 +21,12 @@ Peer* PeerTable::find_session(std::uint64_t session) {
     return nullptr;
 }
 
+Peer* PeerTable::find_away(std::uint64_t token) {
+    for (auto& [id, peer] : peers_)
+        if (peer->away && !peer->gone && peer->token == token) return peer.get();
+    return nullptr;
+}
+
 std::size_t PeerTable::present() const {
     return static_cast<std::size_t>(
         std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) { return !entry.second->away; }));
@@ -51,7 +57,7 @@ double PeerTable::busy_seconds(const Peer& peer) const {
 void PeerTable::note_departure(const Peer& peer, const char* how) {
     if (departed_.size() >= kDeparturesKept) departed_.erase(departed_.begin());
     departed_.push_back({.pid = static_cast<std::uint64_t>(peer.credentials.pid),
-                         .session = peer.ref.session,
+                         .session = admission_of(peer.ref.session),
                          .consumer_index = peer.ref.consumer_index,
                          .completed = peer.completed,
                          .busy_seconds = busy_seconds(peer),
@@ -63,7 +69,7 @@ std::vector<ConsumerReport> PeerTable::reports() const {
     for (const auto& [id, peer] : peers_) {
         if (!peer->admitted) continue;
         reports.push_back({.pid = static_cast<std::uint64_t>(peer->credentials.pid),
-                           .session = peer->ref.session,
+                           .session = admission_of(peer->ref.session),
                            .consumer_index = peer->ref.consumer_index,
                            .holding = peer->held,
                            .completed = peer->completed,

@@ -34,6 +34,8 @@ class PeerTable {
     Peer* find(const std::string& routing_id);
     // An admitted one that is not gone; null when there is none.
     Peer* find_session(std::uint64_t session);
+    // One that is away, and had this token; null when there is none.
+    Peer* find_away(std::uint64_t token);
     // Connections; without those of a previous producer that have not come back.
     std::size_t present() const;
     // The run's number of consumers.

@@ -27,6 +27,8 @@ const char* plain(RefusalReason reason) {
 
 std::string words(Refusal refusal) {
     switch (refusal) {
+        case Refusal::ReleaseOfAnotherRun:
+            return "release of another run";
         case Refusal::AnotherType:
             return "release message: another type";
         case Refusal::UnknownSession:
@@ -37,6 +39,8 @@ std::string words(Refusal refusal) {
             return "release beyond a gap";
         case Refusal::ReasonWithoutRelease:
             return "reason of a release that does not come";
+        case Refusal::WorkOfAnotherRun:
+            return "work message of another run";
         case Refusal::NobodyKnown:
             return "work message from nobody known";
         case Refusal::WorkInAnothersName:

@@ -10,12 +10,14 @@ namespace offramp {
 // (`refused`).
 enum class Refusal {
     // of releases
+    ReleaseOfAnotherRun,
     AnotherType,
     UnknownSession,
     ReleaseInAnothersName,
     BeyondAGap,
     ReasonWithoutRelease,
     // of the work channel
+    WorkOfAnotherRun,
     NobodyKnown,
     WorkInAnothersName,
     OutOfTurn,

@@ -38,7 +38,8 @@ void RunEnd::leave_out(std::chrono::nanoseconds pause) {
 void RunEnd::send_drain(Peer& peer, DrainReason reason) const {
     peer.draining = true;
     if (peer.admitted)
-        state_.port.send(peer.routing_id, encode(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
+        state_.port.send(peer.routing_id,
+                         state_.message(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
 }
 
 }  // namespace offramp

@@ -34,7 +34,7 @@ void ShortageReport::describe_holders(BrokerReport& report) const {
     for (ConsumerReport& consumer : report.consumers) {
         if (!consumer.end.empty()) continue;
         const auto peer = std::find_if(state_.peers.begin(), state_.peers.end(), [&](const auto& entry) {
-            return entry.second->admitted && entry.second->ref.session == consumer.session;
+            return entry.second->admitted && admission_of(entry.second->ref.session) == consumer.session;
         });
         consumer.stalled = peer != state_.peers.end() && peer->second->stalled;
     }

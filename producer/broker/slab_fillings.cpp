@@ -23,11 +23,11 @@ void SlabFillings::note_failed(std::uint32_t slab, std::uint32_t attempt, const 
                                bool charged, std::string why) {
     Filling& filling = fillings_[slab];
     const auto known = std::find_if(filling.failed.begin(), filling.failed.end(), [&](const DeliveryRecord& record) {
-        return record.attempt == attempt && record.session == peer.ref.session;
+        return record.attempt == attempt && record.session == admission_of(peer.ref.session);
     });
     DeliveryRecord record{.attempt = attempt,
                           .pid = static_cast<std::uint64_t>(peer.credentials.pid),
-                          .session = peer.ref.session,
+                          .session = admission_of(peer.ref.session),
                           .delivered_at_ns = to_ns(filling.leased_at),
                           .ended_at_ns = to_ns(clock_.now()),
                           .end = end,

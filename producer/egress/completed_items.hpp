@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -32,12 +31,7 @@ class CompletedItems {
             more_.wait(lock, ready);
         else if (*timeout > std::chrono::nanoseconds{})
             more_.wait_for(lock, *timeout, ready);
-        std::vector<ItemRange> taken = items_.list();
-        const std::size_t kept_from = std::min(most, taken.size());
-        items_ = {};
-        for (const ItemRange& range : std::span(taken).subspan(kept_from)) items_.add(range);
-        taken.resize(kept_from);
-        return taken;
+        return items_.take_first(most);
     }
 
   private:

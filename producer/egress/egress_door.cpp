@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -259,6 +260,10 @@ void EgressDoor::Parts::check(const Batch& batch) const {
         refuse("the items' numbers do not rise",
                "Number each item once, in the order in which they are submitted; the next is " +
                    std::to_string(next_item) + " or more");
+    // Behind the last item there is a number, too.
+    constexpr std::uint64_t kMostItems = std::numeric_limits<std::uint64_t>::max();
+    if (batch.items.empty() ? batch.rows > kMostItems - next_item : batch.items.back() == kMostItems)
+        refuse("the item number " + std::to_string(kMostItems), "Number items from 0 to one less than that");
 }
 
 OutputBatch EgressDoor::Parts::described(Batch batch) {

@@ -32,7 +32,8 @@ SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
 }
 
 // The lowest slab is last on the stack: the first span's memory is ready first.
-SlabLedger::SlabLedger(Memory memory, std::uint32_t epoch) : memory_(memory), epoch_(epoch) {
+SlabLedger::SlabLedger(Memory memory, std::uint32_t epoch)
+    : memory_(memory), epoch_(epoch), next_session_(memory.first_session) {
     free_.reserve(memory.entries.size());
     for (std::uint32_t slab = slab_count(); slab-- > 0;) {
         const SlabState state = word(slab).state;
@@ -44,7 +45,7 @@ SlabLedger::SlabLedger(Memory memory, std::uint32_t epoch) : memory_(memory), ep
 SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep& last) {
     check_ledger_words(memory.consumers, memory.entries);
     SlabLedger ledger(memory, epoch);
-    std::uint64_t last_session = 0;
+    std::uint64_t last_session = memory.first_session - 1;
     for (const LedgerConsumer& consumer : memory.consumers)
         last_session = std::max(last_session, load_word(consumer.session));
     ledger.take_counted_step(last);
@@ -123,13 +124,15 @@ void SlabLedger::publish(std::uint32_t slab) {
 
 // --- consumers ---
 
-std::optional<ConsumerRef> SlabLedger::admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid) {
+std::optional<ConsumerRef> SlabLedger::admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid,
+                                             std::uint64_t token) {
     for (std::uint32_t consumer_index = 0; consumer_index < memory_.consumers.size(); ++consumer_index) {
         LedgerConsumer& entry = memory_.consumers[consumer_index];
         if (load_word(entry.session) != 0) continue;
         store_word(entry.pid, pid);
         store_word(entry.start_time, start_time);
         store_word(entry.uid, uid);
+        store_word(entry.token, token);
         store_word(entry.session, next_session_);
         return ConsumerRef{consumer_index, next_session_++};
     }
@@ -142,8 +145,11 @@ std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
         const LedgerConsumer& entry = memory_.consumers[consumer_index];
         const std::uint64_t session = load_word(entry.session);
         if (session != 0)
-            found.push_back(
-                {{consumer_index, session}, load_word(entry.pid), load_word(entry.start_time), load_word(entry.uid)});
+            found.push_back({{consumer_index, session},
+                             load_word(entry.pid),
+                             load_word(entry.start_time),
+                             load_word(entry.uid),
+                             load_word(entry.token)});
     }
     return found;
 }

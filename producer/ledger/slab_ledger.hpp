@@ -57,6 +57,7 @@ class SlabLedger {
     struct Memory {
         std::span<LedgerConsumer> consumers;
         std::span<SlabEntry> entries;
+        std::uint64_t first_session = 1;  // of the run: no two runs share numbers (first_session_of)
     };
 
     // Every slab Free, in its first generation; no consumers.
@@ -81,14 +82,16 @@ class SlabLedger {
     void publish(std::uint32_t slab);
 
     // --- consumers ---
-    // Nothing when the table is full.
-    std::optional<ConsumerRef> admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid);
+    // Nothing when the table is full. `token`: by which its session is continued.
+    std::optional<ConsumerRef> admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid,
+                                     std::uint64_t token);
     // The admitted consumers, as the table has them.
     struct Admitted {
         ConsumerRef ref;
         std::uint64_t pid = 0;
         std::uint64_t start_time = 0;
         std::uint64_t uid = 0;
+        std::uint64_t token = 0;
     };
     std::vector<Admitted> admitted() const;
 
@@ -154,7 +157,7 @@ class SlabLedger {
     // Derived from the words, so that the work per slab does not grow with the pool.
     std::array<std::uint32_t, kSlabStates> counts_{};
     std::vector<std::uint32_t> free_;  // the slabs that are Free, the one freed last at the end; never reallocated
-    std::uint64_t next_session_ = 1;
+    std::uint64_t next_session_;
 };
 
 }  // namespace offramp

@@ -111,7 +111,8 @@ SlabLedger::Memory RunMemory::ledger() {
     std::byte* const consumers = ledger_.bytes().data() + sizeof(LedgerHeader);
     std::byte* const entries = consumers + consumer_capacity_ * sizeof(LedgerConsumer);
     return {{reinterpret_cast<LedgerConsumer*>(consumers), consumer_capacity_},
-            {reinterpret_cast<SlabEntry*>(entries), slab_count_}};
+            {reinterpret_cast<SlabEntry*>(entries), slab_count_},
+            first_session_of(header().run_nonce)};
 }
 
 RunProgress& RunMemory::progress() {

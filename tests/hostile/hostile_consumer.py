@@ -19,7 +19,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tests.hostile import wire  # noqa: E402
 from tests.hostile.zmtp import COMMAND, GREETING, LONG, MORE, Connection, frame, ready  # noqa: E402
 
-OTHERS_SESSIONS = range(1, 12)
+OTHERS = range(1, 12)
+ADMISSION_BITS = 24     # of a session; those above are the run's
 SLABS = range(0, 8)
 MOST_BEHIND = 0.1      # seconds
 
@@ -27,7 +28,7 @@ MOST_BEHIND = 0.1      # seconds
 class Hostile:
     def __init__(self, run_dir, seed):
         self.run_dir, self.random = pathlib.Path(run_dir), random.Random(seed)
-        self.work, self.free_list = self.run_dir / "work-1.sock", self.run_dir / "free-1.sock"
+        self.work, self.free_list = wire.sockets_of(run_dir)
         self.nonce = wire.nonce_of(run_dir)
         self.will_do = wire.work_of(run_dir)
 
@@ -47,12 +48,17 @@ class Hostile:
 
     def messages(self, rounds):
         """Messages that are none, cut, too long, of other versions, of several frames, from nobody known."""
-        good = [wire.hello(self.nonce, self.will_do), wire.releases(1, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)), wire.credit(1, 4), wire.disconnect(1),
-                wire.answer(7)]
-        bad = [b"", b"\0", self.random.randbytes(100), wire.message(wire.HELLO, magic=1), wire.message(99), wire.message(wire.CREDIT, count=300),
-               wire.message(wire.RELEASES, bytes(16), count=256), wire.message(wire.DISCONNECT, bytes(8), length=0xFFFFFFFF),
-               wire.message(wire.TICKETS, bytes(16)), wire.hello(self.nonce ^ 1, self.will_do), wire.hello(self.nonce, self.will_do ^ 1), wire.hello(self.nonce, self.will_do, holding=9),
-               wire.message(wire.HELLO, bytes(48), version=wire.VERSION + 1)]
+        run, record = self.nonce, (wire.ticket(0, 1, 1), wire.COMPLETED)
+        good = [wire.hello(run, self.will_do), wire.releases(run, 1, 1, record), wire.credit(run, 1, 4), wire.disconnect(run, 1),
+                wire.answer(run, 7)]
+        other = run ^ 1
+        bad = [b"", b"\0", self.random.randbytes(100), wire.message(run, wire.HELLO, magic=1), wire.message(run, 99),
+               wire.message(run, wire.CREDIT, count=300), wire.message(run, wire.RELEASES, bytes(16), count=256),
+               wire.message(run, wire.DISCONNECT, bytes(8), length=0xFFFFFFFF),
+               wire.message(run, wire.TICKETS, bytes(16)), wire.hello(run, self.will_do ^ 1), wire.hello(run, self.will_do, holding=9),
+               wire.message(run, wire.HELLO, bytes(48), version=wire.VERSION + 1),
+               wire.hello(other, self.will_do), wire.releases(other, 1, 1, record),
+               wire.credit(other, 1, 4), wire.disconnect(other, 1), wire.answer(other, 7)]
         for _ in range(rounds):
             for path, kind in ((self.work, b"DEALER"), (self.free_list, b"PUSH")):
                 with Connection(path, kind) as connection:
@@ -77,7 +83,7 @@ class Hostile:
         while True:
             kind, body = wire.parse(work.receive())
             if kind == wire.CHALLENGE:
-                work.send(wire.answer(struct.unpack("<Q", body)[0]))
+                work.send(wire.answer(self.nonce, struct.unpack("<Q", body)[0]))
             elif kind == wire.WELCOME:
                 return struct.unpack_from("<Q", body)[0]
             elif kind == wire.REFUSED:
@@ -94,6 +100,7 @@ class Hostile:
         work = Connection(self.work, b"DEALER")
         free_list = Connection(self.free_list, b"PUSH")
         session, sequence = self.join(work), 0
+        others = [other for other in ((session >> ADMISSION_BITS << ADMISSION_BITS) | admission for admission in OTHERS) if other != session]
         for _ in range(rounds):
             kind, body = 0, b""
             while kind != wire.TICKETS:
@@ -108,19 +115,17 @@ class Hostile:
             self.random.shuffle(lies)
             for at in range(0, len(lies), 100):
                 some = lies[at:at + 100]
-                free_list.send(wire.releases(session, sequence + 1, *some))
-                free_list.send(wire.releases(session, sequence + 1, *some))           # once more
-                free_list.send(wire.releases(session, sequence + 1000, *some))        # beyond a gap
+                free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))
+                free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))           # once more
+                free_list.send(wire.releases(self.nonce, session, sequence + 1000, *some))        # beyond a gap
                 sequence += len(some)
-                for other in OTHERS_SESSIONS:
-                    if other != session:
-                        free_list.send(wire.releases(other, 1, *some), )
-                        free_list.send(wire.releases(other, sequence, *some))
-            for other in OTHERS_SESSIONS:
-                if other != session:
-                    work.send(wire.credit(other, 200))
-                    work.send(wire.disconnect(other))
-            free_list.send(wire.releases(session, sequence + 1, (wire.ticket(slab, generation, attempt, epoch), wire.RETURNED)))
+                for other in others:
+                    free_list.send(wire.releases(self.nonce, other, 1, *some))
+                    free_list.send(wire.releases(self.nonce, other, sequence, *some))
+            for other in others:
+                work.send(wire.credit(self.nonce, other, 200))
+                work.send(wire.disconnect(self.nonce, other))
+            free_list.send(wire.releases(self.nonce, session, sequence + 1, (wire.ticket(slab, generation, attempt, epoch), wire.RETURNED)))
             sequence += 1
         self._keep = (work, free_list)
 
@@ -128,10 +133,10 @@ class Hostile:
         """`rate` messages a second, half on each channel, in good form and to no effect: a release repeated, a credit repeated."""
         work, free_list = Connection(self.work, b"DEALER"), Connection(self.free_list, b"PUSH")
         session = self.join(work, window=0)
-        free_list.send(wire.releases(session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)))
+        free_list.send(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)))
         a_step = max(1, rate // 2 // 500)    # 500 steps a second
-        kinds = ((work, frame(wire.credit(session, 0)) * a_step),
-                 (free_list, frame(wire.releases(session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED))) * a_step))
+        kinds = ((work, frame(wire.credit(self.nonce, session, 0)) * a_step),
+                 (free_list, frame(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED))) * a_step))
         began, sent, told = time.monotonic(), 0, 0.0
         print("flooding", flush=True)
         while True:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import unittest
 
+from tests.hostile import wire
 from tests.hostile.zmtp import Connection
 from tests.support.real_run import RealRun, left_behind, shared_memory, undisturbed
 
@@ -17,7 +18,8 @@ REFUSED = ("hello with more holdings than records", "refused: another run", "ref
            "release in another's name", "release message: another message version", "release message: another type",
            "release message: length does not fit the type", "release message: not a message of this project",
            "release message: too many records", "release message: too short", "release message: unknown type",
-           "release of an unknown session", "work message from nobody known", "work message out of turn",
+           "release of an unknown session", "release of another run", "work message from nobody known", "work message of another run",
+           "work message out of turn",
            "work message: length does not fit the type", "work message: not a message of this project",
            "work message: too many records", "work message: too short", "work message: unknown type")
 
@@ -114,7 +116,7 @@ class Hostile(unittest.TestCase):
     def connect(run, connections):
         """False while the socket's queue is full."""
         try:
-            connections.enter_context(Connection(run.run_dir / "work-1.sock", None))
+            connections.enter_context(Connection(wire.sockets_of(run.run_dir)[0], None))
         except BlockingIOError:
             return False
         return True

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import unittest
 
+from tests.hostile import wire
 from tests.support.launched_run import LaunchedRun
 from tests.support.other_user import NOBODY, PYTHON, STRANGER, as_user, attempts, can_become_others
 from tests.support.real_run import BIN, RealRun, kill, left_behind, shared_memory, undisturbed
@@ -27,6 +28,10 @@ ON_OBJECTS = ("read", "write", "truncate", "unlink", "rename", "chmod", "map_for
 
 def objects(run_id):
     return [f"/dev/shm/{name}" for name in os.listdir("/dev/shm") if name.startswith(f"offramp-{run_id}-")]
+
+
+def socket_names(run):
+    return [path.name for path in wire.sockets_of(run.run_dir)]
 
 
 def groups_of(pid):
@@ -77,8 +82,8 @@ class NotAllowed(unittest.TestCase):
             words = [f"{action}={path}" for path in shm for action in ON_OBJECTS]
             words += [f"{action}={run.run_dir}/{name}" for name in ("endpoint", "status.json", "producer.lock")
                       for action in ("read", "write", "unlink", "rename")]
-            words += [f"{action}={run.run_dir}/{name}" for name in ("work-1.sock", "free-1.sock") for action in ("connect", "unlink", "rename")]
-            words += [f"create={run.run_dir}/work-1.sock", f"kill={run.producer.pid}"]
+            words += [f"{action}={run.run_dir}/{name}" for name in socket_names(run) for action in ("connect", "unlink", "rename")]
+            words += [f"create={run.run_dir}/{socket_names(run)[0]}", f"kill={run.producer.pid}"]
             self.assert_all_refused(NOBODY, words)
             self.assertEqual(objects(run.run_id), shm)
             self.finish(run)
@@ -99,18 +104,19 @@ class NotAllowed(unittest.TestCase):
             self.skipTest(f"user {NOBODY} may not enter {ROOT}")
         with RealRun(*COPY) as run:
             self.waiting_run(run)
-            for path, mode in ((run.run_dir, 0o755), (run.run_dir / "work-1.sock", 0o666), (run.run_dir / "free-1.sock", 0o666)):
+            for path, mode in ((run.run_dir, 0o755), *((path, 0o666) for path in wire.sockets_of(run.run_dir))):
                 path.chmod(mode)
             said = as_user(NOBODY, """
 import struct, sys
 sys.path.insert(0, sys.argv[2])
 from tests.hostile import wire
 from tests.hostile.zmtp import Connection
-work, free = Connection(sys.argv[1] + "/work-1.sock", b"DEALER"), Connection(sys.argv[1] + "/free-1.sock", b"PUSH")
+work, free = (Connection(path, kind) for path, kind in zip(wire.sockets_of(sys.argv[1]), (b"DEALER", b"PUSH")))
+run = wire.nonce_of(sys.argv[1])
 for session in range(1, 5):
-    free.send(wire.releases(session, 1, *[(wire.ticket(slab, 1, 1), wire.COMPLETED) for slab in range(4)]))
-    work.send(wire.disconnect(session))
-work.send(wire.hello(wire.nonce_of(sys.argv[1]), 0))
+    free.send(wire.releases(run, session, 1, *[(wire.ticket(slab, 1, 1), wire.COMPLETED) for slab in range(4)]))
+    work.send(wire.disconnect(run, session))
+work.send(wire.hello(run, 0))
 kind, body = wire.parse(work.receive())
 print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(bytes(1))[0].decode())
 """, run.run_dir, ROOT, environment={"PYTHONDONTWRITEBYTECODE": "1"})
@@ -166,18 +172,18 @@ class ConsumerUser(unittest.TestCase):
             of_the_launcher.chmod(0o640)
             # What a consumer needs, it may: the rest of this test would hold of anyone else.
             said = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
-                                     f"connect={run.run_dir}/work-1.sock", f"connect={run.run_dir}/free-1.sock"], **as_consumer)
+                                     *(f"connect={path}" for path in wire.sockets_of(run.run_dir))], **as_consumer)
             self.assertEqual(set(said.values()), {"allowed"}, said)
             words = [f"{action}={path}" for path in spans + others
                      for action in ("write", "truncate", "unlink", "rename", "chmod", "map_for_writing", "open_again_for_writing")]
             words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
-            words += [f"{action}={run.run_dir}/{name}" for name in ("work-1.sock", "free-1.sock", "endpoint") for action in ("unlink", "rename")]
+            words += [f"{action}={run.run_dir}/{name}" for name in (*socket_names(run), "endpoint") for action in ("unlink", "rename")]
             words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}", f"read={of_the_launcher}"]
             said = attempts(NOBODY, words, **as_consumer)
             self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
             # And a third user nothing at all, nor one that is in the group that the consumers' user shares with others.
             words = [f"{action}={path}" for path in spans + others + cells for action in ON_OBJECTS]
-            words += [f"read={run.run_dir}/endpoint", f"connect={run.run_dir}/work-1.sock", f"connect={run.run_dir}/free-1.sock"]
+            words += [f"read={run.run_dir}/endpoint", *(f"connect={path}" for path in wire.sockets_of(run.run_dir))]
             for groups in ((), (shared,)):
                 said = attempts(STRANGER, words, groups)
                 self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})

@@ -14,41 +14,45 @@ ENDED = "the run has ended"     # a refusal's words
 FREE_TEXT = b"\0" * 16
 
 
-def message(kind, body=b"", records=(), version=VERSION, magic=MAGIC, count=None, length=None):
+HEADER_BYTES = 24
+
+
+def message(run, kind, body=b"", records=(), version=VERSION, magic=MAGIC, count=None, length=None):
     data = body + b"".join(records)
-    header = struct.pack("<IHHII", magic, version, kind, 16 + len(data) if length is None else length, len(records) if count is None else count)
+    header = struct.pack("<IHHIIQ", magic, version, kind, HEADER_BYTES + len(data) if length is None else length,
+                         len(records) if count is None else count, run)
     return header + data
 
 
-def hello(nonce, work, window=1, holding=0):
-    return message(HELLO, struct.pack("<QQQQII", nonce, 0, 0, work, holding, window) + FREE_TEXT)
+def hello(run, work, window=1, holding=0, token=0):
+    return message(run, HELLO, struct.pack("<QQQQII", token, 0, 0, work, holding, window) + FREE_TEXT)
 
 
-def answer(secret):
-    return message(ANSWER, struct.pack("<Q", secret))
+def answer(run, secret):
+    return message(run, ANSWER, struct.pack("<Q", secret))
 
 
-def credit(session, window):
-    return message(CREDIT, struct.pack("<QII", session, window, 0))
+def credit(run, session, window):
+    return message(run, CREDIT, struct.pack("<QII", session, window, 0))
 
 
-def disconnect(session):
-    return message(DISCONNECT, struct.pack("<Q", session))
+def disconnect(run, session):
+    return message(run, DISCONNECT, struct.pack("<Q", session))
 
 
 def ticket(slab, generation, attempt, epoch=1):
     return struct.pack("<IIQII", epoch, slab, generation, attempt, 0)
 
 
-def releases(session, first_sequence, *records, **wrongly):
+def releases(run, session, first_sequence, *records, **wrongly):
     """`records`: (ticket, kind)."""
-    return message(RELEASES, struct.pack("<QQ", session, first_sequence),
+    return message(run, RELEASES, struct.pack("<QQ", session, first_sequence),
                    [which + struct.pack("<II", kind, 0) for which, kind in records], **wrongly)
 
 
 def parse(data):
     """(kind, body with records)"""
-    return struct.unpack_from("<H", data, 6)[0], data[16:]
+    return struct.unpack_from("<H", data, 6)[0], data[HEADER_BYTES:]
 
 
 def tickets_of(body):
@@ -59,6 +63,13 @@ def tickets_of(body):
 def work_of(run_dir):
     """What the run's consumers say in their first message that they will do."""
     return int(re.search(r"# consumers' work ([0-9a-f]{16})", (pathlib.Path(run_dir) / "producer-settings.toml").read_text())[1], 16)
+
+
+def sockets_of(run_dir):
+    """The work channel's path, and the free-list channel's."""
+    epoch = int(re.search(r"epoch=(\d+)", (pathlib.Path(run_dir) / "endpoint").read_text())[1])
+    name = f"{nonce_of(run_dir) + epoch & 0xFFFFFFFF:08x}"
+    return [pathlib.Path(run_dir) / f"{channel}-{name}.sock" for channel in ("work", "free")]
 
 
 def nonce_of(run_dir):

@@ -432,6 +432,18 @@ end:
             survive() } }
 #endif
 
+    /* The run that was here before is dead. A consumer of it, in the process that now is consumer c of this run, is done with its
+     * slab s only now. All numbers of its first release mean something here as well; the run that the message names is another. */
+    :: d_step { up && alive[c] && peer[c] && faults > 0 && len(releases[c]) < RELEASE_ROOM ->
+        faults--;
+#ifdef MESSAGES_NAME_NO_RUN
+        printf("consumer %d's release of a dead run's slab %d comes\n", c, s);
+        releases[c] ! 1, s, 1, 1, COMPLETED
+#else
+        printf("consumer %d's release of a dead run's slab %d is refused: it names another run\n", c, s)
+#endif
+        }
+
     /* Any of those that it has at hand: the order is not modelled. */
     :: d_step { alive[c] && !leaving[c] && !heartbeat[c].busy && at_hand[c].attempt[s] != 0 ->
         heartbeat[c].busy = true; heartbeat[c].slab = s;

@@ -48,6 +48,7 @@ VARIANTS = {
     "push-pull": ("PUSH_PULL", "LOST", "no_batch_is_lost"),
     "only-the-last-completes": ("ONLY_THE_LAST_COMPLETES", "COUNTS", "finished_work_counts"),
     "old-releases-count": ("OLD_RELEASES_COUNT", "LOST", "no_batch_is_lost"),
+    "messages-name-no-run": ("MESSAGES_NAME_NO_RUN", "MEMORY", "memory_is_reused_only_when_nobody_may_read_it"),
 }
 
 

@@ -146,7 +146,7 @@ class LedgerTable {
             const SlabLedger::Memory memory{consumer_table, {&entry_, 1}};
             SlabLedger ledger = SlabLedger::format(memory, 1);
             std::vector<ConsumerRef> consumers;
-            for (std::uint32_t c = 0; c < kConsumers; ++c) consumers.push_back(*ledger.admit(100 + c, 1, 0));
+            for (std::uint32_t c = 0; c < kConsumers; ++c) consumers.push_back(*ledger.admit(100 + c, 1, 0, c));
             entry_.word = SlabWord{image.state, image.attempt, kGeneration}.pack();
             entry_.charges = image.charges;
             for (std::uint32_t c = 0; c < kConsumers; ++c)

@@ -59,6 +59,18 @@ MUTANTS = (
            ("session_test",)),
     Mutant("repeated releases count again", "producer/broker/dispatcher.cpp", "            peer->in_doubt = true;\n        } else if (sequence == peer",
            "            on_release(*peer, record);\n        } else if (sequence == peer", ("broker_test",)),
+    Mutant("another run's releases count", "producer/broker/dispatcher.cpp", "message.run != state_.options.run_nonce", "message.run == 0",
+           ("broker_test",)),
+    Mutant("another run's words count", "producer/broker/admission.cpp", """        if (message.run != state_.options.run_nonce) {
+            state_.count(""", """        if (message.run == 0) {
+            state_.count(""", ("broker_test",)),
+    Mutant("another run's producer is believed", SESSION, "heard.run != options_.run_nonce && ", "heard.run == 0 && ", ("session_test",)),
+    Mutant("each run has the sockets of the one before", "common/transport/endpoint.cpp", "(endpoint.names.nonce + endpoint.epoch)", "(endpoint.epoch)",
+           ("transport_test",)),
+    Mutant("a session is continued by its process", "producer/broker/peer_table.cpp", "peer->away && !peer->gone && peer->token == token",
+           "peer->away && !peer->gone && token != 0", ("broker_test",)),
+    Mutant("an error keeps what the consumer holds", "consumer/session/consumer_loop.cpp", "        session_->abandon();\n", "", ("session_test",)),
+    Mutant("what is given back is still mapped", "consumer/session/consumer_loop.cpp", "        mappings_->let_go_of_slabs();\n", "", ("session_test",)),
     Mutant("anyone releases in another's name", "producer/broker/dispatcher.cpp",
            "inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid", "inbound.bytes.empty()",
            ("broker_test",)),

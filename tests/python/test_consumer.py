@@ -5,12 +5,13 @@ import json
 import mmap
 import os
 import signal
+import sys
 import threading
 import unittest
 import warnings
 
 import offramp
-from offramp import _abi
+from offramp import _abi, _consumer
 from offramp._memory import Mappings
 from world import World, needs_numpy, wait_for
 
@@ -248,16 +249,16 @@ class Consumers(World):
         self.assertEqual(expected(10), sorted({*done, *said}), "nothing is lost")
         self.assertEqual(80, len(done) + len(said), "and what was accepted does not come again")
 
-    def test_whose_producer_is_killed_and_followed_by_another_run_is_told(self):
-        for when in ("once the other run is there", "before"):
+    def test_whose_producer_is_killed_is_told_also_when_another_run_is_there(self):
+        for when, said in (("once the other run is there", "another one by now"), ("before", "the producer is dead")):
             with self.subTest(f"it sees the death {when}"):
                 self.run_dir = self.folder / when
                 killed = self.produce(1, consumers=2)
                 consumer = self.python("""
                     import sys, offramp
                     try:
-                        list(offramp.Consumer(sys.argv[1], wait_for_producer=100))
-                    except offramp.NoSuchRun as problem:
+                        list(offramp.Consumer(sys.argv[1]))
+                    except (offramp.NoSuchRun, offramp.ProducerGone) as problem:
                         print(problem)
                 """, self.run_dir)
                 wait_for(lambda: '"consumers": [\n  {' in self.text_of("status.json"), "that it is let in")
@@ -265,9 +266,12 @@ class Consumers(World):
                     consumer.send_signal(signal.SIGSTOP)
                 killed.kill()
                 killed.wait()
+                if when == "before":
+                    self.assertIn(said, self.end(consumer))
                 other = self.produce(1, consumers=1)
-                consumer.send_signal(signal.SIGCONT)
-                self.assertRegex(self.end(consumer), "another (run's|one) by now")
+                if when != "before":
+                    consumer.send_signal(signal.SIGCONT)
+                    self.assertIn(said, self.end(consumer))
                 self.finish(other, 1)
 
     def test_stop_ends_the_loop_when_the_slab_at_hand_is_done(self):
@@ -295,6 +299,32 @@ class Consumers(World):
             consumer.send_signal(signal.SIGINT)
             self.assertIn("KeyboardInterrupt", self.end(consumer, -signal.SIGINT))
             wait_for(lambda: egress.figures().consumers == 0, "no consumer")
+
+    def test_ctrl_c_once_more_while_a_loop_is_left_keeps_nothing(self):
+        """At each line of the way out: the thread ends, its slab goes back, and the consumer may run again."""
+        producer = self.produce(1)
+        consumer = offramp.Consumer(self.run_dir)
+        way_out = _consumer._Loop._leave.__code__
+        for line in {line for _, _, line in way_out.co_lines() if line and line > way_out.co_firstlineno}:
+            interrupted = []
+
+            def interrupt(frame, event, argument):
+                if frame.f_code is way_out and frame.f_lineno == line and event == "line" and not interrupted:
+                    interrupted.append(line)
+                    raise KeyboardInterrupt
+                return interrupt
+
+            loop = iter(consumer)
+            next(loop)
+            sys.settrace(interrupt)
+            try:
+                loop.close()
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            wait_for(lambda: not consumer._running.locked(), "the end of a loop that was interrupted on its way out")
+        self.assertEqual(expected(1), self.finish(producer, 1))
 
     def test_an_interpreter_ends_although_a_loop_was_forgotten(self):
         producer = self.produce(1)
@@ -330,8 +360,7 @@ class Consumers(World):
 class WithoutARun(World):
     def test_bad_arguments(self):
         for arguments, text in (((self.run_dir, -1), "window of -1"), ((self.run_dir, 1 << 32), "window of"), ((self.run_dir, 0, 0), "wait_for_run is 0"),
-                                ((self.run_dir, 0, float("nan")), "wait_for_run is nan"), ((self.run_dir, 0, 1, -1), "wait_for_producer is -1"),
-                                (("",), "run directory")):
+                                ((self.run_dir, 0, float("nan")), "wait_for_run is nan"), (("",), "run directory")):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Consumer(*arguments)
         for told in (None, 5):

@@ -184,8 +184,7 @@ typedef struct offramp_consumer_options {
     const char* run_dir; /* seen from the working directory, as in offramp_egress_options */
     uint32_t window;     /* slabs held at once; 0: chosen */
     uint32_t reserved;
-    double wait_for_run_seconds;      /* for a run that is not there yet; 0: 10 */
-    double wait_for_producer_seconds; /* for the next producer where one died; 0: 10 */
+    double wait_for_run_seconds; /* for a run that is not there yet; 0: 10 */
 } offramp_consumer_options;
 
 /* Nothing of the run is touched before offramp_consumer_run(). */
@@ -221,7 +220,8 @@ typedef struct offramp_slab {
 typedef int32_t (*offramp_process)(void* user, const offramp_slab* slab);
 
 /* Attaches to the run, calls `process` for one slab after another on this thread, and returns when the run has ended
- * (OFFRAMP_OK) or offramp_consumer_stop() was called (OFFRAMP_STOPPED). One thread at a time. */
+ * (OFFRAMP_OK) or offramp_consumer_stop() was called (OFFRAMP_STOPPED). Whatever it returns, the run has been given
+ * back every slab and this consumer's place. OFFRAMP_PRODUCER_GONE: the producer died. One thread at a time. */
 OFFRAMP_API int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process process, void* user,
                                          offramp_error* error);
 

@@ -109,7 +109,7 @@ std::string text_of(std::int32_t code) {
             return "the consumer's function asked to try again later: its slab went back. Run it again when its sink "
                    "is there";
         case OFFRAMP_PRODUCER_GONE:
-            return "the producer is dead, and no other took over. Start the producer, then this consumer again";
+            return "the producer is dead. Start it again, then this consumer";
         default:
             return "the consumer ended";
     }
@@ -137,7 +137,6 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
         auto opened = std::make_unique<offramp_consumer>();
         opened->run_dir = std::filesystem::absolute(given.run_dir).lexically_normal().string();
         opened->options.window = given.window;
-        opened->options.producer_wait = seconds_or(given.wait_for_producer_seconds, kWait, "wait_for_producer_seconds");
         opened->wait_for_run = seconds_or(given.wait_for_run_seconds, kWait, "wait_for_run_seconds");
         opened->stop = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!opened->stop) throw SystemError("making an eventfd", errno);

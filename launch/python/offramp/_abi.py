@@ -50,7 +50,7 @@ class Items(ctypes.Structure):
 
 class ConsumerOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("run_dir", ctypes.c_char_p), ("window", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
-                ("wait_for_run_seconds", ctypes.c_double), ("wait_for_producer_seconds", ctypes.c_double)]
+                ("wait_for_run_seconds", ctypes.c_double)]
 
 
 class Sample(ctypes.Structure):

@@ -34,24 +34,23 @@ class Consumer:
     shall count against the slab, use run(). A process that dies in the middle of a slab is charged, and the slab goes to another consumer.
     Everything may so come a second time: commit so that this leaves the same.
 
-    `run_dir`: the producer's; nothing of it is touched before the loop begins. `window`: slabs held at once; 0: chosen. `wait_for_run`,
-    `wait_for_producer`: seconds for a run that is not there yet, and for the next producer where one died.
+    `run_dir`: the producer's; nothing of it is touched before the loop begins. `window`: slabs held at once; 0: chosen. `wait_for_run`: seconds
+    for a run that is not there yet.
 
     Owns: a thread while it runs, which ends with the loop. Thread: a loop, any, one at a time; stop(), any. Blocks: the loop, until the next
     slab is there or the run has ended. Errors: Error and its kinds: NoSuchRun, ProducerGone, NotPermitted.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str], window: int = 0, wait_for_run: float = 10.0, wait_for_producer: float = 10.0):
+    def __init__(self, run_dir: str | os.PathLike[str], window: int = 0, wait_for_run: float = 10.0):
         self._handle = ctypes.c_void_p()
         self._pid = os.getpid()
         self._running = threading.Lock()
         if not 0 <= window < 1 << 32:
             raise BadArgument(f"a window of {window} slabs. Give a number of slabs, or 0 to have it chosen")
-        for name, seconds in (("wait_for_run", wait_for_run), ("wait_for_producer", wait_for_producer)):
-            if not seconds > 0:
-                raise BadArgument(f"{name} is {seconds}. Give seconds, more than 0")
+        if not wait_for_run > 0:
+            raise BadArgument(f"wait_for_run is {wait_for_run}. Give seconds, more than 0")
         self._library = library()
-        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), path_of(run_dir), window, 0, wait_for_run, wait_for_producer)
+        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), path_of(run_dir), window, 0, wait_for_run)
         checked(self._library.offramp_consumer_open, ctypes.byref(options), ctypes.byref(self._handle))
 
     def __iter__(self) -> Iterator[Slab]:
@@ -138,6 +137,7 @@ class _Loop:
         self._pid = os.getpid()
         self._asked = self._answered = 0        # by the library's thread; by the other
         self._ending = False        # by an answer
+        self._left = False
         self._end: int | Error | None = None
         self._process = _abi.Process(self._hand_over)
         self._thread = threading.Thread(target=self._run, name="offramp-consumer", daemon=False)
@@ -147,7 +147,10 @@ class _Loop:
         try:
             start_without_signals(self._thread)
         except BaseException:
-            self._consumer._running.release()
+            if self._thread.ident is None:
+                self._consumer._running.release()
+            else:
+                self._leave()
             raise
         return self
 
@@ -155,13 +158,16 @@ class _Loop:
         """Whatever way the loop was left: what was not accepted goes back."""
         if self._pid != os.getpid():
             return
-        try:
-            if self._end is None:
+        interrupted: BaseException | None = None
+        while not self._left:
+            try:
                 self._leave()
-        finally:
-            self._thread.join()
-            self._consumer._running.release()
-            _loops.discard(self)
+            except BaseException as problem:        # Ctrl-C, once more
+                interrupted = problem
+        _loops.discard(self)
+        self._thread.join()
+        if interrupted is not None:
+            raise interrupted
 
     def slabs(self) -> Iterator[Slab]:
         """One after another; each is answered before the next is asked for. Errors: how the run ended, where that was not in order."""
@@ -201,16 +207,11 @@ class _Loop:
             self._answers.put(_abi.RETRY)
 
     def _leave(self) -> None:
-        if self._asked == self._answered and not self._ending:
+        """From here on the library's thread ends by itself, whether or not somebody waits for it."""
+        if self._end is None and self._asked == self._answered and not self._ending:
             self._library.offramp_consumer_stop(self._handle)
-        while self._end is None:
-            if self._asked > self._answered:
-                self.answer(_abi.RETRY)
-            given = self._handed.get()
-            if isinstance(given, Slab):
-                given._end()
-            elif isinstance(given, (int, Error)):
-                self._end = given
+        self._answers.put(_abi.RETRY)       # to the slab that was not accepted, or to one that is on its way
+        self._left = True
 
     def _run(self) -> None:
         error = _abi.ErrorText()
@@ -220,6 +221,8 @@ class _Loop:
             self._handed.put(code if in_order else error_of(code, error.text.decode(errors="replace")))
         except BaseException as problem:
             self._handed.put(error_of(1, f"the consumer's thread failed: {problem!r}"))
+        finally:
+            self._consumer._running.release()
 
     def _hand_over(self, user: Any, given: Any) -> int:
         """On the library's thread. An exception that left it would accept the slab."""

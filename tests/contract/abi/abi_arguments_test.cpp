@@ -178,6 +178,8 @@ TEST_F(Arguments, OfSubmitting) {
     with([&](offramp_batch& batch) { batch.keys = bad_keys; }, R"(\xff\x1b[31m)");
     with([&](offramp_batch& batch) { batch.keys = empty_keys; }, "a key of 0 bytes");
     with([&](offramp_batch& batch) { batch.items = same; }, "do not rise");
+    const std::uint64_t last[kRows] = {1, 2, 3, ~std::uint64_t{0}};
+    with([&](offramp_batch& batch) { batch.items = last; }, "the item number 18446744073709551615");
     EXPECT_EQ(released_, 0);
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <offramp/consumer.hpp>
@@ -105,6 +106,16 @@ TEST_F(RoundTrip, WithoutKeysTheItemsNumbersStandForThem) {
     EXPECT_TRUE(egress.drain());
     consumer.join();
     EXPECT_THAT(keys, ElementsAre("0", "1", "70", "90", "91"));
+}
+
+TEST_F(RoundTrip, BehindTheLastItemNoneIsCountedOn) {
+    Egress egress(small_run(run_dir_));
+    const Batch made = batch(0);
+    constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max() - 1;
+    egress.submit({made.scores.data(), made.ids.data()}, 2, nullptr, nullptr, {}, {0, kLast});
+    EXPECT_THROW(egress.submit({made.scores.data(), made.ids.data()}, 1), Error);
+    EXPECT_THROW(egress.submit({made.scores.data(), made.ids.data()}, 1, nullptr, nullptr, {}, {kLast + 1}), Error);
+    EXPECT_EQ(egress.figures().batches_submitted, 1U);
 }
 
 // Item 70 is set aside, so that nobody takes it for done.
@@ -311,7 +322,6 @@ TEST_F(RoundTrip, WhatLeavesAConsumersFunctionIsChargedWhileItsProcessLives) {
 }
 
 TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
-    EXPECT_THROW(Consumer({.run_dir = run_dir_, .wait_for_producer_seconds = -1}), Error);
     EXPECT_THROW(Consumer({.run_dir = run_dir_, .wait_for_run_seconds = -1}), Error);
     EXPECT_THROW(Consumer(run_dir_, 0.01).for_each([](const Slab&) {}), Error) << "no run is there";
     Egress egress(small_run(run_dir_));
@@ -319,8 +329,9 @@ TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
     egress.submit({made.scores.data(), made.ids.data()}, kRows);
     std::uint32_t rows = 0;
     std::thread consumer([&] {
-        Consumer({.run_dir = run_dir_, .window = 1, .wait_for_run_seconds = 60, .wait_for_producer_seconds = 0.1})
-            .for_each([&](const Slab& slab) { rows += slab.size(); });
+        Consumer({.run_dir = run_dir_, .window = 1, .wait_for_run_seconds = 60}).for_each([&](const Slab& slab) {
+            rows += slab.size();
+        });
     });
     EXPECT_TRUE(egress.drain());
     consumer.join();

@@ -86,8 +86,8 @@ TEST(ZmqPorts, KnowAnotherProcessByTheKernelsWord) {
     });
     const auto broker = make_zmq_broker_port(place.endpoint(), true);
     if (is_root) {
-        ASSERT_EQ(::chown((place.endpoint().run_dir + "/work-1.sock").c_str(), 0, gid), 0);
-        ASSERT_EQ(::chown((place.endpoint().run_dir + "/free-1.sock").c_str(), 0, gid), 0);
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/work-00000002.sock").c_str(), 0, gid), 0);
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/free-00000002.sock").c_str(), 0, gid), 0);
     }
     ASSERT_TRUE(child.heard());
     const auto hello = next_work(*broker);
@@ -112,8 +112,8 @@ TEST(ZmqPorts, HaveSocketsOfTheirOwnersOnly) {
     const mode_t umask_before = ::umask(0022);
     for (const bool for_group : {false, true}) {
         const auto broker = make_zmq_broker_port(place.endpoint(), for_group);
-        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-1.sock"), for_group ? 0660U : 0600U);
-        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-1.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-00000002.sock"), for_group ? 0660U : 0600U);
         EXPECT_EQ(::umask(0022), 0022U) << "the process's umask is as it was";
     }
     ::umask(umask_before);
@@ -122,8 +122,8 @@ TEST(ZmqPorts, HaveSocketsOfTheirOwnersOnly) {
 TEST(ZmqPorts, LeaveNoSocketBehind) {
     const RunDirectoryPlace place;
     make_zmq_broker_port(place.endpoint()).reset();
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-1.sock"), 0U);
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-1.sock"), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-00000002.sock"), 0U);
 }
 
 TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
@@ -143,7 +143,7 @@ TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
     }
     dead.kill();
     dead.wait();
-    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work-1.sock"), 0U) << "nobody was there to remove it";
+    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "nobody was there to remove it";
     const auto broker = place.broker();
     const auto met = meet(place, *broker);
     EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
@@ -168,18 +168,19 @@ TEST(ZmqPorts, ASuccessorHasSocketsOfItsOwnAndTheDeadOnesAreGone) {
     const std::string precious = next.run_dir + "/work-of-mine.sock";
     std::ofstream(precious) << "no socket";
     const auto successor = make_zmq_broker_port(next);
-    for (const char* name : {"/work-1.sock", "/free-1.sock"}) EXPECT_EQ(mode_of(next.run_dir + name), 0U) << name;
-    EXPECT_NE(mode_of(next.run_dir + "/free-2.sock"), 0U);
+    for (const char* name : {"/work-00000002.sock", "/free-00000002.sock"})
+        EXPECT_EQ(mode_of(next.run_dir + name), 0U) << name;
+    EXPECT_NE(mode_of(next.run_dir + "/free-00000003.sock"), 0U);
     EXPECT_NE(mode_of(precious), 0U);
 }
 
 TEST(ZmqPorts, DoNotBindOverAListenerOrAFile) {
     RunDirectoryPlace place;
-    const std::string path = place.endpoint().run_dir + "/free-1.sock";
+    const std::string path = place.endpoint().run_dir + "/free-00000002.sock";
     std::ofstream(path) << "precious";
     EXPECT_THROW(place.broker(), SystemError);
     EXPECT_NE(mode_of(path), 0U);
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-1.sock"), 0U) << "what was bound first is gone again";
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "what was bound first is gone again";
     ::unlink(path.c_str());
     EXPECT_NO_THROW(place.broker());
 }
@@ -187,7 +188,7 @@ TEST(ZmqPorts, DoNotBindOverAListenerOrAFile) {
 TEST(ZmqPorts, SeeThatASocketWasTakenOver) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
-    const std::string path = place.endpoint().run_dir + "/free-1.sock";
+    const std::string path = place.endpoint().run_dir + "/free-00000002.sock";
     ASSERT_EQ(::unlink(path.c_str()), 0);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
@@ -228,7 +229,7 @@ TEST(ZmqPorts, TurnAMessageOfSeveralFramesIntoOneWithoutBytes) {
 TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
-    for (const char* name : {"/work-1.sock", "/free-1.sock"}) {
+    for (const char* name : {"/work-00000002.sock", "/free-00000002.sock"}) {
         const std::string path = place.endpoint().run_dir + name;
         sockaddr_un address = {};
         address.sun_family = AF_UNIX;
@@ -252,7 +253,7 @@ TEST(ZmqPorts, LimitTheConnectionsWhileMessagesNeverEnd) {
     ASSERT_TRUE(met.port->send_work(bytes_of("unread")));
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    (place.endpoint().run_dir + "/work-1.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+    (place.endpoint().run_dir + "/work-00000002.sock").copy(address.sun_path, sizeof address.sun_path - 1);
     std::vector<UniqueFd> connections;
     std::vector<pollfd> polled;
     const auto end = std::chrono::steady_clock::now() + 30s;

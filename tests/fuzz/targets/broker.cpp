@@ -64,7 +64,7 @@ class History {
             if (!welcome_back()) break;
             honest_does_its_work();
             if (honest_.drain && honest_.tickets.empty())
-                honest_.port->send_work(encode(Disconnect{honest_.welcome->session}));
+                honest_.port->send_work(of_run(Disconnect{honest_.welcome->session}));
             fixture_.clock.advance(std::chrono::seconds(1));
             fixture_.broker->step();
             check();
@@ -81,7 +81,8 @@ class History {
     void say_bytes() { hostile_.port->send_work(source_.take(source_.byte())); }
     void release_bytes() { hostile_.port->send_release(source_.take(source_.byte())); }
 
-    // A header that holds, a body that need not. Half of the bodies begin with the right session.
+    // A header that holds, a body that need not. Half of the bodies begin with the right session, half name some other
+    // run.
     void say_well_formed() {
         const auto type = static_cast<MessageType>(source_.byte() % 14);
         const std::uint8_t form = source_.byte();
@@ -89,9 +90,9 @@ class History {
         const auto given = source_.take(body.size());
         std::copy(given.begin(), given.end(), body.begin());
         if ((form & 64) != 0 && body.size() >= 8) std::memcpy(body.data(), &hostile_.welcome->session, 8);
-        if ((form & 128) != 0 && body.size() >= 8) std::memcpy(body.data(), &fixture_.kNonce, 8);
+        const std::uint64_t run = (form & 128) != 0 ? source_.number<std::uint64_t>() : BrokerFixture::kNonce;
         // A Disconnect ends the session; it begins anew, as a process may.
-        hostile_.port->send_work(encode_bytes(type, body, {}, 0));
+        hostile_.port->send_work(encode_bytes(run, type, body, {}, 0));
         if (type == MessageType::Disconnect || type == MessageType::Answer) rejoin();
     }
     void rejoin() {
@@ -120,7 +121,7 @@ class History {
         const std::uint64_t session = source_.byte() % 4 == 0 ? honest_.welcome->session : hostile_.welcome->session;
         const std::uint64_t first = source_.byte() % 3 == 0 ? source_.number<std::uint16_t>() : hostile_.sent + 1;
         if (session == hostile_.welcome->session && first == hostile_.sent + 1) hostile_.sent += records.size();
-        hostile_.port->send_release(encode(Releases{session, first}, records));
+        hostile_.port->send_release(of_run(Releases{session, first}, records));
     }
 
     // All heartbeat records are one object: with --consumer-user any consumer can write any of them.
@@ -175,7 +176,7 @@ FuzzTarget make_broker() {
             {publish + publish + publish + "\x0a" + own + others + own,
              publish + "\x03\x06\x50" + std::string(16, '\0') + publish + own,
              publish + "\x07\x01" + std::string(25, '\x01') + "\x08\xff\xff" + publish + "\x09",
-             publish + "\x02\x20" + as_seed(encode(Releases{1, 1})) + "\x01\x20" + as_seed(encode(Disconnect{1})) +
+             publish + "\x02\x20" + as_seed(of_run(Releases{1, 1})) + "\x01\x20" + as_seed(of_run(Disconnect{1})) +
                  publish}};
 }
 

@@ -13,8 +13,10 @@ namespace offramp {
 namespace {
 
 constexpr int kMostSteps = 100;
+constexpr std::uint64_t kRun = 7;
 
-// Bodies are the input's, headers hold; every other body begins with the session that was given out.
+// Bodies are the input's, headers hold; every other body begins with the session that was given out. One form in four
+// names another run.
 Bytes well_formed(ByteSource& source, std::uint64_t& records_sent) {
     const auto type = static_cast<MessageType>(source.byte() % 13);
     const std::uint8_t form = source.byte();
@@ -30,7 +32,7 @@ Bytes well_formed(ByteSource& source, std::uint64_t& records_sent) {
     const auto tickets = source.take(records.size());
     std::copy(tickets.begin(), tickets.end(), records.begin());
     records_sent += count;
-    return encode_bytes(type, body, records, count);
+    return encode_bytes((form & 96) == 96 ? kRun + 1 : kRun, type, body, records, count);
 }
 
 void feed(std::span<const std::byte> input) {
@@ -39,7 +41,7 @@ void feed(std::span<const std::byte> input) {
     const auto producer = hub.broker_port();
     const auto port = hub.consumer_port({100, 1000, 1000});
     ManualClock clock;
-    ConsumerSession session(*port, clock, {.run_nonce = 7, .window = 4, .program_version = "1"});
+    ConsumerSession session(*port, clock, {.run_nonce = kRun, .window = 4, .program_version = "1"});
     session.step();
     Inbound hello;
     expect(producer->try_receive_work(hello), "a consumer speaks first");
@@ -90,7 +92,7 @@ FuzzTarget make_consumer_session() {
              welcome + three + say(MessageType::Tickets, 0, 1) + say(MessageType::ReleaseAck, 0, 1),
              say(MessageType::Challenge, 0, 5) + welcome + three +
                  say(MessageType::Tickets, 1, 4, std::string(sizeof(SlabTicket), '\2')),
-             "\0\x18"s + as_seed(encode(Challenge{5})) + welcome}};
+             "\0\x20"s + as_seed(encode(kRun, Challenge{5})) + welcome}};
 }
 
 }  // namespace offramp

@@ -83,8 +83,8 @@ std::string ledger_at_work() {
     auto* const consumers = reinterpret_cast<LedgerConsumer*>(bytes.data() + sizeof header);
     SlabLedger ledger = SlabLedger::format(
         {{consumers, kConsumers}, {reinterpret_cast<SlabEntry*>(consumers + kConsumers), kSlabs}}, 1);
-    const ConsumerRef one = *ledger.admit(100, 1, 0);
-    const ConsumerRef other = *ledger.admit(101, 2, 0);
+    const ConsumerRef one = *ledger.admit(100, 1, 0, 7);
+    const ConsumerRef other = *ledger.admit(101, 2, 0, 8);
     for (int filled = 0; filled < 4; ++filled) ledger.publish(*ledger.acquire([](std::uint32_t) { return true; }));
     ledger.lease(0, one);
     ledger.lease(1, one);

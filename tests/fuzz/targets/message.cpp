@@ -15,8 +15,8 @@ template <class Body>
 void read_as(const ParsedMessage& message) {
     if (message.type != kTypeOf<Body>) return;
     const Body body = message.as<Body>();
-    expect(encode_bytes(message.type, std::as_bytes(std::span(&body, 1)), message.records, message.count).size() ==
-               sizeof(MessageHeader) + message.body.size() + message.records.size(),
+    expect(encode_bytes(message.run, message.type, std::as_bytes(std::span(&body, 1)), message.records, message.count)
+                   .size() == sizeof(MessageHeader) + message.body.size() + message.records.size(),
            "what is read is written again");
     if constexpr (!std::is_void_v<typename RecordOf<Body>::Type>)
         expect(message.records_of<Body>().size() == message.count, "as many records as the header says");
@@ -47,15 +47,16 @@ void feed(std::span<const std::byte> input) {
 FuzzTarget make_message() {
     const std::array<SlabTicket, 2> tickets{SlabTicket{1, 3, 9, 1, 0}, SlabTicket{1, 4, 2, 7, 0}};
     const std::array<ReleaseRecord, 2> releases{ReleaseRecord{tickets[0], 1, 0}, ReleaseRecord{tickets[1], 2, 0}};
+    constexpr std::uint64_t kRun = 7;
     Refused refused{1, 0, {}};
     put_text(refused.text, "another version");
     return {feed,
-            {as_seed(encode(Hello{.run_nonce = 7, .window = 2})),
-             as_seed(encode(Hello{.run_nonce = 7, .holding = 1}, tickets)), as_seed(encode(Challenge{5})),
-             as_seed(encode(Answer{5})), as_seed(encode(Welcome{1, 0, 1})), as_seed(encode(refused)),
-             as_seed(encode(Credit{1, 4, 0})), as_seed(encode(Tickets{1, 1}, tickets)),
-             as_seed(encode(Releases{1, 1}, releases)), as_seed(encode(ReleaseAck{1, 2})),
-             as_seed(encode(Drain{1, 2, 0})), as_seed(encode(Disconnect{1}))}};
+            {as_seed(encode(kRun, Hello{.window = 2})), as_seed(encode(kRun, Hello{.holding = 1}, tickets)),
+             as_seed(encode(kRun, Challenge{5})), as_seed(encode(kRun, Answer{5})),
+             as_seed(encode(kRun, Welcome{1, 0, 1})), as_seed(encode(kRun, refused)),
+             as_seed(encode(kRun, Credit{1, 4, 0})), as_seed(encode(kRun, Tickets{1, 1}, tickets)),
+             as_seed(encode(kRun, Releases{1, 1}, releases)), as_seed(encode(kRun, ReleaseAck{1, 2})),
+             as_seed(encode(kRun, Drain{1, 2, 0})), as_seed(encode(kRun, Disconnect{1}))}};
 }
 
 }  // namespace offramp

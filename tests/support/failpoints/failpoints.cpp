@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 //     kill, segv, abort   dies of SIGKILL, SIGSEGV, SIGABRT        exit          ends with 3, without clearing up
 //     stop                SIGSTOP: whoever tests continues it; this thread has not gone on by then
 //     kill-parent         SIGKILL for the process that started this one
+//     throw               a std::runtime_error that names it comes out of the step
 //   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once among all processes, the first that creates FOLDER/NAME,
 //   which then holds its pid OFFRAMP_FAILPOINT_SEEN=FILE    every name is added to FILE each time that a process comes
 //   by it
@@ -35,7 +37,7 @@ struct Order {
         action = text.substr(colon + 1);
         name = text.substr(0, std::min(hash, colon));
         if (hash < colon) nth = std::strtol(std::string(text.substr(hash + 1, colon - hash - 1)).c_str(), nullptr, 10);
-        static constexpr std::string_view kKnown[] = {"kill", "segv", "abort", "exit", "stop", "kill-parent"};
+        static constexpr std::string_view kKnown[] = {"kill", "segv", "abort", "exit", "stop", "kill-parent", "throw"};
         bool known = false;
         for (const std::string_view candidate : kKnown) known = known || candidate == action;
         if (!known || name.empty() || nth < 1) bad(text);
@@ -73,7 +75,8 @@ bool may_act(const char* name) {
     return true;
 }
 
-void act(const std::string& action) {
+void act(const std::string& action, const char* name) {
+    if (action == "throw") throw std::runtime_error(std::string("the failpoint ") + name);
     if (action == "exit") std::_Exit(3);
     if (action == "kill-parent") {
         ::kill(::getppid(), SIGKILL);
@@ -105,5 +108,5 @@ void note_seen(const char* name) {
 extern "C" void offramp_failpoint_reached(const char* name) {
     note_seen(name);
     for (Order* const order : kOrders)
-        if (order->name == name && ++order->seen == order->nth && may_act(name)) act(order->action);
+        if (order->name == name && ++order->seen == order->nth && may_act(name)) act(order->action, name);
 }

@@ -52,6 +52,16 @@ RC_GTEST_PROP(ItemRanges, AreTheSetThatTheyStandFor, ()) {
         while (wanted.count(missing) == 1) ++missing;
         RC_ASSERT(ranges.next_missing(item) == missing);
     }
+    const auto most = *rc::gen::inRange<std::size_t>(0, 10);
+    const auto before = ranges.list();
+    auto taken = ranges.take_first(most);
+    RC_ASSERT(taken.size() == std::min(most, before.size()));
+    std::uint64_t left = 0;
+    const auto after = ranges.list();
+    for (const ItemRange& range : after) left += range.end - range.begin;
+    RC_ASSERT(ranges.items() == left);
+    taken.insert(taken.end(), after.begin(), after.end());
+    RC_ASSERT(taken == before);
 }
 
 }  // namespace

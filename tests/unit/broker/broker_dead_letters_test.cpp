@@ -261,7 +261,7 @@ TEST_F(BrokerDeadLetters, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
             f.broker->step();
         }
         consumer.release(consumer.tickets[0], ReleaseKind::Returned);
-        consumer.port->send_work(encode(Disconnect{consumer.welcome->session}));
+        consumer.port->send_work(of_run(Disconnect{consumer.welcome->session}));
         f.broker->step();
     }
     EXPECT_EQ(f.ledger.charges(0), 0U);
@@ -284,7 +284,7 @@ TEST_F(BrokerDeadLetters, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEven
         }
         waits.push_back(waited);
         // The Credit that says "I leave" overtakes the release.
-        consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+        consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
         f.broker->step();
         consumer.release(consumer.tickets[0], ReleaseKind::Returned);
         consumer.die();
@@ -307,7 +307,7 @@ TEST_F(BrokerDeadLetters, AFailureIsChargedWithItsReasonAndItsConsumerGetsTheNex
         ASSERT_EQ(consumer.tickets.size(), attempt) << "at once: nobody is away";
         Failure failure{.session = consumer.welcome->session, .sequence = consumer.sent + 1, .text = {}};
         put_text(failure.text, "Traceback\nValueError: \x1b[31m" + std::to_string(attempt));
-        consumer.port->send_release(encode(failure));
+        consumer.port->send_release(of_run(failure));
         consumer.release(consumer.tickets.back(), ReleaseKind::Failed);
         f.broker->step();
         consumer.receive();
@@ -349,10 +349,10 @@ TEST_F(BrokerDeadLetters, ReasonsInAnothersNameOrWithoutAReleaseAreCountedAndFor
     ASSERT_TRUE(consumer.join());
     ScriptedConsumer other(f, 12, 1);
     ASSERT_TRUE(other.join());
-    other.port->send_release(encode(Failure{.session = consumer.welcome->session, .sequence = 1, .text = {'x'}}));
+    other.port->send_release(of_run(Failure{.session = consumer.welcome->session, .sequence = 1, .text = {'x'}}));
     for (std::uint64_t sequence = 1; sequence <= kMaxTicketsPerMessage + 1; ++sequence)
         consumer.port->send_release(
-            encode(Failure{.session = consumer.welcome->session, .sequence = sequence, .text = {'y'}}));
+            of_run(Failure{.session = consumer.welcome->session, .sequence = sequence, .text = {'y'}}));
     f.broker->step();
     std::uint64_t refused = 0;
     for (const auto& [reason, times] : f.report().refused) refused += times;

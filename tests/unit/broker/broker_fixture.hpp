@@ -66,6 +66,7 @@ struct ScriptedConsumer {
     BrokerFixture& f;
     pid_t pid;
     std::uint32_t window;
+    std::uint64_t token;
     std::unique_ptr<ConsumerPort> port;
     std::optional<Challenge> challenge;
     std::optional<Welcome> welcome;
@@ -122,6 +123,7 @@ struct BrokerFixture {
     std::span<std::byte> bytes_of(std::uint32_t slab) { return {&bytes[slab * kSlabBytes], kSlabBytes}; }
 
     static constexpr std::uint64_t kNonce = 77;
+    std::uint64_t tokens = 0;  // one a consumer
     static constexpr std::size_t kSlabBytes = 512;
     std::vector<LedgerConsumer> consumer_table;
     std::vector<SlabEntry> entries;
@@ -137,12 +139,25 @@ struct BrokerFixture {
     std::unique_ptr<Broker> broker;
 };
 
+// A message that names the fixture's run.
+template <class Body>
+Bytes of_run(const Body& body) {
+    return encode(BrokerFixture::kNonce, body);
+}
+template <class Body>
+Bytes of_run(const Body& body, std::span<const typename RecordOf<Body>::Type> records) {
+    return encode(BrokerFixture::kNonce, body, records);
+}
+
 inline ScriptedConsumer::ScriptedConsumer(BrokerFixture& fixture, pid_t its_pid, std::uint32_t its_window, uid_t uid)
-    : f(fixture), pid(its_pid), window(its_window), port(fixture.hub.consumer_port({its_pid, uid, uid})) {}
+    : f(fixture),
+      pid(its_pid),
+      window(its_window),
+      token(++fixture.tokens),
+      port(fixture.hub.consumer_port({its_pid, uid, uid})) {}
 
 inline void ScriptedConsumer::hello(std::uint64_t nonce) {
-    Hello message{.run_nonce = nonce, .window = window};
-    port->send_work(encode(message));
+    port->send_work(encode(nonce, Hello{.token = token, .window = window}));
     f.broker->step();
     receive();
 }
@@ -151,7 +166,7 @@ inline void ScriptedConsumer::hello() { hello(BrokerFixture::kNonce); }
 inline bool ScriptedConsumer::join() {
     hello();
     if (!challenge) return false;
-    port->send_work(encode(Answer{challenge->secret}));
+    port->send_work(of_run(Answer{challenge->secret}));
     f.broker->step();
     receive();
     if (welcome) store_word(f.heartbeats[welcome->consumer_index].session, welcome->session);
@@ -173,7 +188,7 @@ inline void ScriptedConsumer::receive() {
 }
 
 inline void ScriptedConsumer::send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records) {
-    port->send_release(encode(Releases{welcome->session, first}, records));
+    port->send_release(of_run(Releases{welcome->session, first}, records));
     f.broker->step();
     receive();
 }

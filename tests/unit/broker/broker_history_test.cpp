@@ -112,7 +112,7 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
         for (auto& consumer : living) {
             consumer->receive();
             if (consumer->drain && consumer->tickets.empty())
-                consumer->port->send_work(encode(Disconnect{consumer->welcome->session}));
+                consumer->port->send_work(of_run(Disconnect{consumer->welcome->session}));
         }
         f.clock.advance(std::chrono::seconds(1));
         f.broker->step();

@@ -79,17 +79,17 @@ bool come_back(RecoveryFixture& f, ScriptedConsumer& consumer, const std::vector
     consumer.welcome.reset();
     consumer.tickets.clear();
     consumer.sent = consumer.acknowledged = 0;
-    const Hello hello{.run_nonce = BrokerFixture::kNonce,
+    const Hello hello{.token = consumer.token,
                       .previous_session = session,
                       .last_delivery = 0,
                       .holding = static_cast<std::uint32_t>(kept.size()),
                       .window = consumer.window,
                       .program_version = {}};
-    consumer.port->send_work(encode(hello, std::span<const SlabTicket>(kept)));
+    consumer.port->send_work(of_run(hello, std::span<const SlabTicket>(kept)));
     f.broker->step();
     consumer.receive();
     if (!consumer.challenge) return false;
-    consumer.port->send_work(encode(Answer{consumer.challenge->secret}));
+    consumer.port->send_work(of_run(Answer{consumer.challenge->secret}));
     f.broker->step();
     consumer.receive();
     return consumer.welcome.has_value();
@@ -209,7 +209,7 @@ TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsPreviousSession) {
+TEST(BrokerReconnect, OneWhoseWelcomeWasLostHasItsSessionAndNothingOfWhatItWasSent) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());  // but its Welcome never reached it
@@ -217,22 +217,50 @@ TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsPreviousSession) {
     f.fill(0);
     f.succeed();
     ASSERT_TRUE(come_back(f, consumer, {}, 0));
-    EXPECT_NE(consumer.welcome->session, session);
+    EXPECT_EQ(consumer.welcome->session, session);
     ASSERT_EQ(consumer.tickets.size(), 1U);
+    EXPECT_EQ(consumer.tickets[0].attempt, 2U);
     EXPECT_EQ(f.report().consumers.size(), 1U);
     EXPECT_EQ(f.ledger.admitted().size(), 1U);
+}
+
+// Threads of one program: a pid names none of them.
+TEST(BrokerReconnect, OfTwoConsumersInOneProcessEachGoesOnWithItsOwn) {
+    RecoveryFixture f;
+    ScriptedConsumer first(f, 11), second(f, 11);
+    ASSERT_TRUE(first.join());
+    ASSERT_TRUE(second.join());
+    f.fill(0);
+    f.fill(1);
+    first.receive();
+    second.receive();
+    const auto of_first = first.tickets, of_second = second.tickets;
+    ASSERT_EQ(of_first.size(), 1U);
+    ASSERT_EQ(of_second.size(), 1U);
+    const auto session = first.welcome->session, other = second.welcome->session;
+    f.succeed();
+    ScriptedConsumer third(f, 11);
+    ASSERT_TRUE(third.join()) << "one that begins takes nothing of the others";
+    third.receive();
+    EXPECT_TRUE(third.tickets.empty());
+    EXPECT_FALSE(come_back(f, third, of_second, other)) << "nor by naming another's session";
+    ASSERT_TRUE(come_back(f, first, of_first, session));
+    ASSERT_TRUE(come_back(f, second, of_second, other));
+    EXPECT_EQ(first.welcome->session, session);
+    EXPECT_EQ(second.welcome->session, other);
+    EXPECT_EQ(f.state(of_second[0].slab), SlabState::Leased);
+    EXPECT_TRUE(f.ledger.holds(of_second[0].slab, {second.welcome->consumer_index, other}));
+    second.release(of_second[0]);
+    first.release(of_first[0]);
+    EXPECT_EQ(f.report().completed.slabs, 2U);
+    EXPECT_TRUE(f.report().conserved());
 }
 
 TEST(BrokerReconnect, AHelloWithMoreHoldingsThanRecordsIsCountedOnly) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
-    const Hello hello{.run_nonce = BrokerFixture::kNonce,
-                      .previous_session = 1,
-                      .last_delivery = 0,
-                      .holding = 3,
-                      .window = 1,
-                      .program_version = {}};
-    consumer.port->send_work(encode(hello));
+    const Hello hello{.previous_session = 1, .last_delivery = 0, .holding = 3, .window = 1, .program_version = {}};
+    consumer.port->send_work(of_run(hello));
     f.broker->step();
     consumer.receive();
     EXPECT_FALSE(consumer.challenge);

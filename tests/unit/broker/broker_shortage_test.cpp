@@ -64,7 +64,7 @@ TEST(Shortage, SaysThatEveryoneLeaves) {
     ScriptedConsumer leaving(f, 11, 1);
     leaving.join();
     f.publish(0);
-    leaving.port->send_work(encode(Credit{leaving.welcome->session, 0, 0}));
+    leaving.port->send_work(of_run(Credit{leaving.welcome->session, 0, 0}));
     f.broker->step();
     EXPECT_EQ(f.report().shortage_reason, kShortageDraining);
 }

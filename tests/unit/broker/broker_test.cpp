@@ -46,7 +46,7 @@ TEST(Broker, RefusesByName) {
     foreign.hello();
     EXPECT_EQ(reason_of(foreign), RefusalReason::ForeignProcess);
 
-    Bytes wrong = encode(Hello{.run_nonce = BrokerFixture::kNonce});
+    Bytes wrong = of_run(Hello{});
     wrong[4] = std::byte{9};
     ScriptedConsumer other_version(f, 13);
     other_version.port->send_work(wrong);
@@ -59,7 +59,7 @@ TEST(Broker, RefusesByName) {
 TEST(Broker, RefusesAConsumerThatWouldDoOtherWork) {
     BrokerFixture f(1, {.work = 5});
     ScriptedConsumer other(f, 11);
-    other.port->send_work(encode(Hello{.run_nonce = BrokerFixture::kNonce, .work = 6, .window = 2}));
+    other.port->send_work(of_run(Hello{.work = 6, .window = 2}));
     f.broker->step();
     other.receive();
     ASSERT_TRUE(other.refused);
@@ -67,7 +67,7 @@ TEST(Broker, RefusesAConsumerThatWouldDoOtherWork) {
     EXPECT_NE(get_text(other.refused->text).find("process 11"), std::string::npos);
     EXPECT_EQ(f.report().refused["refused: other work"], 1U);
     ScriptedConsumer same(f, 12);
-    same.port->send_work(encode(Hello{.run_nonce = BrokerFixture::kNonce, .work = 5, .window = 2}));
+    same.port->send_work(of_run(Hello{.work = 5, .window = 2}));
     f.broker->step();
     same.receive();
     EXPECT_TRUE(same.challenge);
@@ -78,7 +78,7 @@ TEST(Broker, AWrongAnswerLetsNobodyIn) {
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
     ASSERT_TRUE(consumer.challenge);
-    consumer.port->send_work(encode(Answer{consumer.challenge->secret + 1}));
+    consumer.port->send_work(of_run(Answer{consumer.challenge->secret + 1}));
     f.broker->step();
     consumer.receive();
     EXPECT_FALSE(consumer.welcome);
@@ -90,7 +90,7 @@ TEST(Broker, APeerThatDiedBeforeItsAnswerIsNotLetIn) {
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
     f.watch.end(11);
-    consumer.port->send_work(encode(Answer{consumer.challenge->secret}));
+    consumer.port->send_work(of_run(Answer{consumer.challenge->secret}));
     f.broker->step();
     consumer.receive();
     EXPECT_FALSE(consumer.welcome);
@@ -171,7 +171,7 @@ TEST(Broker, CreditZeroStopsDelivery) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
-    consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+    consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
     f.publish(0);
     consumer.receive();
     EXPECT_TRUE(consumer.tickets.empty());
@@ -182,10 +182,10 @@ TEST(Broker, TellsWhoTakesSlabs) {
     ScriptedConsumer consumer(f, 11, 0);  // its processor is not made yet
     consumer.join();
     EXPECT_FALSE(f.report().consumers.at(0).ready);
-    consumer.port->send_work(encode(Credit{consumer.welcome->session, 2, 0}));
+    consumer.port->send_work(of_run(Credit{consumer.welcome->session, 2, 0}));
     f.broker->step();
     EXPECT_TRUE(f.report().consumers.at(0).ready);
-    consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+    consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
     f.broker->step();
     EXPECT_FALSE(f.report().consumers.at(0).ready) << "it leaves";
 }
@@ -272,7 +272,7 @@ TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
     EXPECT_EQ(consumer.acknowledged, 2U) << "no tickets came";
     consumer.release(consumer.tickets[2]);
     EXPECT_EQ(consumer.acknowledged, 2U);
-    consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+    consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
     f.broker->step();
     consumer.receive();
     EXPECT_EQ(consumer.acknowledged, 3U) << "it waits for nothing else";
@@ -334,7 +334,7 @@ TEST(Broker, WhoStandsInLeavesAllElseToAStep) {
     consumer.receive();
     auto loan = f.exchange->wait_for_slab();
     const Bytes release =
-        encode(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}});
+        of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}});
     consumer.port->send_release(release);
     f.exchange->publish(std::move(*loan), {.first_batch = 1, .samples = 4, .bytes = 40});
     EXPECT_FALSE(f.broker->hand_on_published()) << "a message waits";
@@ -360,7 +360,7 @@ TEST(Broker, WhoStandsInDoesNotSayThatNoSlabIsFreeWhileAReleaseWaits) {
     std::thread asks([&] { next = f.exchange->wait_for_slab(SlabExchange::WhenNone::Return); });
     while (!f.exchange->waiting()) std::this_thread::yield();
     consumer.port->send_release(
-        encode(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}}));
+        of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}}));
     f.exchange->publish(std::move(*loan), {.first_batch = 1, .samples = 4, .bytes = 40});
     EXPECT_FALSE(f.broker->hand_on_published());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it would hear that none is free
@@ -399,7 +399,7 @@ TEST(Broker, NobodyReleasesInAnothersName) {
     ScriptedConsumer& owner = holder.tickets.empty() ? thief : holder;
     ScriptedConsumer& other = holder.tickets.empty() ? holder : thief;
     other.port->send_release(
-        encode(Releases{owner.welcome->session, 1}, std::vector<ReleaseRecord>{{owner.tickets[0], 1, 0}}));
+        of_run(Releases{owner.welcome->session, 1}, std::vector<ReleaseRecord>{{owner.tickets[0], 1, 0}}));
     f.broker->step();
     EXPECT_EQ(f.report().refused.at("release in another's name"), 1U);
     EXPECT_EQ(f.ledger.word(owner.tickets[0].slab).state, SlabState::Leased);
@@ -418,11 +418,74 @@ TEST(Broker, GarbageIsCountedAndChangesNothing) {
     consumer.port->send_work(garbage);
     consumer.port->send_release(garbage);
     consumer.port->send_work({});
-    consumer.port->send_release(encode(Disconnect{consumer.welcome->session}));
+    consumer.port->send_release(of_run(Disconnect{consumer.welcome->session}));
     f.broker->step();
     EXPECT_EQ(f.entries[0].word, before[0].word);
     EXPECT_EQ(f.entries[0].holders, before[0].holders);
     EXPECT_FALSE(f.report().refused.empty());
+}
+
+// A consumer of the run that had this directory before, in the process that has one of this run: session, slab,
+// generation and attempt mean something here as well.
+TEST(Broker, AnotherRunsMessagesChangeNothing) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    const std::vector<SlabEntry> before = f.entries;
+    constexpr std::uint64_t kDeadRun = BrokerFixture::kNonce + 1;
+    const std::uint64_t session = consumer.welcome->session;
+    for (const ReleaseKind kind :
+         {ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Failed, ReleaseKind::Rejected}) {
+        const std::vector<ReleaseRecord> records{{consumer.tickets[0], static_cast<std::uint32_t>(kind), 0}};
+        consumer.port->send_release(encode(kDeadRun, Failure{session, 1, {}}));
+        consumer.port->send_release(encode(kDeadRun, Releases{session, 1}, records));
+    }
+    consumer.port->send_work(encode(kDeadRun, Answer{consumer.challenge->secret}));
+    consumer.port->send_work(encode(kDeadRun, Credit{session, 0, 0}));
+    consumer.port->send_work(encode(kDeadRun, Disconnect{session}));
+    consumer.port->send_work(encode(kDeadRun, Disconnect{0}));
+    f.broker->step();
+    EXPECT_EQ(f.entries[0].word, before[0].word);
+    EXPECT_EQ(f.entries[0].holders, before[0].holders);
+    EXPECT_EQ(f.entries[0].charges, before[0].charges);
+    EXPECT_EQ(f.report().refused.at("release of another run"), 8U);
+    EXPECT_EQ(f.report().refused.at("work message of another run"), 4U);
+    consumer.release(consumer.tickets[0]);
+    EXPECT_EQ(f.report().completed.slabs, 1U);
+    f.publish(1);
+    consumer.receive();
+    EXPECT_EQ(consumer.tickets.size(), 2U) << "and its credit is what it was";
+}
+
+TEST(Broker, WhoEndsBeforeItHasHeardItsWelcomeHasGivenItsPlaceBack) {
+    BrokerFixture f;
+    ScriptedConsumer greeted(f, 11);
+    greeted.hello();
+    ASSERT_TRUE(greeted.challenge);
+    greeted.port->send_work(of_run(Disconnect{0}));
+    ScriptedConsumer answered(f, 12);
+    answered.hello();
+    f.publish(0);
+    answered.port->send_work(of_run(Answer{answered.challenge->secret}));
+    answered.port->send_work(of_run(Disconnect{0}));
+    f.broker->step();
+    EXPECT_TRUE(f.ledger.admitted().empty());
+    ScriptedConsumer next(f, 13);
+    ASSERT_TRUE(next.join());
+    next.receive();
+    ASSERT_EQ(next.tickets.size(), 1U);
+    EXPECT_EQ(next.tickets[0].attempt, 1U);
+    EXPECT_EQ(f.report().slab_charges, 0U);
+    EXPECT_EQ(f.report().refused.count("challenge not answered"), 0U);
+    next.port->send_work(of_run(Disconnect{0}));  // of nobody that it could mean here: it has been let in, and says so
+    ScriptedConsumer refused(f, 14, 2, 1001);
+    refused.hello();
+    refused.port->send_work(of_run(Disconnect{0}));
+    f.broker->step();
+    EXPECT_EQ(f.report().refused.count("work message from nobody known"), 0U);
 }
 
 // --- deaths ---
@@ -456,7 +519,7 @@ TEST(Broker, AReleaseSentBeforeDeathStillCounts) {
     f.publish(0);
     consumer.receive();
     consumer.port->send_release(
-        encode(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets[0], 1, 0}}));
+        of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets[0], 1, 0}}));
     f.watch.end(11);
     f.broker->step();
     EXPECT_EQ(f.report().completed.slabs, 1U);
@@ -674,7 +737,7 @@ TEST(Broker, EndsWhenEverythingIsReleasedAndEveryoneHasLeft) {
     ASSERT_TRUE(consumer.drain);
     EXPECT_EQ(static_cast<DrainReason>(consumer.drain->reason), DrainReason::RunEnded);
     EXPECT_FALSE(f.broker->ended());
-    consumer.port->send_work(encode(Disconnect{consumer.welcome->session}));
+    consumer.port->send_work(of_run(Disconnect{consumer.welcome->session}));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended());
     EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 4U);
@@ -714,7 +777,7 @@ TEST(Broker, AbortReturnsWhatWasNotBegun) {
     ASSERT_TRUE(consumer.drain);
     EXPECT_EQ(static_cast<DrainReason>(consumer.drain->reason), DrainReason::Aborted);
     for (const SlabTicket& ticket : std::vector(consumer.tickets)) consumer.release(ticket, ReleaseKind::Returned);
-    consumer.port->send_work(encode(Disconnect{consumer.welcome->session}));
+    consumer.port->send_work(of_run(Disconnect{consumer.welcome->session}));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended());
     EXPECT_EQ(f.report().in_flight.slabs, 3U);

@@ -83,7 +83,7 @@ class LiveConsumer {
 
   private:
     void serve() {
-        port_->send_work(encode(Hello{.run_nonce = BrokerFixture::kNonce, .window = 4}));
+        port_->send_work(of_run(Hello{.window = 4}));
         std::uint64_t session = 0;
         Bytes bytes;
         while (true) {
@@ -95,10 +95,10 @@ class LiveConsumer {
             }
             const ParsedMessage message = parse_message(bytes);
             if (message.type == MessageType::Challenge)
-                port_->send_work(encode(Answer{message.as<Challenge>().secret}));
+                port_->send_work(of_run(Answer{message.as<Challenge>().secret}));
             if (message.type == MessageType::Welcome) session = message.as<Welcome>().session;
             if (message.type == MessageType::Drain) {
-                port_->send_work(encode(Disconnect{session}));
+                port_->send_work(of_run(Disconnect{session}));
                 return;
             }
             if (message.type != MessageType::Tickets) continue;
@@ -106,7 +106,7 @@ class LiveConsumer {
                 ++times_[ticket.generation * 100 + ticket.slab];
                 const std::vector<ReleaseRecord> record{
                     {ticket, static_cast<std::uint32_t>(ReleaseKind::Completed), 0}};
-                port_->send_release(encode(Releases{session, ++sent_}, record));
+                port_->send_release(of_run(Releases{session, ++sent_}, record));
                 ++released_;
             }
         }

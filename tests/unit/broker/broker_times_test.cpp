@@ -67,7 +67,7 @@ TEST(BrokerTimes, ATicketThatCouldNotBeSentHasWaitedSinceThePublication) {
     consumer.receive();
     f.publish(1);
     f.clock.advance(seconds(2));
-    const Bytes message = encode(ReleaseAck{consumer.welcome->session, 0});
+    const Bytes message = of_run(ReleaseAck{consumer.welcome->session, 0});
     while (f.port->send("in-memory-1", message) == SendOutcome::Sent) {
     }
     consumer.release(consumer.tickets.at(0));

@@ -13,7 +13,7 @@ struct LedgerFixture {
         : consumer_table(8),
           entries(slabs),
           ledger(std::make_unique<SlabLedger>(SlabLedger::format({consumer_table, entries}, 1))) {
-        for (std::uint32_t i = 0; i < consumers; ++i) admitted.push_back(*ledger->admit(100 + i, 1, 0));
+        for (std::uint32_t i = 0; i < consumers; ++i) admitted.push_back(*ledger->admit(100 + i, 1, 0, 200 + i));
     }
 
     // A slab that has been filled and published.

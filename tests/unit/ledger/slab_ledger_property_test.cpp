@@ -118,7 +118,7 @@ class Account {
             RC_ASSERT(held_[revoked.slab].erase(who.session) == 1U);
         }
         RC_ASSERT(charged == (work != 0 ? 1 : 0));  // one death, at most one suspect
-        f_.admitted[index] = *ledger().admit(who.session + 1000, 1, 0);
+        f_.admitted[index] = *ledger().admit(who.session + 1000, 1, 0, who.session);
     }
     void give_up() {
         const auto slab = *rc::gen::inRange(0U, ledger().slab_count());

@@ -187,7 +187,7 @@ TEST(SlabLedger, FullHolderPlacesMeanNoRedelivery) {
     std::vector<LedgerConsumer> consumer_table(kMaxHolders + 1);
     std::vector<SlabEntry> entries(1);
     auto ledger = SlabLedger::format({consumer_table, entries}, 1);
-    for (std::uint32_t i = 0; i <= kMaxHolders; ++i) all.push_back(*ledger.admit(i, 0, 0));
+    for (std::uint32_t i = 0; i <= kMaxHolders; ++i) all.push_back(*ledger.admit(i, 0, 0, i));
     ledger.publish(*ledger.acquire(kAny));
     for (std::uint32_t i = 0; i < kMaxHolders; ++i) {
         ledger.lease(0, all[i]);
@@ -264,10 +264,10 @@ TEST(SlabLedger, ThePlaceOfADeadConsumerIsGivenToANewSession) {
     std::vector<LedgerConsumer> consumer_table(1);
     std::vector<SlabEntry> entries(1);
     auto ledger = SlabLedger::format({consumer_table, entries}, 1);
-    const auto first = *ledger.admit(1, 0, 0);
-    EXPECT_FALSE(ledger.admit(2, 0, 0)) << "full";
+    const auto first = *ledger.admit(1, 0, 0, 1);
+    EXPECT_FALSE(ledger.admit(2, 0, 0, 2)) << "full";
     ledger.revoke(first, 0);
-    const auto second = *ledger.admit(2, 0, 0);
+    const auto second = *ledger.admit(2, 0, 0, 2);
     EXPECT_EQ(second.consumer_index, first.consumer_index);
     EXPECT_NE(second.session, first.session);
 }
@@ -308,7 +308,7 @@ TEST(SlabLedgerAdopt, AbandonsFillingAndKeepsTheRest) {
     EXPECT_EQ(adopted.word(1).state, SlabState::Ready);
     EXPECT_EQ(adopted.release(f.admitted[0], leased, ReleaseKind::Completed), ReleaseOutcome::Completed)
         << "a ticket of the former epoch stays valid";
-    EXPECT_GT(adopted.admit(9, 9, 9)->session, f.admitted.back().session);
+    EXPECT_GT(adopted.admit(9, 9, 9, 9)->session, f.admitted.back().session);
 }
 
 TEST(SlabLedgerAdopt, RepairsEveryHalfDoneStep) {

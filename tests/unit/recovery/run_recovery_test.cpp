@@ -113,7 +113,7 @@ TEST_F(RunRecoveryTest, GoesOnWithWhatIsInFlightInTheOrderOfItsPublication) {
     die_after([](Producer& producer) {
         producer.publish(0);
         producer.publish(1);
-        const auto consumer = producer.records.ledger.admit(1, 1, 1);
+        const auto consumer = producer.records.ledger.admit(1, 1, 1, 1);
         producer.records.ledger.lease(1, *consumer);
         producer.begin_filling();
     });

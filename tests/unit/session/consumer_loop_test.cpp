@@ -483,17 +483,7 @@ TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswe
     EXPECT_TRUE(end->launcher_gone);
 }
 
-TEST_F(ConsumerLoopTest, AProcessorsExceptionLeavesTheSlabChargedAndHeld) {
-    welcome();
-    processor_.behaviour = [](const Progress&, const StillCurrent&) { throw std::runtime_error("broken pixels"); };
-    deliver({run_.lease_filled(0, 10)});
-    EXPECT_THROW(settle(), std::runtime_error);
-    EXPECT_NE(work_word(), 0U);
-    session_.step();
-    EXPECT_TRUE(hear_kinds().empty());
-}
-
-TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndTheCharge) {
+TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndChargesTheSlabWithItsWords) {
     welcome();
     processor_.behaviour = [](const Progress&, const StillCurrent&) {
         throw Error(ErrorKind::CannotWrite, "the disk is full");
@@ -505,7 +495,12 @@ TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndTheCharge) {
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
     }
-    EXPECT_NE(work_word(), 0U);
+    EXPECT_EQ(work_word(), 0U);
+    session_.step();
+    const auto why = producer_.hear_failure();
+    ASSERT_TRUE(why);
+    EXPECT_EQ(get_text(why->text), "the disk is full");
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Failed});
 }
 
 TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder) {

@@ -44,14 +44,14 @@ class ConsumerSessionTest : public ::testing::Test {
     ScriptedProducer producer_{hub_};
     std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
     ConsumerSession session_{
-        *port_, clock_, {.run_nonce = kNonce, .window = 2, .program_version = "9.9.9", .work = 21}};
+        *port_, clock_, {.run_nonce = kNonce, .token = 7, .window = 2, .program_version = "9.9.9", .work = 21}};
 };
 
 TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
     session_.step();
     const auto hello = producer_.hear<Hello>();
     ASSERT_TRUE(hello);
-    EXPECT_EQ(hello->run_nonce, kNonce);
+    EXPECT_EQ(hello->token, 7U);
     EXPECT_EQ(hello->window, 2U);
     EXPECT_EQ(hello->previous_session, 0U);
     EXPECT_EQ(hello->work, 21U);
@@ -354,10 +354,62 @@ TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     EXPECT_EQ(session_.state(), State::Ended);
 }
 
-TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsAtOnce) {
+TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsAtOnceAndSaysSo) {
     session_.step();
+    ASSERT_TRUE(producer_.hear<Hello>());
+    producer_.say(Challenge{1});
+    session_.step();
+    ASSERT_TRUE(producer_.hear<Answer>());
+    producer_.say(Welcome{kSession, 3, 1});  // on its way
+    session_.leave();
     session_.leave();
     EXPECT_EQ(session_.state(), State::Ended);
+    session_.step();
+    EXPECT_FALSE(session_.welcomed());
+    const auto disconnect = producer_.hear<Disconnect>();
+    ASSERT_TRUE(disconnect);
+    EXPECT_EQ(disconnect->session, 0U) << "it has heard of none";
+    EXPECT_TRUE(producer_.hears_nothing());
+}
+
+TEST_F(ConsumerSessionTest, AbandonedItReturnsEverythingAndLeaves) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    session_.step();
+    taken();
+    session_.abandon();
+    session_.step();
+    ASSERT_TRUE(producer_.hear<Credit>());
+    const auto heard = producer_.hear_releases();
+    ASSERT_TRUE(heard);
+    ASSERT_EQ(heard->records.size(), 2U);
+    for (const ReleaseRecord& record : heard->records)
+        EXPECT_EQ(record.kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
+    producer_.say_tickets(kSession, 9, {ticket_of(3)});  // one before it is lost: its Disconnect gives back both
+    acknowledge(2);
+    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_EQ(session_.state(), State::Ended);
+}
+
+TEST_F(ConsumerSessionTest, AnotherRunsMessagesChangeNothing) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1)});
+    session_.step();
+    const SlabTicket ticket = taken();
+    session_.release(ticket, ReleaseKind::Completed);
+    session_.step();
+    producer_.speak_for(kNonce + 1);
+    producer_.say(Challenge{1});
+    producer_.say(Welcome{kSession, 3, 1});
+    producer_.say(Refused{});
+    producer_.say_tickets(kSession, 2, {ticket_of(2)});
+    producer_.say(ReleaseAck{kSession, 1});
+    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    session_.step();
+    EXPECT_EQ(session_.counts().other_run, 6U);
+    EXPECT_EQ(session_.state(), State::Serving);
+    EXPECT_FALSE(session_.take());
+    EXPECT_FALSE(session_.settled()) << "its release is not acknowledged";
 }
 
 TEST_F(ConsumerSessionTest, ARefusalIsKeptWithItsText) {
@@ -377,7 +429,7 @@ TEST_F(ConsumerSessionTest, ARefusalIsKeptWithItsText) {
 TEST_F(ConsumerSessionTest, AProducerOfAnotherVersionIsNamed) {
     session_.step();
     ASSERT_TRUE(producer_.hear<Hello>());
-    Bytes bytes = encode(Challenge{1});
+    Bytes bytes = encode(kNonce, Challenge{1});
     const std::uint16_t version = kMessageVersion + 1;
     std::memcpy(bytes.data() + offsetof(MessageHeader, version), &version, sizeof version);
     producer_.say_bytes(bytes);
@@ -393,9 +445,9 @@ TEST_F(ConsumerSessionTest, ReleasingWhatIsNotHeldIsACallersBug) {
 // in the numbering, more than the window and another version are the only ends.
 TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
     welcome();
-    const std::vector<Bytes> samples{encode(Challenge{1}), encode(Welcome{kSession, 1, 1}),
-                                     encode(ReleaseAck{kSession, 1}), encode(Credit{kSession, 1, 0}),
-                                     encode(Disconnect{kSession})};
+    const std::vector<Bytes> samples{encode(kNonce, Challenge{1}), encode(kNonce, Welcome{kSession, 1, 1}),
+                                     encode(kNonce, ReleaseAck{kSession, 1}), encode(kNonce, Credit{kSession, 1, 0}),
+                                     encode(kNonce, Disconnect{kSession})};
     const bool holds = rc::check("mutated and random messages", [&] {
         Bytes bytes = *rc::gen::oneOf(
             rc::gen::elementOf(samples),

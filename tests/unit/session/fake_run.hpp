@@ -26,6 +26,9 @@ class FakeRun {
     std::span<std::byte> ledger_bytes() const { return ledger_.bytes(); }
     // Its name; who has attached it keeps it.
     void remove_ledger() { ledger_.unlink(); }
+    void remove_spans() {
+        for (SharedRegion& span : spans_) span.unlink();
+    }
     LedgerHeader& header() const { return *reinterpret_cast<LedgerHeader*>(ledger_.bytes().data()); }
     HeartbeatRecord& heartbeat(std::uint32_t consumer_index) const {
         return reinterpret_cast<HeartbeatRecord*>(heartbeats_.bytes().data())[consumer_index];

@@ -100,11 +100,12 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
     }
     template <class Body>
     void say(const Body& body) {
-        ASSERT_EQ(producer_->send(peer_, encode(body)), SendOutcome::Sent);
+        ASSERT_EQ(producer_->send(peer_, encode(run_.names().nonce, body)), SendOutcome::Sent);
     }
     void deliver(std::uint64_t first, const std::vector<SlabTicket>& tickets) {
-        ASSERT_EQ(producer_->send(peer_, encode(Tickets{kSession, first}, std::span<const SlabTicket>(tickets))),
-                  SendOutcome::Sent);
+        const Bytes message =
+            encode(run_.names().nonce, Tickets{kSession, first}, std::span<const SlabTicket>(tickets));
+        ASSERT_EQ(producer_->send(peer_, message), SendOutcome::Sent);
     }
     void welcome(std::uint32_t epoch = 1) { say(Welcome{kSession, kConsumerIndex, epoch}); }
     void begin() {

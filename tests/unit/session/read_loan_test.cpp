@@ -100,17 +100,20 @@ TEST_F(ReadLoanTest, ForgettingItGivesTheSlabBackOnce) {
     EXPECT_FALSE(released());
 }
 
-TEST_F(ReadLoanTest, KeptUntilDeathItStaysChargedAndHeld) {
-    open().keep_until_death();
-    EXPECT_EQ(work(), work_of_ticket());
-    EXPECT_FALSE(released());
-}
-
-TEST_F(ReadLoanTest, ASlabThatIsNotWhatTheTicketSaysStaysCharged) {
+TEST_F(ReadLoanTest, ASlabThatIsNotWhatTheTicketSaysHasFailed) {
     run_.slab(ticket_.slab)[0] = std::byte{0};  // the magic
     EXPECT_THROW(open(), ProtocolError);
-    EXPECT_EQ(work(), work_of_ticket());
-    EXPECT_FALSE(released());
+    EXPECT_EQ(work(), WorkWord{});
+    session_.step();
+    EXPECT_TRUE(producer_.hear_failure());
+    EXPECT_EQ(released(), ReleaseKind::Failed);
+}
+
+TEST_F(ReadLoanTest, OneWhoseMemoryCannotBeMappedIsReturned) {
+    run_.remove_spans();
+    EXPECT_THROW(open(), Error);
+    EXPECT_EQ(work(), WorkWord{});
+    EXPECT_EQ(released(), ReleaseKind::Returned);
 }
 
 TEST_F(ReadLoanTest, UsingItTwiceIsACallersBug) {

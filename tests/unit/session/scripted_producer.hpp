@@ -27,6 +27,7 @@ class ScriptedProducer {
         if (!port_->try_receive_work(inbound)) return std::nullopt;
         peer_ = inbound.peer;
         const ParsedMessage message = parse_message(inbound.bytes);
+        run_ = message.run;
         if (!message || message.type != kTypeOf<Body>) return std::nullopt;
         return message.as<Body>();
     }
@@ -55,18 +56,21 @@ class ScriptedProducer {
         return message.as<Failure>();
     }
 
+    // From here on it names this run, not the one that it has heard of.
+    void speak_for(std::uint64_t run) { run_ = run; }
     void say_bytes(std::span<const std::byte> bytes) { ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent); }
     template <class Body>
     void say(const Body& body) {
-        say_bytes(encode(body));
+        say_bytes(encode(run_, body));
     }
     void say_tickets(std::uint64_t session, std::uint64_t first_delivery, const std::vector<SlabTicket>& tickets) {
-        say_bytes(encode(Tickets{session, first_delivery}, std::span<const SlabTicket>(tickets)));
+        say_bytes(encode(run_, Tickets{session, first_delivery}, std::span<const SlabTicket>(tickets)));
     }
 
   private:
     std::unique_ptr<BrokerPort> port_;
     std::string peer_;
+    std::uint64_t run_ = 0;  // as the consumer has named it
 };
 
 inline SlabTicket ticket_of(std::uint32_t slab, std::uint64_t generation = 1, std::uint32_t attempt = 1) {

@@ -36,15 +36,18 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 TEST(Endpoint, NamesItsPlaces) {
     const Endpoint endpoint{"/tmp/r", {"r", 1}, 7, 1};
-    EXPECT_EQ(endpoint.work_address(), "ipc:///tmp/r/work-1.sock");
-    EXPECT_EQ(endpoint.free_list_address(), "ipc:///tmp/r/free-1.sock");
+    EXPECT_EQ(endpoint.work_address(), "ipc:///tmp/r/work-00000002.sock");
+    EXPECT_EQ(endpoint.free_list_address(), "ipc:///tmp/r/free-00000002.sock");
     EXPECT_EQ(endpoint.file(), "/tmp/r/endpoint");
 }
 
-TEST(Endpoint, EachEpochHasSocketsOfItsOwn) {
+TEST(Endpoint, EachRunAndEpochHasSocketsOfItsOwn) {
     const Endpoint next{"/tmp/r", {"r", 1}, 7, 12};
-    EXPECT_EQ(next.work_address(), "ipc:///tmp/r/work-12.sock");
-    EXPECT_EQ(next.free_list_address(), "ipc:///tmp/r/free-12.sock");
+    EXPECT_EQ(next.work_address(), "ipc:///tmp/r/work-0000000d.sock");
+    EXPECT_EQ(next.free_list_address(), "ipc:///tmp/r/free-0000000d.sock");
+    const Endpoint other{"/tmp/r", {"r", 0xfedcba9876543210}, 7, 1};
+    EXPECT_EQ(other.work_address(), "ipc:///tmp/r/work-76543211.sock");
+    EXPECT_EQ(other.free_list_address(), "ipc:///tmp/r/free-76543211.sock");
 }
 
 // The form that other programs (the launch script) read.
@@ -133,8 +136,7 @@ TEST(Endpoint, SaysWhereItCannotBeWritten) {
 }
 
 TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
-    const std::string longest =
-        "/" + std::string(107 - 1 - 21, 'x');  // the last epoch's "/work-4294967295.sock" has 21 bytes
+    const std::string longest = "/" + std::string(107 - 1 - 19, 'x');  // "/work-01234567.sock" has 19 bytes
     EXPECT_NO_THROW(Endpoint::check_run_dir(longest));
     EXPECT_NO_THROW(Endpoint::check_run_dir("/tmp/a run"));
     std::string text;

@@ -10,6 +10,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
+constexpr std::uint64_t kRun = 0x1122334455667788;
 
 // What may stand in the header of each type, said a second time, on its own.
 struct Form {
@@ -26,7 +27,8 @@ Bytes any_message() {
     const Form form = kForms.at(type);
     const std::uint32_t count = form.record == 0 ? 0 : *rc::gen::inRange<std::uint32_t>(0, kMaxTicketsPerMessage + 1);
     Bytes bytes(kHeaderBytes + form.body + count * form.record);
-    const MessageHeader header{kMessageMagic, kMessageVersion, type, static_cast<std::uint32_t>(bytes.size()), count};
+    const MessageHeader header{kMessageMagic, kMessageVersion, type, static_cast<std::uint32_t>(bytes.size()), count,
+                               kRun};
     std::memcpy(bytes.data(), &header, sizeof header);
     const auto seed = *rc::gen::arbitrary<std::uint8_t>();
     for (std::size_t i = kHeaderBytes; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(seed + i * 31);
@@ -91,9 +93,10 @@ RC_GTEST_PROP(Messages, RecordsComeBackAsTheyWereSent, (std::uint64_t session, s
     for (SlabTicket& ticket : tickets)
         ticket = {*rc::gen::arbitrary<std::uint32_t>(), *rc::gen::arbitrary<std::uint32_t>(),
                   *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::arbitrary<std::uint32_t>(), 0};
-    const Bytes bytes = encode(Tickets{session, first}, tickets);
+    const Bytes bytes = encode(kRun, Tickets{session, first}, tickets);
     const ParsedMessage message = parse_message(bytes);
     RC_ASSERT(message.type == MessageType::Tickets);
+    RC_ASSERT(message.run == kRun);
     RC_ASSERT(message.as<Tickets>().session == session);
     RC_ASSERT(message.as<Tickets>().first_delivery == first);
     RC_ASSERT(message.records_of<Tickets>() == tickets);
@@ -101,7 +104,7 @@ RC_GTEST_PROP(Messages, RecordsComeBackAsTheyWereSent, (std::uint64_t session, s
 
 // One wrong field at a time, and the reason that is counted for it.
 TEST(Messages, EachWrongFieldHasItsReason) {
-    const Bytes good = encode(Credit{1, 2, 0});
+    const Bytes good = encode(kRun, Credit{1, 2, 0});
     ASSERT_TRUE(parse_message(good));
     const auto with = [&good](auto change) {
         MessageHeader header;
@@ -112,7 +115,7 @@ TEST(Messages, EachWrongFieldHasItsReason) {
         return bytes;
     };
     EXPECT_EQ(parse_message({}).problem, ParseProblem::TooShort);
-    EXPECT_EQ(parse_message(std::span(good).first(15)).problem, ParseProblem::TooShort);
+    EXPECT_EQ(parse_message(std::span(good).first(23)).problem, ParseProblem::TooShort);
     EXPECT_EQ(parse_message(Bytes(kMaxMessageBytes + 1)).problem, ParseProblem::TooLong);
     EXPECT_EQ(parse_message(with([](auto& h) { h.magic += 1; })).problem, ParseProblem::Magic);
     const Bytes other_version = with([](auto& h) { h.version = 9; });
@@ -123,20 +126,21 @@ TEST(Messages, EachWrongFieldHasItsReason) {
     EXPECT_EQ(parse_message(with([](auto& h) { h.count = 1; })).problem, ParseProblem::Count);
     EXPECT_EQ(parse_message(with([](auto& h) { h.bytes -= 1; })).problem, ParseProblem::Length);
     EXPECT_EQ(parse_message(std::span(good).first(good.size() - 1)).problem, ParseProblem::Length);
-    Bytes many = encode(Tickets{1, 1}, std::vector<SlabTicket>(kMaxTicketsPerMessage));
+    Bytes many = encode(kRun, Tickets{1, 1}, std::vector<SlabTicket>(kMaxTicketsPerMessage));
     EXPECT_TRUE(parse_message(many));
     many[12] = std::byte{1};  // 257 of them
     EXPECT_EQ(parse_message(many).problem, ParseProblem::Count);
 }
 
 TEST(Messages, TheLargestMessageFits) {
-    EXPECT_LE(encode(Releases{1, 1}, std::vector<ReleaseRecord>(kMaxTicketsPerMessage)).size(), kMaxMessageBytes);
-    EXPECT_LE(encode(Hello{}, std::vector<SlabTicket>(kMaxTicketsPerMessage)).size(), kMaxMessageBytes);
+    EXPECT_LE(encode(kRun, Releases{1, 1}, std::vector<ReleaseRecord>(kMaxTicketsPerMessage)).size(), kMaxMessageBytes);
+    EXPECT_LE(encode(kRun, Hello{}, std::vector<SlabTicket>(kMaxTicketsPerMessage)).size(), kMaxMessageBytes);
 }
 
 TEST(MessagesDeathTest, TooManyRecordsBreakTheContract) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    EXPECT_DEATH(encode(Tickets{1, 1}, std::vector<SlabTicket>(kMaxTicketsPerMessage + 1)), "kMaxTicketsPerMessage");
+    EXPECT_DEATH(encode(kRun, Tickets{1, 1}, std::vector<SlabTicket>(kMaxTicketsPerMessage + 1)),
+                 "kMaxTicketsPerMessage");
 }
 
 TEST(TextField, IsCutToFitAndAlwaysEnds) {

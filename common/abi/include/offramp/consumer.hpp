@@ -71,7 +71,6 @@ struct ConsumerOptions {
     std::string run_dir;
     std::uint32_t window = 0;
     double wait_for_run_seconds = 0;
-    double wait_for_producer_seconds = 0;
 };
 
 // Reads a run's slabs: offramp.h says how. Thread: one; stop() from any, and from a signal handler.
@@ -83,14 +82,13 @@ class Consumer {
         given.run_dir = options.run_dir.c_str();
         given.window = options.window;
         given.wait_for_run_seconds = options.wait_for_run_seconds;
-        given.wait_for_producer_seconds = options.wait_for_producer_seconds;
         offramp_consumer* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_consumer_open(&given, &opened, error); });
         consumer_.reset(opened);
     }
     template <std::convertible_to<std::string> RunDir>  // no braces: those are options
     explicit Consumer(const RunDir& run_dir, double wait_for_run_seconds = 0)
-        : Consumer(ConsumerOptions{run_dir, 0, wait_for_run_seconds, 0}) {}
+        : Consumer(ConsumerOptions{run_dir, 0, wait_for_run_seconds}) {}
 
     // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). It goes on after
     // Failed and Rejected. Anything else that `work` throws comes out here: the slab is then charged, but for Retry.

@@ -1,0 +1,208 @@
+"""
+Consumers in a process that lives on, while what it runs ends: with an error at any step of theirs, or with their producer. A process's death
+gives back what it held; here nobody dies.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+
+from tests.crash.crash_run import BIN, ROOT
+from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
+
+BATCHES, ROWS = 60, 8
+# What a library's consumer does not come by: no other producer takes over its run.
+OF_A_RECOVERY = ("consumer.producer_lost", "consumer.producer_met", "consumer.back")
+# Sample r of batch b has the value b * 1000 + r in all places, and is named b/r.
+PRODUCER = """
+    import sys, numpy, offramp
+    run_dir, slabs, batches = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    with offramp.Egress(run_dir, {"values": ("float64", (8, 64))}, "cpu", slabs=slabs, samples_per_slab=8) as egress:
+        print("open", flush=True)
+        for batch in range(batches):
+            numbers = batch * 1000 + numpy.arange(8.0)
+            egress.submit({"values": numpy.repeat(numbers[:, None], 64, axis=1)}, [f"{batch}/{row}" for row in range(8)])
+        egress.drain()
+        figures = egress.figures()
+        print(figures.samples_completed, figures.samples_set_aside, figures.consumers, flush=True)
+"""
+READING = """
+    import os, sys, threading, offramp
+
+    def read(slab):
+        for sample, values in slab:
+            print("sample", sample.key, int(values.min()), int(values.max()), flush=True)
+"""
+HEALTHY = READING + """
+    try:
+        offramp.Consumer(sys.argv[1], wait_for_run=0.1).run(read)
+    except offramp.NoSuchRun:
+        pass        # the other one met with its error when all was done
+"""
+# Runs so often as it is told, and stays there. Its function fails once, so that a failure's steps are passed.
+FAILING = READING + """
+    failed = []
+
+    def once(slab):
+        if not failed:
+            failed.append(slab)
+            raise offramp.Failed("once")
+        read(slab)
+
+    for _ in range(int(sys.argv[2])):
+        try:
+            offramp.Consumer(sys.argv[1]).run(once)
+            print("ended", flush=True)
+        except offramp.Error as problem:
+            print("failed", problem, flush=True)
+    print("lives", flush=True)
+    sys.stdin.read()
+"""
+# A pool of consumers in one process: the second joins the next run while the first still has a slab of the dead one.
+TWO = READING + """
+    def hold_then_read(name, number):
+        def work(slab):
+            seen.append(slab)
+            if len(seen) == number:
+                print(name, "holds", flush=True)
+                go_on[name].wait()
+            read(slab)
+        seen = []
+        return work
+
+    def run(name, number):
+        try:
+            offramp.Consumer(sys.argv[1]).run(hold_then_read(name, number))
+            print(name, "ended", flush=True)
+        except offramp.Error as problem:
+            print(name, "failed", type(problem).__name__, flush=True)
+
+    go_on = {"first": threading.Event(), "second": threading.Event()}
+    for line in sys.stdin:
+        what, name, number = line.split()
+        if what == "run":
+            threading.Thread(target=run, args=(name, int(number))).start()
+        else:
+            go_on[name].set()
+"""
+
+
+class Place:
+    """A run directory and the interpreters around it. Use as a context."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="offramp-living-", dir="/tmp")
+        self.run_dir = pathlib.Path(self._folder.name) / "run"
+        self._started = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process, watchdog in self._started:
+            watchdog.cancel()
+            process.stdin.close()
+            put_away(process)
+        self._folder.cleanup()
+
+    def python(self, program, *arguments, failpoints=""):
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}/launch/python", "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1")}
+        if failpoints:
+            environment.update(LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"), OFFRAMP_FAILPOINT=failpoints)
+        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), str(self.run_dir), *map(str, arguments)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
+        watchdog = threading.Timer(WATCHDOG_SECONDS, process.kill)      # then whoever hears it hears its end
+        watchdog.start()
+        self._started.append((process, watchdog))
+        return process
+
+    def produce(self, slabs, batches=BATCHES):
+        """Its run is there when this returns."""
+        producer = self.python(PRODUCER, slabs, batches)
+        hear(producer, "open")
+        return producer
+
+    def kill(self, process):
+        process.send_signal(signal.SIGKILL)
+        process.wait(WATCHDOG_SECONDS)
+
+
+def hear(process, until):
+    """Its lines through the first one that begins so."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line.strip())
+        if lines[-1].startswith(until):
+            return lines
+    raise AssertionError(f"it ended before it said '{until}': {lines}")
+
+
+def tell(process, *words):
+    print(*words, file=process.stdin, flush=True)
+
+
+def samples_in(lines):
+    """[(key, least value, greatest)] of what was read."""
+    return [(key, int(low), int(high)) for word, key, low, high in (line.split() for line in lines if line.startswith("sample ")) if word]
+
+
+def wrong_values(samples):
+    """Those that hold another sample's bytes."""
+    def value(key):
+        batch, row = map(int, key.split("/"))
+        return 1000 * batch + row
+    return [sample for sample in samples if sample[1:] != (value(sample[0]), value(sample[0]))]
+
+
+def error_at(failpoint, place, times=1):
+    """A consumer's run ends with an error there, so often; its process lives on while another consumer does the rest. What is wrong, a text each."""
+    batches, wrong = 12, []
+    producer = place.produce(slabs=1 if times == 1 else times, batches=batches)
+    living = place.python(FAILING, times, failpoints=",".join(f"{failpoint}#{nth}:throw" for nth in range(1, times + 1)))
+    said = hear(living, "lives")
+    healthy = place.python(HEALTHY)
+    if sum(line.startswith("failed") for line in said) != times:
+        wrong.append(f"the failpoint was not passed {times} times: {said}")
+    completed, set_aside, consumers = map(int, hear(producer, str(batches * ROWS))[-1].split())
+    if (completed, set_aside) != (batches * ROWS, 0) or living.poll() is not None:
+        wrong.append(f"{completed} samples were completed, {set_aside} set aside; the consumer's process: {living.poll()}")
+    if consumers > 1:
+        wrong.append(f"{consumers} consumers have a place, and one is there")
+    healthy.wait(WATCHDOG_SECONDS)
+    samples = samples_in([*said, *healthy.stdout.read().splitlines()])
+    if len({key for key, _, _ in samples}) != batches * ROWS or wrong_values(samples):
+        wrong.append(f"{len(samples)} samples were read; wrong are {wrong_values(samples)}")
+    return wrong
+
+
+def producer_dies_at_slab(number, place):
+    """
+    The loop dies while the first consumer has its slab of this number at hand; the next loop has the same directory; the second consumer, in the same
+    process, reads a slab of that one while the first gives back the dead run's. What is wrong, a text each.
+    """
+    killed = place.produce(slabs=4)
+    consumers = place.python(TWO)
+    tell(consumers, "run", "first", number)
+    before = hear(consumers, "first holds")
+    place.kill(killed)
+    producer = place.produce(slabs=4)
+    tell(consumers, "run", "second", number)
+    read = hear(consumers, "second holds")
+    tell(consumers, "go", "first", 0)
+    end = hear(consumers, "first ")
+    status = place.run_dir / "status.json"
+    wait_for(lambda: '"free": 0' in status.read_text(), "that the next run fills what is free")
+    tell(consumers, "go", "second", 0)
+    read += hear(consumers, "second ")
+    of_next = samples_in(read)
+    wrong = [] if end[-1].startswith("first failed") else [f"the consumer of the dead run: {end[-1]}"]
+    if (said := hear(producer, "")[-1].split())[:2] != [str(BATCHES * ROWS), "0"]:
+        wrong.append(f"completed and set aside: {said}")
+    if len({key for key, _, _ in of_next}) != BATCHES * ROWS or (others := wrong_values(samples_in([*before, *end]) + of_next)):
+        wrong.append(f"{len(of_next)} samples of the next run; with another's bytes: {others}")
+    return wrong
