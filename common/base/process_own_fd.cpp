@@ -20,13 +20,16 @@ namespace {
 // fork. So a child never closes a number that was given to something else meanwhile. There, the number may then be
 // given to something else while the object's copy still bears it: it stays here, as a copy's, until that copy is gone.
 struct OwnFds {
+    enum class Bearer { Object, Copy, Library };
     struct Entry {
         int fd = -1;
-        bool is_a_copys = false;
+        Bearer bearer = Bearer::Object;
     };
     std::mutex mutex;
     std::vector<Entry> entries;
 };
+
+using Bearer = OwnFds::Bearer;
 
 // Never destroyed: objects of static life may outlive it.
 OwnFds& own_fds() {
@@ -38,19 +41,28 @@ void lock_before_fork() { own_fds().mutex.lock(); }
 void unlock_behind_fork() { own_fds().mutex.unlock(); }
 // No memory is taken or freed here: another thread may have held the allocator's locks.
 void close_in_the_child() {
-    for (OwnFds::Entry& entry : own_fds().entries) {
-        if (!entry.is_a_copys) ::close(entry.fd);
-        entry.is_a_copys = true;
+    auto& entries = own_fds().entries;
+    for (OwnFds::Entry& entry : entries) {
+        if (entry.bearer != Bearer::Copy) ::close(entry.fd);
+        if (entry.bearer == Bearer::Object) entry.bearer = Bearer::Copy;
     }
+    std::erase_if(entries, [](const OwnFds::Entry& entry) { return entry.bearer == Bearer::Library; });
     own_fds().mutex.unlock();
+}
+
+// Once a process.
+void close_in_children() {
+    static const int problem = ::pthread_atfork(lock_before_fork, unlock_behind_fork, close_in_the_child);
+    if (problem != 0) throw SystemError("minding forks of this process", problem);
 }
 
 // A number that no copy bears. What is locked stays so: the lock is the open file's, whichever number it has. Under the
 // mutex.
 UniqueFd apart_from_copies(UniqueFd fd) {
     const auto is_borne = [](int number) {
-        return std::ranges::any_of(own_fds().entries,
-                                   [&](const OwnFds::Entry& entry) { return entry.is_a_copys && entry.fd == number; });
+        return std::ranges::any_of(own_fds().entries, [&](const OwnFds::Entry& entry) {
+            return entry.bearer == Bearer::Copy && entry.fd == number;
+        });
     };
     // The lowest that is free and not borne; those in between are free again when this returns.
     std::vector<UniqueFd> in_between;
@@ -66,8 +78,7 @@ UniqueFd apart_from_copies(UniqueFd fd) {
 
 ProcessOwnFd::ProcessOwnFd(UniqueFd fd) : fd_(std::move(fd)) {
     if (!fd_) return;
-    static const int problem = ::pthread_atfork(lock_before_fork, unlock_behind_fork, close_in_the_child);
-    if (problem != 0) throw SystemError("minding forks of this process", problem);
+    close_in_children();
     const std::lock_guard guard(own_fds().mutex);
     fd_ = apart_from_copies(std::move(fd_));
     own_fds().entries.push_back({.fd = fd_.get()});
@@ -77,8 +88,10 @@ void ProcessOwnFd::reset() noexcept {
     if (!fd_) return;
     const std::lock_guard guard(own_fds().mutex);
     auto& entries = own_fds().entries;
-    const auto found = std::ranges::find(entries, fd_.get(), &OwnFds::Entry::fd);
-    const bool is_a_copy = found == entries.end() || found->is_a_copys;
+    const auto found = std::ranges::find_if(entries, [this](const OwnFds::Entry& entry) {
+        return entry.fd == fd_.get() && entry.bearer != Bearer::Library;
+    });
+    const bool is_a_copy = found == entries.end() || found->bearer == Bearer::Copy;
     if (found != entries.end()) entries.erase(found);
     if (is_a_copy) {
         static_cast<void>(fd_.release());  // in a child: closed, and its number may be another's
@@ -86,6 +99,31 @@ void ProcessOwnFd::reset() noexcept {
     }
     ::flock(fd_.get(), LOCK_UN);  // a child that is just being made has its copy still
     fd_.reset();
+}
+
+int open_process_own(const std::function<int()>& open) noexcept {
+    try {
+        close_in_children();
+        const std::lock_guard guard(own_fds().mutex);
+        auto& entries = own_fds().entries;
+        entries.push_back({.bearer = Bearer::Library});  // before there is anything to lose
+        const int fd = open();
+        if (fd >= 0)
+            entries.back().fd = fd;
+        else
+            entries.pop_back();
+        return fd;
+    } catch (const std::exception&) {
+        errno = ENOMEM;
+        return -1;
+    }
+}
+
+int close_process_own(int fd) noexcept {
+    const std::lock_guard guard(own_fds().mutex);
+    std::erase_if(own_fds().entries,
+                  [fd](const OwnFds::Entry& entry) { return entry.bearer == Bearer::Library && entry.fd == fd; });
+    return ::close(fd);
 }
 
 }  // namespace offramp

@@ -1,14 +1,15 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "common/base/unique_fd.hpp"
 
 namespace offramp {
 
-// The descriptor of a lock (flock) that a forked child does not hold: its copy is closed there before fork() returns.
-// The kernel gives a lock back only when the last process that has it open lets go, and a child that never calls exec
-// (O_CLOEXEC does not help then) would hold what is this process's for as long as it lives.
+// A descriptor that a forked child does not hold: its copy is closed there before fork() returns. The kernel gives a
+// lock (flock) or an object of shared memory back only when the last process that has it open lets go, and a child that
+// never calls exec (O_CLOEXEC does not help then) would hold what is this process's for as long as it lives.
 //
 // Owns the descriptor; unlocks before it closes. In the child the copy of the object owns nothing any more. A child of
 // clone() or vfork() is not seen: those call no fork handlers. Thread: one at a time, forks may come from any. Errors:
@@ -35,5 +36,12 @@ class ProcessOwnFd {
 
     UniqueFd fd_;
 };
+
+// The same for descriptors that a library opens and closes itself and keeps as numbers. `open` returns one, or -1 with
+// errno set. close_process_own() is ::close(), for any descriptor. In a forked child they are closed and forgotten: the
+// library's objects must not be used there. Forks wait meanwhile, so `open` must not block.
+// Thread: any. Errors: -1 and errno.
+int open_process_own(const std::function<int()>& open) noexcept;
+int close_process_own(int fd) noexcept;
 
 }  // namespace offramp

@@ -69,6 +69,12 @@ void advise(const bip::mapped_region& region, int advice, const char* advice_nam
         throw SystemError(std::string("madvise ") + advice_name + " on shared memory " + name, errno);
 }
 
+// A core dump of slabs would delay the news of a death, and a forked child would keep a dead run's memory in use.
+void keep_private(const bip::mapped_region& region, const std::string& name) {
+    advise(region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    advise(region, MADV_DONTFORK, "MADV_DONTFORK", name);
+}
+
 // Slabs are taken by populate(), after this: in huge pages, where /dev/shm is mounted with huge=advise. A kernel
 // without them refuses, and the pages stay small.
 void ask_for_huge_pages(const bip::mapped_region& region) {
@@ -187,7 +193,7 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
     } catch (const bip::interprocess_exception& problem) {
         throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
     }
-    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    keep_private(state->region, name);
     ask_for_huge_pages(state->region);
     return SharedRegion(std::move(state));
 }
@@ -214,7 +220,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
     } catch (const bip::interprocess_exception& problem) {
         throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
     }
-    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    keep_private(state->region, name);
     ask_for_huge_pages(state->region);
     return SharedRegion(std::move(state));
 }
@@ -272,8 +278,7 @@ SharedRegionView SharedRegionView::attach(const std::string& name, Access access
     } catch (const bip::interprocess_exception& problem) {
         throw_mapping_problem("mapping " + std::to_string(found_bytes) + " bytes of shared memory " + name, problem);
     }
-    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
-    advise(state->region, MADV_DONTFORK, "MADV_DONTFORK", name);
+    keep_private(state->region, name);
     return SharedRegionView(std::move(state));
 }
 

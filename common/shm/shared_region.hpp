@@ -29,7 +29,8 @@ struct RegionOptions {
 // SystemError with
 //         ErrorKind::SharedMemoryFull, wanted and free bytes and the remedy, before any page is touched and
 //         with nothing left behind; never a SIGBUS afterwards.
-// The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second; and MADV_HUGEPAGE:
+// The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second; MADV_DONTFORK: a
+// forked child would keep the memory of a dead run in use; and MADV_HUGEPAGE:
 // memory that populate() takes is in huge pages where /dev/shm is mounted with huge=advise.
 class SharedRegion {
   public:

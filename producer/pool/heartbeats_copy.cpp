@@ -10,7 +10,8 @@
 namespace offramp {
 
 HeartbeatsCopy::HeartbeatsCopy(const std::string& name, std::uint32_t consumer_capacity)
-    : object_(::open(("/dev/shm" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)), heartbeats_(consumer_capacity) {
+    : object_(UniqueFd(::open(("/dev/shm" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))),
+      heartbeats_(consumer_capacity) {
     if (!object_) throw SystemError("opening the consumers' heartbeat records, shared memory " + name, errno);
     refresh();
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/unique_fd.hpp"
+#include "common/base/process_own_fd.hpp"
 #include "common/wire/ledger_layout.hpp"
 
 namespace offramp {
@@ -25,7 +25,7 @@ class HeartbeatsCopy {
     void refresh() noexcept;
 
   private:
-    UniqueFd object_;
+    ProcessOwnFd object_;
     std::vector<HeartbeatRecord> heartbeats_;
 };
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -120,6 +121,58 @@ TEST_F(ProcessOwnFdTest, MovedFromItIsTheOthers) {
     EXPECT_EQ(second.get(), number);
     second = ProcessOwnFd(opened());
     EXPECT_EQ(::fcntl(number, F_GETFD), -1) << "replaced, it is closed";
+}
+
+bool is_open(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
+
+TEST_F(ProcessOwnFdTest, ALibrarysDescriptorIsClosedInAChild) {
+    const auto open = [&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC); };
+    const int fd = open_process_own(open);
+    ASSERT_TRUE(is_open(fd));
+    Child child([&] {
+        if (is_open(fd)) return 1;
+        // The number is the child's now: its own library may have it.
+        const int own = open_process_own(open);
+        if (own != fd || !is_open(own)) return 2;
+        Child grandchild([&] { return is_open(own) ? 1 : 0; });
+        if (grandchild.end() != 0 || !is_open(own)) return 3;
+        return close_process_own(own) == 0 && !is_open(own) ? 0 : 4;
+    });
+    EXPECT_EQ(child.end(), 0);
+    EXPECT_TRUE(is_open(fd)) << "the parent's is open still";
+    EXPECT_EQ(close_process_own(fd), 0);
+    EXPECT_FALSE(is_open(fd));
+}
+
+TEST_F(ProcessOwnFdTest, WhatALibraryHasClosedIsNotClosedInAChild) {
+    const int fd = open_process_own([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC); });
+    ASSERT_EQ(close_process_own(fd), 0);
+    const UniqueFd hosts = opened();
+    ASSERT_EQ(hosts.get(), fd) << "the lowest that is free";
+    Child child([&] { return is_open(hosts.get()) ? 0 : 1; });
+    EXPECT_EQ(child.end(), 0);
+}
+
+TEST_F(ProcessOwnFdTest, ALibraryIsGivenTheSystemsError) {
+    errno = 0;
+    EXPECT_EQ(open_process_own([] { return ::open("/no/such/file", O_RDONLY | O_CLOEXEC); }), -1);
+    EXPECT_EQ(errno, ENOENT);
+    EXPECT_EQ(close_process_own(-1), -1);
+    EXPECT_EQ(errno, EBADF);
+}
+
+TEST_F(ProcessOwnFdTest, ALocksCopyLeavesTheSameNumberToALibrary) {
+    auto held = std::make_unique<ProcessOwnFd>(opened());
+    const int number = held->get();
+    Child child([&] {
+        const int own = open_process_own([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC); });
+        if (own != number) return 1;
+        held.reset();
+        if (!is_open(own)) return 2;
+        Child grandchild([&] { return is_open(own) ? 1 : 0; });
+        return grandchild.end() == 0 ? 0 : 3;
+    });
+    EXPECT_EQ(child.end(), 0);
 }
 
 }  // namespace
