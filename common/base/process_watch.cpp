@@ -1,12 +1,13 @@
 #include "common/base/process_watch.hpp"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint64_t kMostPid = std::numeric_limits<pid_t>::max();
+constexpr std::size_t kMostOfALine = 4096;  // some fifty numbers, and a name of at most 64 bytes
 
 UniqueFd open_pidfd(std::uint64_t pid) {
     if (pid == 0 || pid > kMostPid) {
@@ -47,9 +49,15 @@ std::optional<WatchedProcess> watch_process(std::uint64_t pid, std::uint64_t sta
 }
 
 std::optional<std::uint64_t> process_start_time(std::uint64_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string line;
-    std::getline(file, line);
+    const std::string file = "/proc/" + std::to_string(pid) + "/stat";
+    const UniqueFd stat(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!stat) {
+        if (errno == ENOENT || errno == ESRCH) return std::nullopt;
+        throw SystemError("opening " + file, errno);
+    }
+    std::string line(kMostOfALine, '\0');
+    const ssize_t got = ::read(stat.get(), line.data(), line.size());
+    line.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));  // it went meanwhile
     // The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
     std::size_t at = line.rfind(')');
     if (at == std::string::npos) return std::nullopt;

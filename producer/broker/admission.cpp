@@ -1,6 +1,7 @@
 #include "producer/broker/admission.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@ namespace {
 // rest.
 constexpr int kMessagesPerStep = 512;
 constexpr std::uint64_t kRefusalsALogLine = 1000;
+constexpr std::chrono::milliseconds kLookAtUnwatchedEvery{100};
 
 // Of who ended before its Welcome: it has read nothing, whatever it was sent.
 bool ends_unheard(const ParsedMessage& message) {
@@ -28,6 +30,7 @@ bool ends_unheard(const ParsedMessage& message) {
 }  // namespace
 
 void Admission::take_messages() {
+    look_at_unwatched();
     Inbound inbound;
     for (int taken = 0; taken < kMessagesPerStep && state_.port.try_receive_work(inbound); ++taken) {
         const ParsedMessage message = parse_message(inbound.bytes);
@@ -70,6 +73,17 @@ void Admission::take_messages() {
             state_.count(Refusal::OutOfTurn);
         }
     }
+}
+
+void Admission::keep_unwatched(const Inbound& inbound, const SystemError& problem) {
+    if (!std::exchange(told_of_unwatched_, true)) spdlog::warn("a consumer has to wait: {}", problem.what());
+    if (unwatched_.empty()) look_at_unwatched_ = state_.clock.now() + kLookAtUnwatchedEvery;
+    unwatched_.push_back(inbound);
+}
+
+void Admission::look_at_unwatched() {
+    if (unwatched_.empty() || state_.clock.now() < look_at_unwatched_) return;
+    for (const Inbound& inbound : std::exchange(unwatched_, {})) on_hello(inbound, parse_message(inbound.bytes));
 }
 
 void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
@@ -115,6 +129,8 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     try {
         watched = state_.watch.open(who.pid);
     } catch (const SystemError& problem) {
+        const bool is_scarce = problem.errno_value() == EMFILE || problem.errno_value() == ENFILE;
+        if (is_scarce && unwatched_.size() < state_.peers.capacity()) return keep_unwatched(inbound, problem);
         return refuse(inbound.peer, RefusalReason::Full, std::string("it cannot be watched: ") + problem.what());
     }
     if (!watched) {

@@ -2,7 +2,10 @@
 
 #include <random>
 #include <string>
+#include <vector>
 
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
 #include "producer/broker/broker_state.hpp"
@@ -12,7 +15,8 @@
 namespace offramp {
 
 // Lets consumers in, hears what they say on the work channel, and lets them go. Nobody is let in who is not of this
-// run, of an allowed user, watched by a pidfd, and the very process that answered the challenge.
+// run, of an allowed user, watched by a pidfd, and the very process that answered the challenge. Who cannot be watched
+// for want of a descriptor waits for one.
 //
 // Owns: the source of secrets. Borrows: the state, the continued run (for those who come back), the run's end; of the
 // state: port, watch, ledger, clock, peers, totals. Thread: the broker's. Blocks: never. Errors: none; who is refused
@@ -27,6 +31,8 @@ class Admission {
 
   private:
     void on_hello(const Inbound& inbound, const ParsedMessage& message);
+    void keep_unwatched(const Inbound& inbound, const SystemError& problem);
+    void look_at_unwatched();
     void on_answer(Peer& peer, const Answer& answer);
     void on_disconnect(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
@@ -35,6 +41,9 @@ class Admission {
     ContinuedRun& continued_;
     const RunEnd& run_end_;
     std::random_device entropy_;
+    std::vector<Inbound> unwatched_;  // Hellos of processes that no descriptor was left for
+    TimePoint look_at_unwatched_{};
+    bool told_of_unwatched_ = false;
 };
 
 }  // namespace offramp

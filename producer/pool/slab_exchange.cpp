@@ -38,7 +38,7 @@ std::shared_ptr<SlabExchange> SlabExchange::make(std::uint32_t grants_ahead, con
 
 SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead, const Clock& clock)
     : clock_(clock), grants_ahead_(grants_ahead), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!wake_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
+    if (!wake_) throw SystemError("eventfd", errno);
 }
 
 std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {

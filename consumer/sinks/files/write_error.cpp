@@ -21,9 +21,6 @@ std::string way_out(int errno_value) {
                    "another output";
         case ENAMETOOLONG:
             return "The sample's key is too long for a file name there: shorten the input's file names";
-        case EMFILE:
-        case ENFILE:
-            return "Raise the limit of open files (ulimit -n)";
         default:
             return way_to_write(errno_value, "Check the output folder and its file system");
     }

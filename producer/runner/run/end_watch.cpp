@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kLookEvery{500};
 EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, LauncherLoss& launcher,
                    Beat beat)
     : lifecycle_(lifecycle), launcher_(launcher), beat_(std::move(beat)), stop_(::eventfd(0, EFD_CLOEXEC)) {
-    if (!stop_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
+    if (!stop_) throw SystemError("eventfd", errno);
     thread_ = std::thread([this, signals_fd = signals.fd(), lifeline_fd] { watch(signals_fd, lifeline_fd); });
 }
 

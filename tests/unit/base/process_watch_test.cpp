@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <limits>
+
+#include "common/base/error.hpp"
 
 namespace offramp {
 namespace {
@@ -75,6 +78,23 @@ TEST(ProcessWatch, PidsThatNobodyHasAreDead) {
     EXPECT_FALSE(process_exists(std::numeric_limits<std::uint64_t>::max()));
     EXPECT_FALSE(watch_process(0, 0));
     EXPECT_FALSE(process_start_time(0));
+}
+
+// A process that cannot be looked at is not taken for one that is gone.
+TEST(ProcessWatch, WithoutDescriptorsItIsAnError) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const auto self = static_cast<std::uint64_t>(::getpid());
+    const auto started = process_start_time(self);
+    const UniqueFd next(::dup(0));
+    for (const int free : {0, 1}) {
+        const rlimit lowered{static_cast<rlim_t>(next.get() + 1 + free), before.rlim_max};
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
+        EXPECT_THROW(watch_process(self, *started), SystemError) << free;
+        EXPECT_TRUE(process_exists(self));
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    }
+    EXPECT_TRUE(watch_process(self, *started));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/error.hpp"
 #include "producer/broker/broker.hpp"
 #include "tests/support/in_memory_ports/in_memory_ports.hpp"
 #include "tests/support/manual_clock.hpp"
@@ -22,6 +23,7 @@ class ScriptedWatch final : public PeerWatch {
   public:
     std::optional<WatchedProcess> open(pid_t pid) override {
         if (dead_.count(pid) != 0) return std::nullopt;
+        if (open_refusal != 0) throw SystemError("pidfd_open", open_refusal);
         UniqueFd fd(::eventfd(0, EFD_CLOEXEC));
         ends_[pid].push_back(::dup(fd.get()));
         return WatchedProcess{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
@@ -37,6 +39,7 @@ class ScriptedWatch final : public PeerWatch {
             const auto put = ::write(pidfd, &one, sizeof one);
         return kill_refusal;
     }
+    int open_refusal = 0;  // an errno, where nobody can be watched
     int kill_refusal = 0;  // an errno, for a process that may not be killed
     ~ScriptedWatch() override {
         for (const auto& [pid, fds] : ends_)

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "common/base/log.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
@@ -54,6 +57,45 @@ TEST(Broker, RefusesByName) {
     other_version.receive();
     EXPECT_EQ(reason_of(other_version), RefusalReason::Version);
     EXPECT_TRUE(f.report().consumers.empty());
+}
+
+// The producer's process has no descriptor left for a pidfd.
+TEST(Broker, WhoCannotBeWatchedForWantOfADescriptorWaitsForOne) {
+    BrokerFixture f;
+    for (const int scarce : {EMFILE, ENFILE}) {
+        f.watch.open_refusal = scarce;
+        ScriptedConsumer consumer(f, 100 + scarce), dead(f, 200 + scarce);
+        consumer.hello();
+        dead.hello();
+        f.let_pass(std::chrono::seconds(3));
+        consumer.receive();
+        EXPECT_FALSE(consumer.refused || consumer.challenge);
+        f.watch.end(dead.pid);
+        f.watch.open_refusal = 0;
+        f.let_pass(std::chrono::seconds(1));
+        consumer.receive();
+        dead.receive();
+        ASSERT_TRUE(consumer.challenge);
+        EXPECT_FALSE(dead.challenge);
+        consumer.port->send_work(encode(Answer{consumer.challenge->secret}));
+        f.broker->step();
+        consumer.receive();
+        EXPECT_TRUE(consumer.welcome);
+    }
+    // For another reason nobody waits, and no more than may be in at all.
+    f.watch.open_refusal = EPERM;
+    ScriptedConsumer other(f, 300);
+    other.hello();
+    EXPECT_TRUE(other.refused);
+    f.watch.open_refusal = EMFILE;
+    std::vector<std::unique_ptr<ScriptedConsumer>> many;
+    std::size_t refused = 0;
+    for (int i = 0; i < 40; ++i) {
+        many.push_back(std::make_unique<ScriptedConsumer>(f, 400 + i));
+        many.back()->hello();
+        refused += many.back()->refused ? 1 : 0;
+    }
+    EXPECT_GE(refused, 20U);
 }
 
 TEST(Broker, RefusesAConsumerThatWouldDoOtherWork) {
