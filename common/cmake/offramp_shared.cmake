@@ -12,6 +12,6 @@ set_target_properties(offramp_shared PROPERTIES OUTPUT_NAME offramp VERSION ${PR
 set_source_files_properties(${CMAKE_SOURCE_DIR}/common/abi/log_inside.cpp PROPERTIES COMPILE_OPTIONS
     "-USPDLOG_SHARED_LIB$<$<BOOL:${OFFRAMP_SANITIZER}>:;-fno-sanitize=all>")   # as Debian's are: instrumented it takes three times as long
 target_link_libraries(offramp_shared PRIVATE offramp_warnings ${shared_rooms})
-# --as-needed: nothing is left of the libspdlog and libfmt that the rooms bring along.
-target_link_options(offramp_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/common/abi/offramp.map -Wl,--no-undefined -Wl,--as-needed)
+# --as-needed: nothing is left of the libspdlog and libfmt that the rooms bring along. nodelete: libzmq calls functions of this library.
+target_link_options(offramp_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/common/abi/offramp.map -Wl,--no-undefined -Wl,--as-needed -Wl,-z,nodelete)
 add_library(offramp::offramp ALIAS offramp_shared)

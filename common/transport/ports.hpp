@@ -73,8 +73,8 @@ class ConsumerPort {
 
 // Over ZeroMQ and ipc:// sockets in the run directory, mode 0600 (0660 with `group_may_connect`). A message
 // beyond kMaxMessageBytes is dropped by the socket, together with its connection (a new one is made at once).
-// A message of several frames arrives as one without bytes. The broker's maker must not run beside threads
-// that create files: the sockets get their mode from the process's umask. Errors: SystemError, with
+// A message of several frames arrives as one without bytes. A forked child inherits no descriptor of a port. Where none
+// is left for a peer, it waits until wait() finds that there is one. Errors: SystemError, with
 // ErrorKind::RunInUse when another process serves this run directory. wait() throws when a socket's path no
 // longer stands for the socket, looking at most once a second (and therefore returns after a second at the
 // latest).

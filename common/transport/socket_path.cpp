@@ -17,6 +17,24 @@ namespace {
 
 constexpr const char* kOneProducer =
     "A run directory has one producer: stop the other, or give this run another directory";
+constexpr mode_t kOwnerOnly = 0600;
+constexpr mode_t kOwnerAndGroup = 0660;
+
+void remove_dead_socket(const std::string& path) {
+    struct stat found = {};
+    if (::lstat(path.c_str(), &found) != 0) {
+        if (errno == ENOENT) return;
+        throw SystemError("looking for a socket at " + path, errno);
+    }
+    if (!S_ISSOCK(found.st_mode))
+        throw SystemError("binding a socket to " + path + ", where another kind of file is", EEXIST,
+                          "Remove it, or give the run another directory");
+    if (found.st_uid != ::geteuid())
+        throw SystemError(
+            "binding a socket to " + path + ", where a socket of user id " + std::to_string(found.st_uid) + " is",
+            EEXIST, "Give the run another directory", ErrorKind::NotPermitted);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw SystemError("removing the dead socket " + path, errno);
+}
 
 }  // namespace
 
@@ -32,31 +50,15 @@ RunDirectoryLock::RunDirectoryLock(const std::string& run_dir)
     }
 }
 
-void require_free_socket_path(const std::string& path) {
-    struct stat found = {};
-    if (::lstat(path.c_str(), &found) != 0) {
-        if (errno == ENOENT) return;
-        throw SystemError("looking for a socket at " + path, errno);
-    }
-    if (!S_ISSOCK(found.st_mode))
-        throw SystemError("binding a socket to " + path + ", where another kind of file is", EEXIST,
-                          "Remove it, or give the run another directory");
+BoundSocketPath::BoundSocketPath(int fd, std::string path, bool group_may_connect) : path_(std::move(path)) {
+    remove_dead_socket(path_);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    expect(path.size() < sizeof address.sun_path, "check_run_dir() was asked before a socket's path is used");
-    path.copy(address.sun_path, path.size());
-    const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!probe) throw SystemError("making a socket", errno);
-    if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
-        throw SystemError("binding a socket to " + path + ", where a live process listens", EADDRINUSE, kOneProducer,
-                          ErrorKind::RunInUse);
-    if (errno == ECONNREFUSED || errno == ENOENT) return;  // its process is dead
-    throw SystemError("asking who listens at " + path, errno,
-                      "It may be another user's: give the run another directory",
-                      errno == EACCES ? ErrorKind::NotPermitted : ErrorKind::System);
-}
-
-BoundSocketPath::BoundSocketPath(std::string path) : path_(std::move(path)) {
+    expect(path_.size() < sizeof address.sun_path, "check_run_dir() was asked before a socket's path is used");
+    path_.copy(address.sun_path, path_.size());
+    // The mode is that of the socket, less the umask: nobody else may connect, from the beginning.
+    if (::fchmod(fd, kOwnerOnly) != 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+        throw SystemError("binding a socket to " + path_, errno);
     struct stat bound = {};
     if (::lstat(path_.c_str(), &bound) != 0) throw SystemError("looking at the socket just bound to " + path_, errno);
     if (!S_ISSOCK(bound.st_mode) || bound.st_uid != ::geteuid())
@@ -64,6 +66,11 @@ BoundSocketPath::BoundSocketPath(std::string path) : path_(std::move(path)) {
                           "Only its owner may write to the run directory (mode 0700)");
     device_ = bound.st_dev;
     inode_ = bound.st_ino;
+    if (::chmod(path_.c_str(), group_may_connect ? kOwnerAndGroup : kOwnerOnly) != 0 || ::listen(fd, SOMAXCONN) != 0) {
+        const int problem = errno;
+        ::unlink(path_.c_str());
+        throw SystemError("listening at " + path_, problem);
+    }
 }
 
 BoundSocketPath::~BoundSocketPath() {

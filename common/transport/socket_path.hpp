@@ -19,17 +19,17 @@ class RunDirectoryLock {
     ProcessOwnFd fd_;
 };
 
-// Says that nobody listens at a path that a socket is about to be bound to: libzmq unlinks whatever stands
-// there. A dead process's socket may be there. Errors: SystemError with ErrorKind::RunInUse when a live
-// process listens, and when something else than a socket is in the way.
-void require_free_socket_path(const std::string& path);
-
-// Knows the file of a socket that this process has bound. Anyone who may write to the directory could bind
-// over it, and new peers would reach only the thief. Owns: the file, removed by the destructor while it is
-// still the same (libzmq may leave it).
+// A path that a socket listens at. The run directory's lock is the proof that no other producer does, so a socket of
+// this user that is found there is a dead process's, and is replaced. Anyone who may write to the directory could bind
+// over it, and new peers would reach only the thief.
+//
+// Owns: the file, removed by the destructor while it is still the same. Borrows: the socket, for the constructor.
 class BoundSocketPath {
   public:
-    explicit BoundSocketPath(std::string path);
+    // Binds the socket and lets it listen, for its owner (mode 0600) or for the group too (0660), whatever the umask.
+    // Only for who holds the run directory's lock. Errors: SystemError; when another kind of file or another user's
+    // socket is in the way, it stays.
+    BoundSocketPath(int fd, std::string path, bool group_may_connect);
     BoundSocketPath(const BoundSocketPath&) = delete;
     BoundSocketPath& operator=(const BoundSocketPath&) = delete;
     ~BoundSocketPath();

@@ -1,9 +1,7 @@
 #include <poll.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -18,17 +16,19 @@
 #include "common/transport/ports.hpp"
 #include "common/transport/socket_path.hpp"
 #include "common/transport/zmq_channel.hpp"
+#include "common/transport/zmq_descriptors.hpp"
 
 namespace offramp {
 namespace {
 
 constexpr std::chrono::seconds kTheftCheckEvery{1};
 constexpr int kDisconnectLingerMs = 1000;
-// libzmq ends the process where it gets no descriptor for its own: a dozen a socket's context, and those of the first
-// peers.
-constexpr std::size_t kDescriptorsOfABroker = 64;
-constexpr std::size_t kDescriptorsOfAConsumer = 24;
-// And where it gets no thread: one for its sockets, one that closes them.
+constexpr std::chrono::milliseconds kRetryEvery{100};
+// Two channels a port.
+constexpr std::size_t kSockets = 2;
+// Beyond its sockets: a producer that could never let anyone in is an error, and no run that stands still.
+constexpr std::size_t kRoomOfABroker = 32;
+// libzmq ends the process where it gets no thread: one for its sockets, one that closes them.
 constexpr unsigned kThreadsOfAContext = 2;
 
 PeerCredentials sender_of(zmq::message_t& frame) {
@@ -56,57 +56,12 @@ void poll_until(std::vector<pollfd>& polled, std::span<const int> fds, std::chro
     if (found < 0 && reason != EINTR) throw SystemError("waiting for messages", reason);
 }
 
-// Sets the umask for a scope: the only say that one has in the mode of an ipc socket's file. It is the whole
-// process's.
-class UmaskScope {
-  public:
-    explicit UmaskScope(mode_t mask) : previous_(::umask(mask)) {}
-    UmaskScope(const UmaskScope&) = delete;
-    UmaskScope& operator=(const UmaskScope&) = delete;
-    ~UmaskScope() { ::umask(previous_); }
-
-  private:
-    mode_t previous_;
-};
-
 std::string path_of(const std::string& ipc_address) { return ipc_address.substr(std::string_view("ipc://").size()); }
 
-// Hears of a bound socket's connections, from libzmq's own thread.
-class ConnectionEvents {
-  public:
-    ConnectionEvents(zmq::context_t& context, ZmqChannel& channel, const std::string& name)
-        : watched_(channel.socket().handle()), events_(context, zmq::socket_type::pair) {
-        const std::string address = "inproc://connections-of-" + name;
-        if (::zmq_socket_monitor(watched_, address.c_str(), ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
-            throw_zmq("watching the connections of the " + name);
-        // A full queue would hold libzmq's thread up; how many connect is limited.
-        events_.socket().set(zmq::sockopt::rcvhwm, 0);
-        events_.socket().connect(address);
-    }
-    // What libzmq cannot send any more it never frees.
-    ~ConnectionEvents() { ::zmq_socket_monitor(watched_, nullptr, 0); }
-    ConnectionEvents(const ConnectionEvents&) = delete;
-    ConnectionEvents& operator=(const ConnectionEvents&) = delete;
-
-    pollfd to_poll() const { return events_.to_poll(); }
-    void tell(ConnectionLimit& limit) {
-        zmq::message_t frame;
-        while (events_.receive_frame(frame)) {
-            std::uint16_t event = 0;
-            std::uint32_t fd = 0;
-            if (frame.size() >= sizeof event + sizeof fd) {
-                std::memcpy(&event, frame.data(), sizeof event);
-                std::memcpy(&fd, frame.data<char>() + sizeof event, sizeof fd);
-            }
-            if (event == ZMQ_EVENT_ACCEPTED) limit.accepted(static_cast<int>(fd));
-            if (event == ZMQ_EVENT_DISCONNECTED) limit.disconnected(static_cast<int>(fd));
-            while (frame.more() && events_.receive_frame(frame)) continue;  // the address
-        }
-    }
-
-  private:
-    void* watched_;
-    ZmqChannel events_;
+// What a broker's socket listens with.
+struct Listening {
+    std::optional<BoundSocketPath> path;
+    std::optional<ZmqDoor> door;
 };
 
 class ZmqBrokerPort final : public BrokerPort {
@@ -116,11 +71,8 @@ class ZmqBrokerPort final : public BrokerPort {
           work_(context_, zmq::socket_type::router),
           free_list_(context_, zmq::socket_type::pull) {
         work_.socket().set(zmq::sockopt::router_mandatory, true);
-        work_events_.emplace(context_, work_, "work channel");
-        free_list_events_.emplace(context_, free_list_, "free-list channel");
-        const UmaskScope mode(group_may_connect ? 0117 : 0177);
-        bind(work_.socket(), endpoint.work_address(), work_path_);
-        bind(free_list_.socket(), endpoint.free_list_address(), free_list_path_);
+        listen(work_.socket(), endpoint.work_address(), group_may_connect, at_work_);
+        listen(free_list_.socket(), endpoint.free_list_address(), group_may_connect, at_free_list_);
         endpoint.remove_previous_sockets();
     }
 
@@ -154,42 +106,43 @@ class ZmqBrokerPort final : public BrokerPort {
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
         const TimePoint now = std::chrono::steady_clock::now();
         if (now - checked_at_ >= kTheftCheckEvery) {
-            work_path_->require_still_ours();
-            free_list_path_->require_still_ours();
+            at_work_.path->require_still_ours();
+            at_free_list_.path->require_still_ours();
             checked_at_ = now;
         }
-        if (connections_rang_) {
-            work_events_->tell(connections_);
-            free_list_events_->tell(connections_);
+        if (now - retried_at_ >= kRetryEvery) {
+            at_work_.door->retry();
+            at_free_list_.door->retry();
+            retried_at_ = now;
         }
-        connections_rang_ = true;  // without a sleep nobody tells: in a flood it is asked each time
         if (may_have_messages()) return;
-        polled_.assign({work_events_->to_poll(), free_list_events_->to_poll(), work_.to_poll(), free_list_.to_poll()});
+        polled_.assign({work_.to_poll(), free_list_.to_poll()});
         poll_until(polled_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery), turn);
-        connections_rang_ = polled_[0].revents != 0 || polled_[1].revents != 0;
     }
 
   private:
-    static void bind(zmq::socket_t& socket, const std::string& address, std::optional<BoundSocketPath>& path) {
-        require_free_socket_path(path_of(address));
-        if (::zmq_bind(socket.handle(), address.c_str()) != 0) throw_zmq("binding " + address);
-        path.emplace(path_of(address));
+    void listen(zmq::socket_t& socket, const std::string& address, bool group_may_connect, Listening& at) {
+        at.door.emplace(connections_);
+        at.path.emplace(at.door->fd(), path_of(address), group_may_connect);
+        const int fd = at.door->fd();
+        if (::zmq_setsockopt(socket.handle(), ZMQ_USE_FD, &fd, sizeof fd) != 0 ||
+            ::zmq_bind(socket.handle(), address.c_str()) != 0)
+            throw_zmq("binding " + address);
+        at.door->give_away();
     }
 
     // In this order, so that the sockets are closed before their files go, and those before another producer
     // may come.
     RunDirectoryLock lock_;
-    std::optional<BoundSocketPath> work_path_;
-    std::optional<BoundSocketPath> free_list_path_;
+    ConnectionLimit connections_;
+    Listening at_work_;
+    Listening at_free_list_;
     zmq::context_t context_;
     ZmqChannel work_;
     ZmqChannel free_list_;
-    std::optional<ConnectionEvents> work_events_;
-    std::optional<ConnectionEvents> free_list_events_;
-    ConnectionLimit connections_;
-    bool connections_rang_ = true;  // their sockets may have something to tell
 
     TimePoint checked_at_ = std::chrono::steady_clock::now();
+    TimePoint retried_at_ = checked_at_;
     std::vector<pollfd> polled_;
     zmq::message_t frame_;
 };
@@ -239,10 +192,13 @@ class ZmqConsumerPort final : public ConsumerPort {
     zmq::message_t frame_;
 };
 
-template <class Make>
-auto translate_errors(const std::string& tried, Make make) {
+// A port whose context libzmq makes with descriptors that are there.
+template <class Port, class... Arguments>
+std::unique_ptr<Port> make_port(const std::string& tried, std::size_t room, Arguments&&... arguments) {
+    require_threads(kThreadsOfAContext);
+    const ZmqDescriptors descriptors(tried, kSockets, room);
     try {
-        return make();
+        return std::make_unique<Port>(std::forward<Arguments>(arguments)...);
     } catch (const zmq::error_t& problem) {
         throw SystemError(tried + " (" + problem.what() + ")", problem.num());
     }
@@ -252,19 +208,13 @@ auto translate_errors(const std::string& tried, Make make) {
 
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect) {
     Endpoint::check_run_dir(endpoint.run_dir);
-    require_free_descriptors(kDescriptorsOfABroker, "making the broker's sockets");
-    require_threads(kThreadsOfAContext);
-    return translate_errors("making the broker's sockets in " + endpoint.run_dir, [&] {
-        return std::unique_ptr<BrokerPort>(std::make_unique<ZmqBrokerPort>(endpoint, group_may_connect));
-    });
+    return make_port<ZmqBrokerPort>("making the broker's sockets in " + endpoint.run_dir, kRoomOfABroker, endpoint,
+                                    group_may_connect);
 }
 
 std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint) {
     Endpoint::check_run_dir(endpoint.run_dir);
-    require_free_descriptors(kDescriptorsOfAConsumer, "making a consumer's sockets");
-    require_threads(kThreadsOfAContext);
-    return translate_errors("making a consumer's sockets for " + endpoint.run_dir,
-                            [&] { return std::unique_ptr<ConsumerPort>(std::make_unique<ZmqConsumerPort>(endpoint)); });
+    return make_port<ZmqConsumerPort>("making a consumer's sockets for " + endpoint.run_dir, kSockets, endpoint);
 }
 
 }  // namespace offramp

@@ -120,9 +120,9 @@ typedef struct offramp_egress_options {
     uint32_t reserved;
 } offramp_egress_options;
 
-/* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. While it makes its
- * socket, the process's umask is a stricter one for a moment: a file that another thread makes in that moment has fewer
- * rights than it would have otherwise. */
+/* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. A child that the
+ * process forks inherits no memory, lock or socket of the run. Where no descriptor is left for a consumer
+ * that connects, the consumer waits until there is one. */
 OFFRAMP_API int32_t offramp_egress_open(const offramp_egress_options* options, offramp_egress** egress,
                                         offramp_error* error);
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,7 +15,10 @@
 #include <nlohmann/json.hpp>
 #include <offramp/consumer.hpp>
 #include <offramp/egress.hpp>
+#include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/contract/abi/abi_world.hpp"
 #include "tests/contract/abi/pipe.hpp"
@@ -77,6 +81,126 @@ TEST_F(InAProcess, AChildThatLivesOnHoldsNothingOfARun) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// What the links of a process's folder in /proc name: "socket:[4711]", "/dev/shm/offramp-...".
+std::multiset<std::string> opened_by(const std::string& process) {
+    std::multiset<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + process + "/fd")) {
+        std::error_code gone;  // the listing's own
+        const auto target = std::filesystem::read_symlink(entry.path(), gone);
+        if (!gone) found.insert(target);
+    }
+    return found;
+}
+
+std::vector<std::string> mapped_by(const std::string& process) {
+    std::vector<std::string> found;
+    std::ifstream maps("/proc/" + process + "/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("/dev/shm/") != std::string::npos) found.push_back(line);
+    return found;
+}
+
+// What a child may have of the library's: what keeps nothing in use, says nothing of a run's life, and lets nobody in.
+bool may_be_inherited(const std::string& opened) {
+    for (const char* harmless : {"anon_inode:[eventfd]", "anon_inode:[pidfd]", "anon_inode:[timerfd]"})
+        if (opened == harmless) return true;
+    return false;
+}
+
+TEST_F(InAProcess, AForkedChildInheritsNothingOfAnyHandle) {
+    const Pipe forked, over;
+    const auto before = opened_by("self");
+    Egress egress(small_run());
+    Consumer consumer(run_dir_);
+    std::atomic<bool> works{false};
+    const Pipe go_on;
+    std::thread consumes([&] {
+        consumer.for_each([&](const Slab&) {
+            works = true;
+            go_on.hear();
+        });
+    });
+    submit(egress, "a");
+    while (!works) ::usleep(1000);
+    ASSERT_FALSE(mapped_by("self").empty());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        forked.tell();
+        over.hear();
+        ::_exit(0);
+    }
+    forked.hear();
+    auto inherited = opened_by(std::to_string(child));
+    for (const std::string& hosts : before) {
+        const auto found = inherited.find(hosts);
+        if (found != inherited.end()) inherited.erase(found);
+    }
+    for (const std::string& opened : inherited)
+        EXPECT_TRUE(may_be_inherited(opened) || opened.starts_with("pipe:")) << opened;  // pipes: the test's own
+    EXPECT_THAT(mapped_by(std::to_string(child)), testing::IsEmpty());
+    go_on.tell();
+    EXPECT_TRUE(egress.drain());
+    consumes.join();
+    over.tell();
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// A process that has forked is killed: the child, which sleeps on, keeps nobody out.
+TEST_F(InAProcess, ADeadProcessesChildLeavesItsDirectoryToAnother) {
+    const Pipe opened, over;
+    const pid_t parent = ::fork();
+    if (parent == 0) {
+        Egress egress(small_run());
+        if (::fork() == 0) {
+            over.hear();
+            ::_exit(0);
+        }
+        opened.tell();
+        for (;;) ::pause();
+    }
+    opened.hear();
+    ::kill(parent, SIGKILL);
+    ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
+    {
+        Egress egress(small_run());
+        submit(egress, "a");
+        std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
+        EXPECT_TRUE(egress.drain());
+        consumer.join();
+    }
+    over.tell();
+}
+
+// What a child of a process with a run opens is its own, and complete.
+TEST_F(InAProcess, AForkedChildHasRunsAndConsumersOfItsOwn) {
+    Egress egress(small_run());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        int code = 1;
+        try {
+            EgressOptions options = small_run();
+            options.run_dir = folder_ + "/childs";
+            Egress own(options);
+            submit(own, "child");
+            std::thread consumer([&] { Consumer(folder_ + "/childs").for_each([](const Slab&) {}); });
+            code = own.drain() ? 0 : 2;
+            consumer.join();
+        } catch (const std::exception& problem) {
+            std::fprintf(stderr, "%s\n", problem.what());
+        }
+        ::_exit(code);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    submit(egress, "parent");
+    std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
 }
 
 struct CallsBack {

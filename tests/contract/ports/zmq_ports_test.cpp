@@ -1,14 +1,21 @@
+#include <dirent.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
 
 #include "common/base/error.hpp"
 #include "common/transport/connection_limit.hpp"
@@ -174,7 +181,7 @@ TEST(ZmqPorts, ASuccessorHasSocketsOfItsOwnAndTheDeadOnesAreGone) {
     EXPECT_NE(mode_of(precious), 0U);
 }
 
-TEST(ZmqPorts, DoNotBindOverAListenerOrAFile) {
+TEST(ZmqPorts, DoNotBindOverAFile) {
     RunDirectoryPlace place;
     const std::string path = place.endpoint().run_dir + "/free-00000002.sock";
     std::ofstream(path) << "precious";
@@ -267,6 +274,162 @@ TEST(ZmqPorts, LimitTheConnectionsWhileMessagesNeverEnd) {
     while (::poll(polled.data(), polled.size(), 0) == 0) {
         ASSERT_LT(std::chrono::steady_clock::now(), end) << "no connection was one too many";
         broker->wait({}, 10ms);
+    }
+}
+
+// What this process has open.
+std::set<int> descriptors() {
+    std::set<int> found;
+    DIR* const folder = ::opendir("/proc/self/fd");
+    while (const dirent* entry = ::readdir(folder)) found.insert(std::atoi(entry->d_name));
+    found.erase(::dirfd(folder));
+    ::closedir(folder);
+    return found;
+}
+
+TEST(ZmqPorts, LeaveNothingToAForkedChildWhichHasPortsOfItsOwn) {
+    RunDirectoryPlace place, childs;
+    const auto before = descriptors();
+    const auto broker = place.broker();
+    const auto met = meet(place, *broker);
+    ASSERT_GT(descriptors().size(), before.size() + 8) << "contexts, sockets and connections";
+    ChildProcess child([&](int words) {
+        auto found = descriptors();
+        found.erase(words);
+        if (found != before) return 1;
+        const auto own = childs.broker();
+        const auto met_there = meet(childs, *own);
+        if (own->send(met_there.peer, bytes_of("x")) != SendOutcome::Sent) return 2;
+        if (text_of(next(*met_there.port).value()) != "x") return 3;
+        ChildProcess grandchild([&](int its_words) {
+            auto left = descriptors();
+            left.erase(words);
+            left.erase(its_words);
+            return left == before ? 0 : 1;
+        });
+        return grandchild.wait();
+    });
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent) << "the parent's are as they were";
+    EXPECT_EQ(text_of(next(*met.port).value()), "x");
+}
+
+TEST(ZmqPorts, CloseWhatTheyOpened) {
+    const RunDirectoryPlace warm_up;
+    make_zmq_broker_port(warm_up.endpoint()).reset();
+    const auto before = descriptors();
+    for (int i = 0; i < 3; ++i) {
+        RunDirectoryPlace place;
+        const auto broker = place.broker();
+        meet(place, *broker);
+    }
+    EXPECT_EQ(descriptors(), before);
+}
+
+// Contexts that a program makes with the same libzmq work and are inherited as ever.
+TEST(ZmqPorts, LeaveTheProgramsOwnContextsAlone) {
+    RunDirectoryPlace place;
+    const auto broker = place.broker();
+    const std::string address = "ipc://" + place.endpoint().run_dir + "/programs.sock";
+    const auto before = descriptors();
+    void* const context = ::zmq_ctx_new();
+    void* const socket = ::zmq_socket(context, ZMQ_PULL);
+    ASSERT_EQ(::zmq_bind(socket, address.c_str()), 0);
+    RawSocket push(ZMQ_PUSH, address);
+    push.send({"hello"});
+    char text[8] = {};
+    ASSERT_EQ(::zmq_recv(socket, text, sizeof text, 0), 5);
+    const auto with_the_programs = descriptors();
+    ASSERT_GT(with_the_programs.size(), before.size());
+    std::set<int> programs;
+    std::ranges::set_difference(with_the_programs, before, std::inserter(programs, programs.end()));
+    ChildProcess child([&](int) { return std::ranges::includes(descriptors(), programs) ? 0 : 1; });
+    EXPECT_EQ(child.wait(), 0);
+    ::zmq_close(socket);
+    ::zmq_ctx_term(context);
+}
+
+// Leaves the process so many descriptors beyond those that it has, and gives the others back at the end.
+class FewDescriptors {
+  public:
+    explicit FewDescriptors(std::size_t free) {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        const auto open = descriptors();
+        rlimit lowered = before_;
+        lowered.rlim_cur = static_cast<rlim_t>(*open.rbegin()) + 1;
+        // Numbers in between are free, too: they are taken.
+        for (int fd = 0; fd < *open.rbegin(); ++fd)
+            if (!open.contains(fd)) taken_.emplace_back(::dup2(*open.begin(), fd));
+        lowered.rlim_cur += free;
+        ::setrlimit(RLIMIT_NOFILE, &lowered);
+    }
+    FewDescriptors(const FewDescriptors&) = delete;
+    FewDescriptors& operator=(const FewDescriptors&) = delete;
+    ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+  private:
+    rlimit before_{};
+    std::vector<UniqueFd> taken_;
+};
+
+TEST(ZmqPorts, ThatCannotHaveTheirDescriptorsSaySoAndLeaveNone) {
+    RunDirectoryPlace place;
+    const auto before = descriptors();
+    for (const bool broker : {true, false}) {
+        std::size_t refused = 0;
+        for (std::size_t free = 0; free < 80; ++free) {
+            const FewDescriptors few(free);
+            try {
+                if (broker)
+                    place.broker();
+                else
+                    place.consumer();
+            } catch (const SystemError& problem) {
+                EXPECT_EQ(problem.errno_value(), EMFILE) << problem.what();
+                EXPECT_NE(std::string(problem.what()).find("ulimit -n"), std::string::npos) << problem.what();
+                ++refused;
+            }
+        }
+        EXPECT_GT(refused, 4U);
+        EXPECT_LT(refused, 60U);
+    }
+    EXPECT_EQ(descriptors(), before);
+}
+
+// A consumer comes to a process that has no descriptor for it: others are served, and it is let in later.
+TEST(ZmqPorts, LetAConsumerWaitWhileDescriptorsAreUsedUp) {
+    for (std::size_t free = 0; free < 4; ++free) {
+        SCOPED_TRACE(free);
+        RunDirectoryPlace place;
+        const auto broker = place.broker();
+        const auto met = meet(place, *broker);
+        // Of another process, whose descriptors do not count here.
+        ChildProcess late([&](int words) {
+            const auto port = place.consumer();
+            port->send_work(bytes_of("late"));
+            port->send_release(bytes_of("late"));
+            ChildProcess::say(words);
+            wait_to_be_killed();
+            return 0;
+        });
+        {
+            std::optional<FewDescriptors> few(free);
+            ASSERT_TRUE(late.heard());
+            for (int i = 0; i < 20; ++i) {
+                EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
+                EXPECT_EQ(text_of(next(*met.port).value()), "x");
+                ASSERT_TRUE(met.port->send_work(bytes_of("early")));
+                const auto work = next_work(*broker);
+                ASSERT_TRUE(work);
+                if (text_of(work->bytes) == "early") continue;
+                EXPECT_GE(free, 1U);
+                EXPECT_EQ(text_of(next_work(*broker).value().bytes), "early");
+            }
+        }
+        if (free == 0) {
+            EXPECT_EQ(text_of(next_work(*broker).value().bytes), "late");
+        }
+        EXPECT_EQ(text_of(next_release(*broker).value().bytes), "late");
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,17 +19,33 @@ namespace {
 
 using support::TemporaryFolder;
 
-// A bound socket; closing it leaves its file.
-UniqueFd bind_to(const std::string& path, bool listening) {
+UniqueFd stream_socket() { return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+
+sockaddr_un address_of(const std::string& path) {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
-    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return address;
+}
+
+// A bound socket of somebody; closing it leaves its file.
+UniqueFd bind_to(const std::string& path) {
+    const sockaddr_un address = address_of(path);
+    UniqueFd fd = stream_socket();
     EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0) << std::strerror(errno);
-    if (listening) {
-        EXPECT_EQ(::listen(fd.get(), 1), 0);
-    }
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
     return fd;
+}
+
+bool can_connect(const std::string& path) {
+    const sockaddr_un address = address_of(path);
+    const UniqueFd fd = stream_socket();
+    return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+mode_t mode_of_file(const std::string& path) {
+    struct stat found = {};
+    return ::lstat(path.c_str(), &found) == 0 ? found.st_mode & 07777 : 0;
 }
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -42,54 +59,84 @@ ErrorKind kind_of(const std::function<void()>& call) {
     return ErrorKind::None;
 }
 
-TEST(SocketPath, IsFreeWhenNothingOrADeadSocketIsThere) {
+TEST(BoundSocketPath, ListensWhereNothingOrADeadSocketIs) {
     const TemporaryFolder folder;
     const std::string path = folder.file("s");
-    EXPECT_NO_THROW(require_free_socket_path(path));
-    bind_to(path, true).reset();
-    ASSERT_TRUE(exists(path));
-    EXPECT_NO_THROW(require_free_socket_path(path));
+    for (const bool dead : {false, true}) {
+        if (dead) bind_to(path).reset();
+        EXPECT_EQ(exists(path), dead);
+        const UniqueFd fd = stream_socket();
+        const BoundSocketPath bound(fd.get(), path, false);
+        EXPECT_TRUE(can_connect(path));
+    }
 }
 
-TEST(SocketPath, IsInUseWhileSomeoneListens) {
+// A dead producer's socket goes on listening in a child that it forked.
+TEST(BoundSocketPath, TakesTheSocketThatALivingProcessInherited) {
     const TemporaryFolder folder;
-    const auto listener = bind_to(folder.file("s"), true);
-    EXPECT_EQ(kind_of([&] { require_free_socket_path(folder.file("s")); }), ErrorKind::RunInUse);
-    // Also when its queue of connections is full.
-    for (int i = 0; i < 4; ++i)
-        EXPECT_EQ(kind_of([&] { require_free_socket_path(folder.file("s")); }), ErrorKind::RunInUse);
+    const std::string path = folder.file("s");
+    const auto inherited = bind_to(path);
+    ASSERT_TRUE(can_connect(path));
+    const UniqueFd fd = stream_socket();
+    const BoundSocketPath bound(fd.get(), path, false);
+    ASSERT_TRUE(can_connect(path));
+    const UniqueFd peer(::accept(fd.get(), nullptr, nullptr));
+    EXPECT_TRUE(peer) << "who connects now meets the new socket";
 }
 
-TEST(SocketPath, IsNotTakenFromAnotherKindOfFile) {
+TEST(BoundSocketPath, LeavesAnotherKindOfFileAlone) {
     const TemporaryFolder folder;
     std::ofstream(folder.file("s")) << "precious";
-    EXPECT_EQ(kind_of([&] { require_free_socket_path(folder.file("s")); }), ErrorKind::System);
+    const UniqueFd fd = stream_socket();
+    EXPECT_EQ(kind_of([&] { BoundSocketPath(fd.get(), folder.file("s"), false); }), ErrorKind::System);
     EXPECT_TRUE(exists(folder.file("s")));
+}
+
+TEST(BoundSocketPath, LeavesAnotherUsersSocketAlone) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
+    const TemporaryFolder folder;
+    const auto other = bind_to(folder.file("s"));
+    ASSERT_EQ(::chown(folder.file("s").c_str(), 1234, 1234), 0);
+    const UniqueFd fd = stream_socket();
+    EXPECT_EQ(kind_of([&] { BoundSocketPath(fd.get(), folder.file("s"), false); }), ErrorKind::NotPermitted);
+    EXPECT_TRUE(can_connect(folder.file("s")));
+}
+
+TEST(BoundSocketPath, HasItsModeWhateverTheUmask) {
+    const TemporaryFolder folder;
+    for (const mode_t mask : {0000, 0022, 0077, 0777})
+        for (const bool group_may_connect : {false, true}) {
+            const mode_t before = ::umask(mask);
+            const UniqueFd fd = stream_socket();
+            const BoundSocketPath bound(fd.get(), folder.file("s"), group_may_connect);
+            EXPECT_EQ(::umask(before), mask) << "the process's umask is as it was";
+            EXPECT_EQ(mode_of_file(folder.file("s")), group_may_connect ? 0660U : 0600U);
+        }
 }
 
 TEST(BoundSocketPath, SeesATheftAndARemoval) {
     const TemporaryFolder folder;
     const std::string path = folder.file("s");
-    const auto owner = bind_to(path, true);
-    const BoundSocketPath bound(path);
+    const UniqueFd fd = stream_socket();
+    const BoundSocketPath bound(fd.get(), path, false);
     EXPECT_NO_THROW(bound.require_still_ours());
     ASSERT_EQ(::unlink(path.c_str()), 0);
     EXPECT_THROW(bound.require_still_ours(), SystemError);
-    const auto thief = bind_to(path, true);
+    const auto thief = bind_to(path);
     EXPECT_THROW(bound.require_still_ours(), SystemError);
 }
 
 TEST(BoundSocketPath, RemovesItsOwnFileOnly) {
     const TemporaryFolder folder;
     const std::string path = folder.file("s");
-    const auto first = bind_to(path, true);
-    { const BoundSocketPath bound(path); }
+    const UniqueFd first = stream_socket();
+    { const BoundSocketPath bound(first.get(), path, false); }
     EXPECT_FALSE(exists(path));
 
-    const auto second = bind_to(path, true);
-    std::optional<BoundSocketPath> bound(std::in_place, path);
+    const UniqueFd second = stream_socket();
+    std::optional<BoundSocketPath> bound(std::in_place, second.get(), path, false);
     ASSERT_EQ(::unlink(path.c_str()), 0);
-    const auto thief = bind_to(path, true);
+    const auto thief = bind_to(path);
     bound.reset();
     EXPECT_TRUE(exists(path));
 }

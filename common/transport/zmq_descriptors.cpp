@@ -1,0 +1,244 @@
+#include "common/transport/zmq_descriptors.hpp"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/process_own_fd.hpp"
+#include "common/transport/library_imports.hpp"
+
+namespace offramp {
+namespace {
+
+// Of a context: one for its end, one for the thread that closes sockets, one for the thread that serves them.
+constexpr std::size_t kEventfdsOfAContext = 3;
+constexpr std::size_t kEpollsOfAContext = 2;
+
+// Held through a fork, so that a child has doors of its own only, and none is half changed.
+std::mutex& doors_mutex() {
+    static std::mutex& made = *new std::mutex;
+    return made;
+}
+constinit ZmqDoor* first_door = nullptr;
+
+// The context that this thread is making.
+constinit thread_local ZmqDescriptors* being_made = nullptr;
+// A thread that a context of ours has started.
+constinit thread_local bool is_a_contexts_thread = false;
+
+int take_last(std::vector<int>& fds) noexcept {
+    if (fds.empty()) return -1;
+    const int fd = fds.back();
+    fds.pop_back();
+    return fd;
+}
+
+}  // namespace
+
+// What libzmq calls instead of the system's functions of these names. None throws.
+struct ZmqCalls {
+    // Under the mutex.
+    static ZmqDoor* door_of(int fd) noexcept {
+        ZmqDoor* door = first_door;
+        while (door != nullptr && door->fd_ != fd) door = door->next_;
+        return door;
+    }
+
+    static int accept4(int listening, sockaddr* address, socklen_t* length, int flags) noexcept {
+        ZmqDoor* door = nullptr;
+        {
+            const std::lock_guard guard(doors_mutex());
+            door = door_of(listening);
+        }
+        if (door == nullptr) return ::accept4(listening, address, length, flags);
+        const int fd = open_process_own([&] { return ::accept4(listening, address, length, flags); });
+        const int problem = errno;
+        if (fd >= 0 && door->limit_.accepted(fd)) return fd;
+        if (fd >= 0) close_process_own(fd);
+        const bool is_usual =
+            fd >= 0 || problem == EAGAIN || problem == EINTR || problem == ECONNABORTED || problem == EPROTO;
+        if (!is_usual) rest(*door, problem);
+        errno = EAGAIN;
+        return -1;
+    }
+    static int accept(int listening, sockaddr* address, socklen_t* length) noexcept {
+        return accept4(listening, address, length, 0);
+    }
+    // A listening socket stays readable while a peer waits, and libzmq would ask again without end.
+    static void rest(ZmqDoor& door, int problem) noexcept {
+        bool is_first = false;
+        {
+            const std::lock_guard guard(doors_mutex());
+            epoll_event nothing = door.event_;
+            nothing.events = 0;
+            door.is_at_rest_ = ::epoll_ctl(door.epoll_, EPOLL_CTL_MOD, door.fd_, &nothing) == 0;
+            is_first = !std::exchange(door.was_reported_, true);
+        }
+        if (is_first) spdlog::warn("{}", SystemError("a consumer that connects has to wait", problem).what());
+    }
+
+    static int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
+        {
+            const std::lock_guard guard(doors_mutex());
+            ZmqDoor* const door = operation == EPOLL_CTL_DEL ? nullptr : door_of(fd);
+            if (door != nullptr) {
+                door->epoll_ = epoll;
+                door->event_ = *event;
+            }
+        }
+        return ::epoll_ctl(epoll, operation, fd, event);
+    }
+    static int close(int fd) noexcept {
+        {
+            const std::lock_guard guard(doors_mutex());
+            for (ZmqDoor* door = first_door; door != nullptr; door = door->next_) {
+                door->limit_.disconnected(fd);
+                if (door->fd_ == fd) door->fd_ = -1;
+            }
+        }
+        return close_process_own(fd);
+    }
+
+    static int eventfd(unsigned int value, int flags) noexcept {
+        if (being_made == nullptr) return ::eventfd(value, flags);
+        const int fd = take_last(being_made->eventfds_);
+        return fd >= 0 ? fd : open_process_own([&] { return ::eventfd(value, flags); });
+    }
+    static int epoll_create1(int flags) noexcept {
+        if (being_made == nullptr) return ::epoll_create1(flags);
+        const int fd = take_last(being_made->epolls_);
+        return fd >= 0 ? fd : open_process_own([&] { return ::epoll_create1(flags); });
+    }
+    static int socket(int domain, int type, int protocol) noexcept {
+        if (being_made == nullptr && !is_a_contexts_thread) return ::socket(domain, type, protocol);
+        return open_process_own([&] { return ::socket(domain, type, protocol); });
+    }
+
+    struct Start {
+        void* (*routine)(void*);
+        void* argument;
+    };
+    static void* in_a_contexts_thread(void* given) {
+        const std::unique_ptr<Start> start(static_cast<Start*>(given));
+        is_a_contexts_thread = true;
+        return start->routine(start->argument);
+    }
+    static int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*),
+                              void* argument) noexcept {
+        if (being_made == nullptr) return ::pthread_create(thread, attributes, routine, argument);
+        std::unique_ptr<Start> start(new (std::nothrow) Start{routine, argument});
+        if (!start) return EAGAIN;
+        const int problem = ::pthread_create(thread, attributes, &in_a_contexts_thread, start.get());
+        if (problem == 0) static_cast<void>(start.release());
+        return problem;
+    }
+};
+
+namespace {
+
+void lock_doors() { doors_mutex().lock(); }
+void unlock_doors() { doors_mutex().unlock(); }
+// The doors are the parent's.
+void forget_doors() {
+    first_door = nullptr;
+    doors_mutex().unlock();
+}
+
+template <typename Function>
+RedirectedImport import_of(const char* name, Function* replacement) {
+    return {name, reinterpret_cast<void*>(replacement)};
+}
+
+void redirect_libzmq() {
+    static const bool is_done = [] {
+        if (const int problem = ::pthread_atfork(lock_doors, unlock_doors, forget_doors); problem != 0)
+            throw SystemError("minding forks of this process", problem);
+        const std::array needed{
+            import_of("accept4", &ZmqCalls::accept4),
+            import_of("close", &ZmqCalls::close),
+            import_of("epoll_create1", &ZmqCalls::epoll_create1),
+            import_of("epoll_ctl", &ZmqCalls::epoll_ctl),
+            import_of("eventfd", &ZmqCalls::eventfd),
+            import_of("pthread_create", &ZmqCalls::pthread_create),
+            import_of("socket", &ZmqCalls::socket),
+        };
+        const std::array others{import_of("accept", &ZmqCalls::accept)};
+        const auto* const in_libzmq = reinterpret_cast<const void*>(&::zmq_ctx_new);
+        if (redirect_imports(in_libzmq, needed) != needed.size())
+            throw Error(ErrorKind::System, "this libzmq does not open its descriptors by the functions that are known",
+                        "Use a libzmq 4.3 that is a shared library, such as Debian's libzmq5");
+        redirect_imports(in_libzmq, others);
+        return true;
+    }();
+    static_cast<void>(is_done);
+}
+
+}  // namespace
+
+ZmqDescriptors::ZmqDescriptors(const std::string& what, std::size_t sockets, std::size_t room) {
+    expect(being_made == nullptr, "a thread makes one context at a time");
+    redirect_libzmq();
+    const auto add = [&](std::vector<int>& fds, int (*open)()) {
+        fds.reserve(fds.size() + 1);
+        const int fd = open_process_own(open);
+        if (fd < 0) {
+            const int problem = errno;
+            close_all();
+            throw SystemError(what, problem);
+        }
+        fds.push_back(fd);
+    };
+    for (std::size_t i = 0; i < kEpollsOfAContext; ++i) add(epolls_, [] { return ::epoll_create1(EPOLL_CLOEXEC); });
+    for (std::size_t i = 0; i < kEventfdsOfAContext + sockets + room; ++i)
+        add(eventfds_, [] { return ::eventfd(0, EFD_CLOEXEC); });
+    being_made = this;
+}
+
+ZmqDescriptors::~ZmqDescriptors() {
+    being_made = nullptr;
+    close_all();
+}
+
+void ZmqDescriptors::close_all() noexcept {
+    for (int fd = take_last(eventfds_); fd >= 0; fd = take_last(eventfds_)) close_process_own(fd);
+    for (int fd = take_last(epolls_); fd >= 0; fd = take_last(epolls_)) close_process_own(fd);
+}
+
+ZmqDoor::ZmqDoor(ConnectionLimit& limit)
+    : limit_(limit),
+      fd_(open_process_own([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); })) {
+    if (fd_ < 0) throw SystemError("making a listening socket", errno);
+    const std::lock_guard guard(doors_mutex());
+    next_ = std::exchange(first_door, this);
+}
+
+ZmqDoor::~ZmqDoor() {
+    {
+        const std::lock_guard guard(doors_mutex());
+        ZmqDoor** place = &first_door;
+        while (*place != nullptr && *place != this) place = &(*place)->next_;
+        if (*place != nullptr) *place = next_;
+    }
+    if (!is_given_away_) close_process_own(fd_);
+}
+
+void ZmqDoor::retry() noexcept {
+    const std::lock_guard guard(doors_mutex());
+    if (!is_at_rest_ || fd_ < 0) return;
+    is_at_rest_ = false;
+    ::epoll_ctl(epoll_, EPOLL_CTL_MOD, fd_, &event_);
+}
+
+}  // namespace offramp

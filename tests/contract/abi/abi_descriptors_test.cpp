@@ -1,0 +1,241 @@
+// Descriptors are used up at any step of either end: a call answers with an error or works, and what waits goes on once
+// there are descriptors again.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <offramp/consumer.hpp>
+#include <offramp/egress.hpp>
+#include <optional>
+#include <string>
+
+#include "tests/contract/abi/abi_world.hpp"
+
+namespace offramp::test {
+namespace {
+
+constexpr std::uint32_t kMostFree = 80;
+
+// The process may open so many descriptors more, until the end of this.
+class Scarce {
+  public:
+    explicit Scarce(std::uint32_t free) {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        rlimit lowered = before_;
+        lowered.rlim_cur = 0;
+        for (std::uint32_t found = 0; found < free || is_open(lowered.rlim_cur); ++lowered.rlim_cur)
+            if (!is_open(lowered.rlim_cur)) ++found;
+        ::setrlimit(RLIMIT_NOFILE, &lowered);
+    }
+    Scarce(const Scarce&) = delete;
+    Scarce& operator=(const Scarce&) = delete;
+    ~Scarce() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+  private:
+    static bool is_open(rlim_t fd) { return ::fcntl(static_cast<int>(fd), F_GETFD) != -1; }
+
+    rlimit before_{};
+};
+
+// Starts consumers of a run, one after the other until one has come to the run's end, as a launcher does. Each is a
+// child of a process without threads, so that what it begins with is whole.
+class Nursery {
+  public:
+    enum class Step : std::uint32_t { Never, Open, ForEach, InASlab };
+    // Where the first consumer loses its descriptors, but for so many.
+    struct Order {
+        Step step = Step::Never;
+        std::uint32_t free = 0;
+    };
+
+    explicit Nursery(const std::string& run_dir) {
+        EXPECT_EQ(::pipe2(orders_, O_CLOEXEC), 0);
+        EXPECT_EQ(::pipe2(reports_, O_CLOEXEC), 0);
+        pid_ = ::fork();
+        if (pid_ != 0) return;
+        ::close(orders_[1]);
+        for (Order order; ::read(orders_[0], &order, sizeof order) == sizeof order;) {
+            const Report report = report_of(run_dir, order);
+            static_cast<void>(::write(reports_[1], &report, sizeof report));
+        }
+        ::_exit(0);
+    }
+    Nursery(const Nursery&) = delete;
+    Nursery& operator=(const Nursery&) = delete;
+    ~Nursery() {
+        ::close(orders_[1]);
+        ::waitpid(pid_, nullptr, 0);
+        for (const int end : {orders_[0], reports_[0], reports_[1]}) ::close(end);
+    }
+
+    void begin(const Order& order) const {
+        EXPECT_EQ(::write(orders_[1], &order, sizeof order), static_cast<ssize_t>(sizeof order));
+    }
+    // How many consumers had an error before one came to the end.
+    int errors() const {
+        Report report;
+        EXPECT_EQ(::read(reports_[0], &report, sizeof report), static_cast<ssize_t>(sizeof report));
+        EXPECT_EQ(report.signal, 0) << "a consumer died of it";
+        return report.errors;
+    }
+
+  private:
+    enum Code { kDone, kError, kOver, kOther };
+    struct Report {
+        int errors = 0;
+        int signal = 0;
+    };
+
+    static Report report_of(const std::string& run_dir, Order order) {
+        Report report;
+        for (int code = kError; code == kError && report.signal == 0; order = {}) {
+            const pid_t child = ::fork();
+            if (child == 0) ::_exit(consume(run_dir, order));
+            int status = 0;
+            ::waitpid(child, &status, 0);
+            code = WEXITSTATUS(status);
+            if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
+            if (code == kOther) report.signal = -1;
+            report.errors += code == kDone ? 0 : 1;
+        }
+        return report;
+    }
+    static Code consume(const std::string& run_dir, const Order& order) {
+        std::optional<Scarce> scarce;
+        const auto come_to = [&](Step step) {
+            if (order.step == step && !scarce) scarce.emplace(order.free);
+        };
+        try {
+            come_to(Step::Open);
+            Consumer consumer(run_dir);
+            come_to(Step::ForEach);
+            consumer.for_each([&](const Slab&) { come_to(Step::InASlab); });
+            return kDone;
+        } catch (const Error& problem) {
+            if (problem.code() == OFFRAMP_NO_SUCH_RUN) return kOver;
+            return problem.code() == OFFRAMP_INTERNAL ? kOther : kError;
+        } catch (...) {
+            return kOther;
+        }
+    }
+
+    pid_t pid_ = -1;
+    int orders_[2]{}, reports_[2]{};
+};
+
+class Descriptors : public AbiWorld {
+  protected:
+    void SetUp() override {
+        AbiWorld::SetUp();
+        nursery_.emplace(run_dir_);  // before the run has threads
+#ifdef __SANITIZE_ADDRESS__
+        GTEST_SKIP() << "a sanitizer needs descriptors itself to judge an address";
+#endif
+    }
+    void TearDown() override {
+        nursery_.reset();
+        AbiWorld::TearDown();
+    }
+
+    std::unique_ptr<Egress> opened() const {
+        return std::make_unique<Egress>(EgressOptions{.run_dir = run_dir_,
+                                                      .tensors = {{"scores", float32, {4, 3}}, {"ids", uint8, {4, 2}}},
+                                                      .device = "cpu",
+                                                      .slabs = 4});
+    }
+    void submit(Egress& egress) const { egress.submit({made_.scores.data(), made_.ids.data()}, kRows, nullptr); }
+    // True when the call was not refused.
+    static bool worked(const std::function<void()>& call) {
+        try {
+            call();
+            return true;
+        } catch (const Error& problem) {
+            EXPECT_NE(problem.code(), OFFRAMP_INTERNAL) << problem.what();
+            return false;
+        }
+    }
+    std::optional<Nursery> nursery_;
+    const Batch made_ = batch(0);
+};
+
+TEST_F(Descriptors, AreUsedUpWhenAnEgressOpens) {
+    std::uint32_t refused = 0;
+    for (std::uint32_t free = 0; free <= kMostFree; ++free) {
+        SCOPED_TRACE(free);
+        std::unique_ptr<Egress> egress;
+        {
+            const Scarce scarce(free);
+            if (!worked([&] { egress = opened(); })) ++refused;
+        }
+        if (!egress) continue;
+        nursery_->begin({});
+        submit(*egress);
+        EXPECT_TRUE(egress->drain());
+        EXPECT_EQ(nursery_->errors(), 0);
+    }
+    EXPECT_GT(refused, 5U);
+    EXPECT_LT(refused, kMostFree);
+}
+
+TEST_F(Descriptors, AreUsedUpWhenAConsumerComesToAnEgress) {
+    for (std::uint32_t free = 0; free <= kMostFree; free += free < 16 ? 1 : 8) {
+        SCOPED_TRACE(free);
+        const auto egress = opened();
+        {
+            const Scarce scarce(free);
+            nursery_->begin({});
+            for (int i = 0; i < 3; ++i) worked([&] { submit(*egress); });
+            for (int i = 0; i < 50 && egress->figures().consumers == 0; ++i) ::usleep(1000);
+            if (free > 16) {
+                EXPECT_TRUE(egress->drain()) << "there are enough";
+            }
+        }
+        EXPECT_TRUE(egress->drain()) << "the consumer is let in";
+        EXPECT_EQ(egress->figures().samples_completed, 3U * kRows);
+        nursery_->errors();
+    }
+}
+
+TEST_F(Descriptors, AreUsedUpWhileAnEgressWorksAndCloses) {
+    for (std::uint32_t free = 0; free <= kMostFree; free += free < 16 ? 1 : 8) {
+        SCOPED_TRACE(free);
+        auto egress = opened();
+        nursery_->begin({});
+        while (egress->figures().consumers == 0) ::usleep(1000);
+        {
+            const Scarce scarce(free);
+            for (int i = 0; i < 9; ++i) EXPECT_TRUE(worked([&] { submit(*egress); }));
+            EXPECT_TRUE(egress->drain());
+            worked([&] { egress.reset(); });
+        }
+        EXPECT_EQ(nursery_->errors(), 0);
+    }
+}
+
+TEST_F(Descriptors, AreUsedUpAtEachStepOfAConsumer) {
+    using Step = Nursery::Step;
+    for (const Step step : {Step::Open, Step::ForEach, Step::InASlab}) {
+        int errors = 0;
+        for (std::uint32_t free = 0; free <= kMostFree; free += free < 40 ? 1 : 8) {
+            SCOPED_TRACE(free);
+            const auto egress = opened();
+            nursery_->begin({step, free});
+            for (int i = 0; i < 9; ++i) submit(*egress);
+            EXPECT_TRUE(egress->drain());
+            EXPECT_EQ(egress->figures().samples_set_aside, 0U) << "a lack of descriptors is no slab's fault";
+            errors += nursery_->errors();
+        }
+        if (step != Step::InASlab) {  // nothing may be wanting any more
+            EXPECT_GT(errors, 0) << static_cast<std::uint32_t>(step);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace offramp::test
