@@ -101,6 +101,13 @@ void ProcessOwnFd::reset() noexcept {
     fd_.reset();
 }
 
+ForksWait::ForksWait() {
+    close_in_children();
+    own_fds().mutex.lock();
+}
+
+ForksWait::~ForksWait() { own_fds().mutex.unlock(); }
+
 int open_process_own(const std::function<int()>& open) noexcept {
     try {
         close_in_children();

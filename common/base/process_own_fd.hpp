@@ -37,6 +37,16 @@ class ProcessOwnFd {
     UniqueFd fd_;
 };
 
+// While it lives no fork of this process begins: what is opened, mapped and closed meanwhile is in no child. Nothing
+// else of this header may be used meanwhile by the same thread. Errors: SystemError.
+class ForksWait {
+  public:
+    ForksWait();
+    ForksWait(const ForksWait&) = delete;
+    ForksWait& operator=(const ForksWait&) = delete;
+    ~ForksWait();
+};
+
 // The same for descriptors that a library opens and closes itself and keeps as numbers. `open` returns one, or -1 with
 // errno set. close_process_own() is ::close(), for any descriptor. In a forked child they are closed and forgotten: the
 // library's objects must not be used there. Forks wait meanwhile, so `open` must not block.

@@ -16,6 +16,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/process_own_fd.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/shm/memory_room.hpp"
@@ -172,6 +173,7 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
     check_name(name);
     expect(bytes > 0, "a shared region has at least one byte");
     require_shared_memory(bytes, name);
+    const ForksWait until_it_is_mapped;
     const bip::shared_memory_object object = create_object(name, bytes,
                                                            options.writable_by_group   ? 0660
                                                            : options.readable_by_group ? 0640
@@ -200,6 +202,7 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
 
 SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
     check_name(name);
+    const ForksWait until_it_is_mapped;
     const bip::shared_memory_object object = open_object(name, bip::read_write);
     struct stat found = {};
     if (::fstat(object.get_mapping_handle().handle, &found) != 0)
@@ -258,6 +261,7 @@ SharedRegionView::~SharedRegionView() = default;
 
 SharedRegionView SharedRegionView::attach(const std::string& name, Access access, std::size_t least_bytes) {
     check_name(name);
+    const ForksWait until_it_is_mapped;
     const bip::shared_memory_object object =
         open_object(name, access == Access::ReadWrite ? bip::read_write : bip::read_only);
     bip::offset_t found = 0;

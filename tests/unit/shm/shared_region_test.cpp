@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -343,6 +346,31 @@ TEST(SharedRegions, AreNotInheritedByAForkedChild) {
     const std::vector<std::byte> inherited(1);
     ChildProcess reads([&](int) { return read(inherited); });
     EXPECT_EQ(reads.wait(), 0);
+}
+
+// Whichever moment a process forks at, also while a pool is being made.
+TEST(SharedRegions, AreNotInheritedWhileTheyAreMade) {
+    const auto names = own_run("making");
+    std::atomic<bool> over{false};
+    std::thread makes([&] {
+        for (std::uint32_t i = 0; !over; ++i) {
+            const auto made = SharedRegion::create(names.span(i % 1000), kBytes);
+            const auto view = SharedRegionView::attach(names.span(i % 1000), Access::ReadOnly, 1);
+        }
+    });
+    for (int i = 0; i < 300; ++i) {
+        ChildProcess child([](int) {
+            for (int fd = 3; fd < 64; ++fd) {
+                char target[256];
+                const auto length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target, sizeof target);
+                if (length > 0 && std::string_view(target, length).starts_with("/dev/shm/")) return 1;
+            }
+            return 0;
+        });
+        EXPECT_EQ(child.wait(), 0);
+    }
+    over = true;
+    makes.join();
 }
 
 }  // namespace
