@@ -15,8 +15,9 @@ inline constexpr std::array kLocks{kProducerLock, kLauncherLock};
 // Of no use to anybody when the producer that they speak of is dead.
 inline constexpr const char* kEndpoint = "endpoint";
 inline constexpr const char* kSettings = "producer-settings.toml";
-inline constexpr const char* kListedRows = "listed-rows";  // common/texts
-inline constexpr std::array kOfAProducer{kEndpoint, kSettings, kListedRows};
+inline constexpr const char* kListedRows = "listed-rows";        // common/texts
+inline constexpr const char* kPictureStamps = "picture-stamps";  // common/images
+inline constexpr std::array kOfAProducer{kEndpoint, kSettings, kListedRows, kPictureStamps};
 inline constexpr const char* kSpill = "spill";  // a folder; as those
 
 // What a run tells of itself, which stays until the next one begins.

@@ -1,9 +1,11 @@
 """Pictures of any size go through a network in tiles, and come out as one mask each: whole, whoever dies."""
 
 import importlib.util
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -216,12 +218,14 @@ class Tiles(unittest.TestCase):
         self.assertEqual(world.start("--start-over").wait(), 0, world.said())
         self.assertEqual(world.results(), wanted)
 
-    def killed_at(self, world, order, *more):
-        """With all of its programs, where one of them is stopped."""
+    def killed_at(self, world, order, *more, noted=False):
+        """With all of its programs, where one of them is stopped. `noted`: once the checkpoint tells of some tiles."""
         before = world.environment
         seen = self.dies_at(world, f"{order}:stop", order.partition("#")[0])
         world.start(*more)
         world.until(seen.exists, f"a consumer at {order}")
+        if noted:
+            world.until(lambda: '"done":[[' in (world.output / ".offramp-manifest").read_text(), "tiles that are noted")
         world.kill_everything()
         shutil.rmtree(seen.parent)
         world.environment = before
@@ -275,6 +279,121 @@ class Tiles(unittest.TestCase):
         self.assertEqual(world.results(), wanted)
         self.assertNotIn("lack tiles", world.said())
         self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
+
+    def copied(self, name):
+        """Images of one's own, which may change."""
+        images = self.folder / name
+        shutil.copytree(self.images, images)
+        return images
+
+    def damaged(self, canvas):
+        """(what becomes of a working file, by name)."""
+        def without_first_cells():
+            with open(canvas, "r+b") as file:
+                file.seek(4096)
+                file.write(bytes(8))
+
+        return {"removed": canvas.unlink, "cut": lambda: os.truncate(canvas, canvas.stat().st_size // 2), "overwritten": lambda: canvas.write_bytes(bytes(5000)),
+                "without some of its tiles": without_first_cells}
+
+    def test_what_is_lost_of_working_files_is_made_again(self):
+        wanted = self.masks_of("Blurred", "--consumers", "1")
+        for what in self.damaged(pathlib.Path("x")):
+            with self.subTest(canvas=what):
+                world = self.world("Blurred", "--consumers", "1")
+                self.killed_at(world, "stitch.seam#25", noted=True)
+                for canvas in (world.output / ".offramp-tiles").iterdir():
+                    self.damaged(canvas)[what]()
+                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertIn("made again", world.said())
+                self.assertEqual(world.results(), wanted)
+                self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
+
+    def test_working_files_that_were_removed_as_the_run_advised_are_made_again(self):
+        images = self.copied("mended-later")
+        whole = (images / "square.png").read_bytes()
+        (images / "square.png").write_bytes(whole[:len(whole) // 2])
+        world = self.world("Blurred", "--consumers", "1", "--max-errors", "100%", images=images)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assert_told_as_lacking(world, "square")
+        shutil.rmtree(world.output / ".offramp-tiles")
+        (images / "square.png").write_bytes(whole)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), self.masks_of("Blurred", "--consumers", "1"))
+
+    def test_a_picture_that_changed_before_the_run_went_on_is_made_anew(self):
+        for flags in (("--consumers", "1"), ("--consumers", "3", "--gpus", "3")):
+            with self.subTest(flags=flags):
+                images = self.copied(f"changed-{len(flags)}")
+                world = self.world("Blurred", *flags, images=images)
+                self.killed_at(world, "stitch.seam#5" if "--gpus" in flags else "stitch.seam#25")
+                made = {str(path.relative_to(world.output).with_suffix("")) for path in world.output.rglob("*.png")}
+                begun = len(list((world.output / ".offramp-tiles").iterdir()))
+                self.assertGreater(begun, len(made & {name for name, size in SIZES.items() if max(size) > TILE}), "none is under way")
+                before = {name: (world.output / f"{name}.png").read_bytes() for name in made}
+                for seed, (name, size) in enumerate(SIZES.items(), 100):
+                    noise(size, seed).save(images / f"{name}.png")
+                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                of_now = self.masks_of("Blurred", "--consumers", "1", images=images)
+                results = {name: value for name, value in world.results().items() if name.endswith(".png")}
+                for name, mask in before.items():       # what was finished, and not noted, is made again
+                    is_as_before = (world.output / f"{name}.png").read_bytes() == mask
+                    self.assertTrue(is_as_before or results[f"{name}.png"] == of_now[f"{name}.png"], f"{name} is a mask of two pictures")
+                for name in set(SIZES) - made:
+                    self.assertEqual(results[f"{name}.png"], of_now[f"{name}.png"], name)
+                self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
+
+    def test_producers_of_shards_make_again_what_was_lost_between_two_of_their_runs(self):
+        wanted = self.masks_of("Blurred", "--consumers", "1")
+        world = self.world("Blurred", "--gpus", "3", "--consumers", "3")
+        self.killed_at(world, "stitch.seam#5")
+        shutil.rmtree(world.output / ".offramp-tiles")
+        for _ in range(2):      # a shard that is done is not done again, and the end tells of what its tiles were for
+            code = world.start("--resume").wait()
+            if code == 0:
+                break
+            self.assertEqual(code, 73, world.said())
+            self.assertIn("A run with --resume makes them again", world.said())
+        self.assertEqual(code, 0, world.said())
+        self.assertEqual({name: value for name, value in world.results().items() if name.endswith(".png")}, wanted)
+
+    def goes_on(self, world):
+        """Those of its programs that a failpoint stopped."""
+        for pid in world.processes():
+            os.kill(pid, signal.SIGCONT)
+
+    def test_working_files_that_go_while_the_run_is_under_way_end_it_and_are_made_again(self):
+        wanted = self.masks_of("Blurred", "--consumers", "1")
+        world = self.world("Blurred", "--consumers", "1")
+        before = world.environment
+        seen = self.dies_at(world, "stitch.seam#25:stop", "stitch.seam")
+        world.start()
+        world.until(seen.exists, "a consumer that has added a seam up")
+        shutil.rmtree(world.output / ".offramp-tiles")
+        self.goes_on(world)
+        self.assertEqual(world.wait(), 73, world.said())
+        self.assertIn("was removed or changed while the run was under way", world.said())
+        world.environment = before
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), wanted)
+
+    def test_a_picture_that_changes_while_the_run_is_under_way_is_skipped_and_made_anew(self):
+        images = self.folder / "changes"
+        images.mkdir()
+        noise((1200, 1200), 3).save(images / "large.png")   # more tiles than are read ahead
+        world = self.world("Blurred", "--consumers", "1", "--max-errors", "100%", images=images)
+        before = world.environment
+        seen = self.dies_at(world, "stitch.seam#2:stop", "stitch.seam")
+        world.start()
+        world.until(seen.exists, "a consumer that has added a seam up")
+        noise((1200, 1200), 4).save(images / "large.png")
+        self.goes_on(world)
+        self.assertEqual(world.wait(), 0, world.said())
+        self.assertIn("it became another picture since the run began", world.said())
+        self.assertFalse((world.output / "large.png").exists(), "the mask is not whole")
+        world.environment = before
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), self.masks_of("Blurred", "--consumers", "1", images=images))
 
     def test_a_full_disk_is_said_and_costs_nothing(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")

@@ -65,7 +65,7 @@ void tell_lacking(const Lacking& lacking, const std::string& folder) {
     const bool one = pictures == 1;
     spdlog::warn(
         "{} {} tiles and {} no mask{}; what is there of {}, {} MiB in {}, is kept for --resume, which makes the tiles "
-        "that are missing. Where nobody will go on, remove that folder",
+        "that are missing, and all of a picture that changed. Where nobody will go on, remove that folder",
         number_of(pictures), one ? "lacks" : "lack", one ? "has" : "have", names_in(lacking), one ? "it" : "them",
         (lacking.bytes + (1U << 20U) - 1) >> 20U, folder);
 }

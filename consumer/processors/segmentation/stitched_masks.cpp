@@ -1,9 +1,7 @@
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -11,14 +9,12 @@
 #include <system_error>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
-#include "common/base/reserved_prefix.hpp"
+#include "common/images/canvas_file.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/program/next_place.hpp"
+#include "common/shm/run_files.hpp"
 #include "consumer/processors/raw/number_at.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
@@ -28,15 +24,6 @@ namespace offramp {
 namespace {
 
 using Cell = TileCanvas::Cell;
-
-// Of a picture's key and output, which may be longer than a file's name can be.
-std::string canvas_name(std::string_view name) {
-    const XXH128_hash_t hash = XXH3_128bits(name.data(), name.size());
-    std::array<char, 40> text{};
-    std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                  static_cast<unsigned long long>(hash.low64));
-    return text.data();
-}
 
 // The seams that a tile has scores in, row by row.
 std::vector<Cell> seams_of(const TileOfPicture& tile, const Tiling& tiling) {
@@ -52,13 +39,6 @@ std::vector<Cell> seams_of(const TileOfPicture& tile, const Tiling& tiling) {
             if (row % 2 == 1 || column % 2 == 1) seams.push_back({row, column});
     return seams;
 }
-
-// The tiles that have scores in a seam along one axis: one, or in an odd cell two.
-struct TilesOfCell {
-    std::uint32_t first = 0;
-    std::uint32_t count = 1;
-};
-TilesOfCell tiles_of_cell(std::uint32_t cell) { return {cell / 2, cell % 2 + 1}; }
 
 std::uint32_t weight_of(std::uint32_t cell, std::uint32_t place, std::uint32_t pixel, std::uint32_t overlap) {
     if (cell % 2 == 0) return 1;
@@ -76,8 +56,6 @@ std::uint8_t largest(const double* sums, std::size_t classes, std::size_t stride
 }
 
 }  // namespace
-
-std::string canvas_folder(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "tiles"; }
 
 CanvasesOfOthers::CanvasesOfOthers(const ProcessorOptions& options, std::string_view processor)
     : durability_(options.durability()) {
@@ -107,6 +85,7 @@ StitchedMasks::StitchedMasks(const ProcessorOptions& options, std::string_view p
       scale_(options.foreground_scale()),
       png_(options.settings),
       ids_(scale_) {
+    if (!options.run_dir.empty()) stamps_ = PictureStamps::kept(options.run_dir + "/" + run_files::kPictureStamps);
     require_writable_folder(canvases_);
 }
 
@@ -141,9 +120,10 @@ void StitchedMasks::write_alone(const Tile& tile, std::span<const std::uint8_t> 
 void StitchedMasks::add_to_canvas(const Tile& tile, std::span<const std::uint8_t> ids, const std::string& path) {
     const bool blends = tile.output.has_scores() && size_.overlap > 0;
     const auto classes = tile.output.has_scores() ? static_cast<std::uint32_t>(tile.output.tensor->spec.shape[1]) : 0U;
-    TileCanvas canvas(canvases_ + "/" + canvas_name(std::string(tile.place.picture) + tile.output.suffix),
-                      {.picture = tile.place.size, .tiles = size_, .classes = classes}, durability_,
-                      tile.place.picture);
+    TileCanvas canvas(
+        canvases_ + "/" + canvas_name(std::string(tile.place.picture) + tile.output.suffix),
+        {.picture = tile.place.size, .tiles = size_, .classes = classes, .stamp = stamps_.of(tile.place.picture)},
+        durability_, tile.place.picture);
     if (canvas.is_committed()) return;
     const std::vector<Cell> seams = blends ? seams_of(tile.place, canvas.tiling()) : std::vector<Cell>{};
     put_inner(tile, ids, canvas);
@@ -158,11 +138,11 @@ void StitchedMasks::add_to_canvas(const Tile& tile, std::span<const std::uint8_t
         const auto [first_column, columns] = tiles_of_cell(seam.column);
         for (std::uint32_t row = first_row; row < first_row + rows; ++row)
             for (std::uint32_t column = first_column; column < first_column + columns; ++column)
-                if (!canvas.is_set(TileCanvas::inner_cell(row, column))) return false;
+                if (!canvas.is_set(inner_cell(row, column))) return false;
         return true;
     };
     bool is_whole = false;
-    canvas.set(TileCanvas::inner_cell(tile.place.row, tile.place.column), [&] {
+    canvas.set(inner_cell(tile.place.row, tile.place.column), [&] {
         std::ranges::copy_if(seams, std::back_inserter(whole), all_tiles_wrote);
         is_whole = canvas.all_set();
     });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/durability.hpp"
+#include "common/images/picture_stamps.hpp"
 #include "common/images/tiling.hpp"
 #include "common/numerics/foreground_score.hpp"
 #include "consumer/processors/pictures/palette_png.hpp"
@@ -17,9 +18,6 @@
 #include "consumer/processors/segmentation/tile_canvas.hpp"
 
 namespace offramp {
-
-// Where canvases lie, in the folder of what all consumers of a run append to together.
-std::string canvas_folder(const std::string& output);
 
 // Canvases of the same output in places that are not this run's (common/program/next_place.hpp): of a run that this one
 // replaces, which may be continued as long as this one has noted nothing done. Whoever puts a mask in place removes
@@ -71,6 +69,7 @@ class StitchedMasks {
     const CanvasesOfOthers others_;
     const Durability durability_;
     const ForegroundScale scale_;
+    PictureStamps stamps_;
     PalettePng png_;
     ClassIds ids_;
     ResizedScores resized_;

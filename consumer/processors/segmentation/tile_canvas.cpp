@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
@@ -18,43 +19,12 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint32_t kCanvasVersion = 1;
 constexpr std::uint64_t kTableLock = 0, kCommitLock = 1;
-
-struct CanvasHeader {
-    std::array<char, 8> magic{'O', 'F', 'F', 'R', 'T', 'I', 'L', 'E'};
-    std::uint32_t version = kCanvasVersion;
-    std::uint32_t width = 0, height = 0, tile = 0, overlap = 0, classes = 0;
-    std::uint64_t committed = 0;  // 0: the mask has not been yet
-};
-static_assert(sizeof(CanvasHeader) == 40 && offsetof(CanvasHeader, committed) == 32);
-constexpr std::size_t kNameAt = 64, kMostNameBytes = 1024;
-
-std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-CanvasHeader header_of(const CanvasForm& form) {
-    CanvasHeader header;
-    header.width = form.picture.width;
-    header.height = form.picture.height;
-    header.tile = form.tiles.tile;
-    header.overlap = form.tiles.overlap;
-    header.classes = form.classes;
-    return header;
-}
 
 }  // namespace
 
 TileCanvas::TileCanvas(const std::string& path, const CanvasForm& form, Durability durability, std::string_view name)
-    : path_(path), form_(form), tiling_(form.picture, form.tiles), durability_(durability) {
-    const std::uint64_t overlap = form.tiles.overlap;
-    const std::uint64_t score_bytes = std::uint64_t{form.classes} * sizeof(float);
-    classes_at_ = whole_pages(kPage + std::uint64_t{tiling_.across().cells()} * tiling_.down().cells());
-    scores_begin_ = whole_pages(classes_at_ + form.picture.pixels());
-    corner_bytes_ = whole_pages(overlap * overlap * score_bytes);
-    edge_bytes_ = whole_pages(overlap * form.tiles.tile * score_bytes);
-    tile_bytes_ = 4 * corner_bytes_ + 4 * edge_bytes_;
-    bytes_ = scores_begin_ + tiling_.tiles() * tile_bytes_;
+    : path_(path), form_(form), tiling_(form.picture, form.tiles), durability_(durability), layout_(form) {
     open_or_make(name);
 }
 
@@ -71,13 +41,13 @@ void TileCanvas::open_or_make(std::string_view name) {
 // It has its name once its form is in it. Somebody else may be first.
 void TileCanvas::make(std::string_view name) {
     AtomicFile file(path_, durability_, "the working file of a mask, ");
-    const CanvasHeader header = header_of(form_);
-    std::array<char, kNameAt + kMostNameBytes> begin{};
+    const CanvasHeader header = CanvasHeader::of(form_);
+    std::array<char, kCanvasNameAt + kMostCanvasNameBytes> begin{};
     std::memcpy(begin.data(), &header, sizeof header);
-    const std::string_view shown = utf8_prefix(name, kMostNameBytes - 1);
-    std::ranges::copy(shown, begin.begin() + kNameAt);
+    const std::string_view shown = utf8_prefix(name, kMostCanvasNameBytes - 1);
+    std::ranges::copy(shown, begin.begin() + kCanvasNameAt);
     file.write(std::as_bytes(std::span(begin)));
-    file.set_size(bytes_);
+    file.set_size(layout_.bytes);
     failpoint("canvas.made");
     file.commit_if_none();
 }
@@ -85,17 +55,23 @@ void TileCanvas::make(std::string_view name) {
 void TileCanvas::require_form() const {
     CanvasHeader header;
     read(0, std::as_writable_bytes(std::span(&header, 1)));
-    CanvasHeader wanted = header_of(form_);
+    CanvasHeader wanted = CanvasHeader::of(form_);
     wanted.committed = header.committed;
+    wanted.set_cells = header.set_cells;
+    if (header.committed != 0) wanted.stamp = header.stamp;  // a mask that is made stays
     if (std::memcmp(&header, &wanted, sizeof header) == 0) return;
-    throw Error(ErrorKind::BadInput,
-                "the working file of a mask, " + path_ +
-                    ", is of another picture size, tile, overlap or number of classes, or of another version: remove "
-                    "it, and begin anew with --start-over");
+    const bool only_changed =
+        header.stamp != std::exchange(wanted.stamp, header.stamp) && std::memcmp(&header, &wanted, sizeof header) == 0;
+    throw Error(
+        ErrorKind::BadInput,
+        "the working file of a mask, " + path_ +
+            (only_changed ? ", is of another state of the picture, which changed while the run was under way"
+                          : ", is of another picture size, tile, overlap or number of classes, or of another version"),
+        "Stop the run and continue it with --resume, which makes the picture anew");
 }
 
 std::uint64_t TileCanvas::cell_at(Cell cell) const {
-    return kPage + std::uint64_t{cell.row} * tiling_.across().cells() + cell.column;
+    return layout_.cells_at + std::uint64_t{cell.row} * tiling_.across().cells() + cell.column;
 }
 
 // Of the nine cells that a tile shows, row by row, the inner one has no scores: corners and edges take turns.
@@ -104,8 +80,8 @@ std::uint64_t TileCanvas::scores_at(std::uint32_t tile_row, std::uint32_t tile_c
     expect(down < 3 && across < 3 && (down != 1 || across != 1), "a tile has scores in the seams around it");
     const std::uint32_t place = down * 3 + across;
     const std::uint32_t corners = (place + 1) / 2 - (place > 4 ? 1 : 0), edges = place / 2;
-    return scores_begin_ + (std::uint64_t{tile_row} * tiling_.across().tiles() + tile_column) * tile_bytes_ +
-           corners * corner_bytes_ + edges * edge_bytes_;
+    return layout_.scores_at + (std::uint64_t{tile_row} * tiling_.across().tiles() + tile_column) * layout_.tile_bytes +
+           corners * layout_.corner_bytes + edges * layout_.edge_bytes;
 }
 
 void TileCanvas::write(std::uint64_t at, std::span<const std::byte> bytes) {
@@ -124,21 +100,21 @@ void TileCanvas::read(std::uint64_t at, std::span<std::byte> bytes) const {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) throw write_error("reading the working file of a mask, " + path_, errno);
         if (got == 0)
-            throw Error(ErrorKind::BadInput, "the working file of a mask, " + path_ +
-                                                 ", is shorter than it was made: somebody changed it. Begin anew with "
-                                                 "--start-over");
+            throw Error(ErrorKind::BadInput,
+                        "the working file of a mask, " + path_ + ", is shorter than it was made: somebody changed it",
+                        "Stop the run and continue it with --resume, which makes what is missing");
         at += static_cast<std::uint64_t>(got);
         bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
 }
 
 void TileCanvas::put_classes(std::uint32_t x, std::uint32_t y, std::span<const std::uint8_t> ids) {
-    write(classes_at_ + std::uint64_t{y} * form_.picture.width + x, std::as_bytes(ids));
+    write(layout_.classes_at + std::uint64_t{y} * form_.picture.width + x, std::as_bytes(ids));
 }
 
 void TileCanvas::take_rows(std::uint32_t first, std::uint32_t rows, std::vector<std::uint8_t>& ids) const {
     ids.resize(std::size_t{rows} * form_.picture.width);
-    read(classes_at_ + std::uint64_t{first} * form_.picture.width, std::as_writable_bytes(std::span(ids)));
+    read(layout_.classes_at + std::uint64_t{first} * form_.picture.width, std::as_writable_bytes(std::span(ids)));
 }
 
 void TileCanvas::put_scores(std::uint32_t tile_row, std::uint32_t tile_column, Cell cell, std::uint32_t line,
@@ -155,7 +131,7 @@ void TileCanvas::drop_scores(std::uint32_t tile_row, std::uint32_t tile_column, 
     const bool is_corner = cell.row % 2 == 1 && cell.column % 2 == 1;
     ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<off_t>(scores_at(tile_row, tile_column, cell)),
-                static_cast<off_t>(is_corner ? corner_bytes_ : edge_bytes_));
+                static_cast<off_t>(is_corner ? layout_.corner_bytes : layout_.edge_bytes));
 }
 
 void TileCanvas::settle() {
@@ -172,7 +148,13 @@ bool TileCanvas::is_set(Cell cell) const {
 void TileCanvas::set(Cell cell, const std::function<void()>& look) {
     static constexpr std::byte kSet{1};
     with_lock(kTableLock, [&] {
-        write(cell_at(cell), {&kSet, 1});
+        if (!is_set(cell)) {
+            write(cell_at(cell), {&kSet, 1});
+            std::uint64_t set_cells = 0;
+            read(offsetof(CanvasHeader, set_cells), std::as_writable_bytes(std::span(&set_cells, 1)));
+            ++set_cells;
+            write(offsetof(CanvasHeader, set_cells), std::as_bytes(std::span(&set_cells, 1)));
+        }
         look();
     });
     settle();
@@ -233,8 +215,8 @@ void TileCanvas::note_committed() {
     settle();
     failpoint("canvas.committed");
     // It keeps its length: whoever is late finds no end before its time.
-    ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(classes_at_),
-                static_cast<off_t>(bytes_ - classes_at_));
+    ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(layout_.classes_at),
+                static_cast<off_t>(layout_.bytes - layout_.classes_at));
 }
 
 bool TileCanvas::is_committed(const std::string& path) {
@@ -247,12 +229,12 @@ bool TileCanvas::is_committed(const std::string& path) {
 
 std::string TileCanvas::name_of(const std::string& path) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    std::array<char, kNameAt + kMostNameBytes> begin{};
+    std::array<char, kCanvasNameAt + kMostCanvasNameBytes> begin{};
     const CanvasHeader known;
-    if (!file || ::pread(file.get(), begin.data(), begin.size() - 1, 0) <= static_cast<ssize_t>(kNameAt) ||
+    if (!file || ::pread(file.get(), begin.data(), begin.size() - 1, 0) <= static_cast<ssize_t>(kCanvasNameAt) ||
         !std::ranges::equal(known.magic, std::span(begin).first(known.magic.size())))
         return {};
-    return begin.data() + kNameAt;
+    return begin.data() + kCanvasNameAt;
 }
 
 }  // namespace offramp

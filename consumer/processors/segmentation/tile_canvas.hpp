@@ -10,37 +10,23 @@
 
 #include "common/base/durability.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/images/canvas_file.hpp"
 #include "common/images/tiling.hpp"
 
 namespace offramp {
-
-// What a canvas is of.
-struct CanvasForm {
-    ImageSize picture;
-    TileSize tiles;
-    std::uint32_t classes = 0;  // whose scores seams are blended of; 0: there are none, seams are cut in their middle
-};
 
 // A mask in the making: one file that all consumers of a run write a picture's tiles to, until it is whole. A picture's
 // pixels are cells (TileAxis): the inner ones are of one tile, which writes their classes; those of seams are of two or
 // four, which write their scores, and whoever finds that all are there adds them up, in the order of the tiles. So the
 // classes do not depend on who came first. It may be killed between any two steps: what is there is told by one byte a
 // cell, set behind what it stands for, and a tile that comes again writes the same bytes.
-//
-//   0     header: "OFFRTILE", version, picture, tiles, classes, and whether the mask has been committed: 0 or 1
-//   64    the picture's name, up to a zero; for readers
-//   4096  a byte a cell, row by row: 0, or 1: its tile has written all it has (an inner cell); its classes are written
-//         (a seam)
-//   ...   the classes, a byte a pixel, row by row
-//   ...   for each tile the scores of its seams, float32 [rows, classes, columns] of each of its eight neighbours; a
-//         seam's are given back to the file system once it is added up
-//
-// Each part begins at a multiple of 4096. Only versions that are equal share a file. Locks are of bytes of the file
-// (OFD), so that they go with their process: byte 0 while a cell's byte is set and looked at, byte 1 while the mask is
-// committed, a seam's own byte while it is added up.
+// The bytes: common/images/canvas_file.hpp. Locks are of bytes of the file (OFD), so that they go with their process:
+// byte 0 while a cell's byte is set and looked at, byte 1 while the mask is committed, a seam's own byte while it is
+// added up.
 //
 // Owns the open file. Thread: one. Blocks: on the file system, and for a lock on whoever has it. Errors: SystemError
-// with CannotWrite (a full disk, no locks); Error with BadInput for a file of another form.
+// with CannotWrite (a full disk, no locks); Error with BadInput for a file of another form, or of another state of the
+// picture.
 class TileCanvas {
   public:
     // Opens or makes the file at `path`, in a folder that is there or can be made. `name`: the picture's.
@@ -54,14 +40,7 @@ class TileCanvas {
     // Whole rows of the mask.
     void take_rows(std::uint32_t first, std::uint32_t rows, std::vector<std::uint8_t>& ids) const;
 
-    // A cell of the picture, by its place among cells across and down.
-    struct Cell {
-        std::uint32_t row = 0;
-        std::uint32_t column = 0;
-    };
-    static Cell inner_cell(std::uint32_t tile_row, std::uint32_t tile_column) {
-        return {2 * tile_row, 2 * tile_column};
-    }
+    using Cell = CanvasCell;
     // Scores of a tile in a row of a seam, [classes, columns of the cell]; `line`: from the cell's first row on.
     void put_scores(std::uint32_t tile_row, std::uint32_t tile_column, Cell cell, std::uint32_t line,
                     std::span<const float> scores);
@@ -107,7 +86,7 @@ class TileCanvas {
     const CanvasForm form_;
     const Tiling tiling_;
     const Durability durability_;
-    std::uint64_t classes_at_ = 0, scores_begin_ = 0, tile_bytes_ = 0, edge_bytes_ = 0, corner_bytes_ = 0, bytes_ = 0;
+    const CanvasLayout layout_;
     UniqueFd file_;
 };
 

@@ -22,7 +22,7 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import VISIBLE, devices_of
 from offramp_launch.supervision.follower import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
-from offramp_launch.gpus.status import counted
+from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.progress import make_display
@@ -241,6 +241,7 @@ def conclude(run_dir, job, supervisor, code, about, seconds, merge):
             merge()
             gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])
+            job_merge.require_whole_pictures(job, total_of(supervisor.counts.values()))
         except LaunchError as problem:
             failure, code = problem, int(problem.code)
         if code == 0 and whole["samples"]["quarantined"]:

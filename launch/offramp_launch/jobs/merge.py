@@ -39,6 +39,8 @@ def merge(places, job, partial, ask):
     summary = job_files.read(job.folder / "summary.json")
     print("\n".join(told(job, summary)), flush=True)
     require_a_result(summary["items"], summary["skipped"])
+    if not summary["partial"]:
+        require_whole_pictures(job, summary)
     return int(ExitCode.OK)
 
 
@@ -162,6 +164,14 @@ def require_a_result(items, skipped):
     if skipped == items:
         raise LaunchError(f"none of the {items} items has a result: all were skipped", "Look whether --input, the model, its weights and --precision are what was meant; a run "
                           "with --resume tries them again", ExitCode.BAD_INPUT)
+
+
+def require_whole_pictures(job, whole):
+    """With --tile. `whole`: the counts of all. Errors: LaunchError (CANNOT_WRITE) where a picture lacks tiles and none was lost: its working file was, after they were done."""
+    left = sorted(path for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*") for path in job.output.glob(pattern) if not path.name.startswith("."))
+    if left and not any(whole[name] for name in COUNTS if name != "done"):
+        raise LaunchError(f"{len(left)} masks are not made, although all tiles were: what was there of them in {left[0].parent} was removed or changed, or their pictures were",
+                          "A run with --resume makes them again. Leave pictures and output as they are until a run has ended", ExitCode.CANNOT_WRITE)
 
 
 def losses(whole):

@@ -51,6 +51,8 @@ class CheckpointWriter {
     void note(std::span<const ItemRange> items);
     // Everything that was noted is in the file. Harmless when repeated.
     void close();
+    // After close(): all that is done.
+    const ItemRanges& done() const { return checkpoint_.done; }
     // After close(): the run has come to its end by itself, and says so.
     void end();
 

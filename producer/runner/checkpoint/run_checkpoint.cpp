@@ -132,10 +132,11 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
 }  // namespace
 
 RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
-                             std::function<void(std::exception_ptr)> on_failure)
+                             std::function<void(std::exception_ptr)> on_failure, std::vector<StitchedOutput> stitched)
     : folder_(made_folder(config.output, lock_of(config))),
       lock_(folder_, config.run_id, lock_of(config)),
-      result_folders_(config, config.catalogue.text("write-path")) {
+      result_folders_(config, config.catalogue.text("write-path")),
+      tiles_(config, source, std::move(stitched)) {
     const std::string path = folder_ + "/" + kCheckpointName;
     CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source));
     // Of the same whole a higher --limit only takes more.
@@ -158,6 +159,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
             finished_before = found->ended || found->finished_before;
         }
     }
+    if (earlier != EarlierWork::Recovered) items_before_ = (done_ = tiles_.of(done_)).items();
     writer_ = std::make_unique<CheckpointWriter>(path,
                                                  Checkpoint{.run_id = config.run_id,
                                                             .pid = static_cast<std::uint64_t>(::getpid()),
@@ -236,6 +238,7 @@ void RunCheckpoint::close() {
 }
 
 void RunCheckpoint::end() {
+    tiles_.require(writer_->done());
     writer_->end();
     ReplacedItems::remove(folder_);
 }

@@ -15,6 +15,7 @@
 #include "producer/runner/checkpoint/output_lock.hpp"
 #include "producer/runner/checkpoint/replaced_items.hpp"
 #include "producer/runner/checkpoint/result_folders.hpp"
+#include "producer/runner/checkpoint/tiles_in_place.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
@@ -34,8 +35,9 @@ struct RunConfig;
 class RunCheckpoint {
   public:
     // `source`: in_order_of_previous_runs(); it outlives this.
+    // `stitched`: where the run's consumers put tiles together.
     RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
-                  std::function<void(std::exception_ptr)> on_failure);
+                  std::function<void(std::exception_ptr)> on_failure, std::vector<StitchedOutput> stitched = {});
 
     // What of the run's share (share_of()) need not be made: by runs before this one, and by producers of this run
     // before this one. Fixed.
@@ -47,7 +49,7 @@ class RunCheckpoint {
     // Their completion was accepted. From the first one on, the folder's checkpoint is this run's.
     void completed(const std::vector<ItemRange>& items) { writer_->note(items); }
     void close();
-    // After close(): nothing is left that this run could do.
+    // After close(): nothing is left that this run could do. Errors: those of TilesInPlace::require().
     void end();
 
   private:
@@ -61,6 +63,7 @@ class RunCheckpoint {
     OutputLock lock_;
     ResultFolders result_folders_;
     std::mutex in_place_;  // guards them
+    const TilesInPlace tiles_;
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
     std::unique_ptr<CheckpointWriter> writer_;

@@ -31,6 +31,15 @@ void log_stop(StopMode mode, const std::string& why) {
         spdlog::warn("stopping at once: {}", why);
 }
 
+void keep_picture_stamps(const std::string& path, const BatchSource& source, bool readable_by_group) {
+    PictureStamps stamps;
+    std::string_view last;
+    for (std::uint64_t item = 0; item < source.items(); ++item)
+        if (const std::string_view picture = source.key_of_whole(item); picture != last)
+            stamps.add(last = picture, source.stamp(item));
+    stamps.keep(path, readable_by_group);
+}
+
 }  // namespace
 
 // --- the parts ---
@@ -66,18 +75,23 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;
     const std::shared_ptr<const PictureList> pictures = gives_columns(config_.source) ? opened.pictures : nullptr;
-    source_ = open_source(config_, traits, model_, std::move(opened), still_wanted);
+    const std::string stamps = place_.folder() + "/" + run_files::kPictureStamps;
+    source_ = open_source(config_, traits, model_, std::move(opened),
+                          place_.is_recovered() ? PictureStamps::kept(stamps) : PictureStamps{}, still_wanted);
     record_ = std::make_unique<WorkRecord>(
         config_, *source_,
         WorkRecord::Place{.run_dir = place_.folder(),
                           .keeps_results = !traits.outputs_dropped,
-                          .on_failure = [this](std::exception_ptr error) { fail(std::move(error)); }});
+                          .on_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
+                          .stitched = stitched_outputs(config_, model_.transformer->outputs(),
+                                                       model_.transformer->upsample_factor())});
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
     egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_,
                                           egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
     // Of a recovered run, too: its producer may have died before it kept them.
     if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
     if (pictures) keep_listed_rows(listed_rows, *pictures, place_.readable_by_group());
+    if (config_.tile > 0) keep_picture_stamps(stamps, *source_, place_.readable_by_group());
     egress_->open_to_consumers();
     still_wanted();
     pipeline_ = std::make_unique<RunPipeline>(RunPipeline::Parts{.config = config_,

@@ -106,7 +106,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
 }
 
 std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
-                                         OpenedInput opened, StillWanted still_wanted) {
+                                         OpenedInput opened, PictureStamps stamps, StillWanted still_wanted) {
     const ModelInput input = model.model->input();
     auto source = part_of(source_named(config.source)
                               .make({.input = &config,
@@ -118,7 +118,8 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
                                      .columns_are_read = reads_columns(config),
                                      .still_wanted = std::move(still_wanted),
                                      .pictures = std::move(opened.pictures),
-                                     .texts = std::move(opened.texts)}),
+                                     .texts = std::move(opened.texts),
+                                     .stamps = std::move(stamps)}),
                           config);
     if (!config.output.empty() && config.resume) source = in_order_of_previous_runs(std::move(source), config.output);
     require_results_apart(config, *source);

@@ -25,8 +25,9 @@ struct OpenedModel {
 // Borrows: device and stream.
 OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute);
 
-// Borrows: config. `still_wanted` throws when the run was stopped meanwhile.
+// Borrows: config. `stamps`: of pictures of tiles, in a run that is recovered. `still_wanted` throws when the run was
+// stopped meanwhile.
 std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
-                                         OpenedInput opened, StillWanted still_wanted);
+                                         OpenedInput opened, PictureStamps stamps, StillWanted still_wanted);
 
 }  // namespace offramp

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/item_ranges.hpp"
 #include "common/settings/run_config.hpp"
@@ -31,6 +32,7 @@ class WorkRecord {
         std::string run_dir;
         bool keeps_results = true;  // else there is nothing to continue
         std::function<void(std::exception_ptr)> on_failure;
+        std::vector<StitchedOutput> stitched{};
     };
     WorkRecord(const RunConfig& config, const BatchSource& source, Place place);
 

@@ -11,6 +11,7 @@
 
 #include "common/base/left_out.hpp"
 #include "common/images/picture_list.hpp"
+#include "common/images/picture_stamps.hpp"
 #include "common/images/still_wanted.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "common/settings/sections/input_settings.hpp"
@@ -52,6 +53,9 @@ class BatchSource {
     // A hash of what results depend on beside an item's name and its bytes: columns of a manifest, an array's shape. 0:
     // nothing.
     virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
+    // Of an item that is a part of a picture: the state of the picture's file that the run is held to
+    // (common/images/picture_stamps.hpp). 0: none is known.
+    virtual std::uint64_t stamp(std::uint64_t) const { return 0; }
     // False: note_hash is 0 for every item, and nobody need ask each.
     virtual bool has_notes() const { return true; }
     // True where items have no keys, and notes tell what they hold: more of them behind those that were there are known
@@ -88,6 +92,7 @@ struct SourceOptions {
     // that were listed before (open_input()); null: a source of pictures lists them
     std::shared_ptr<PictureList> pictures = nullptr;
     std::shared_ptr<TextTable> texts = nullptr;  // the same of tables of texts
+    PictureStamps stamps{};                      // of a run that is recovered: what its pictures are held to
 };
 
 struct SourceEntry {

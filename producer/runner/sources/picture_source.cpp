@@ -136,7 +136,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                                     .size = tiles,
                                     .limit = options.input->limit,
                                     .workers = std::max(1U, options.input->decode_workers),
-                                    .still_wanted = options.still_wanted});
+                                    .still_wanted = options.still_wanted,
+                                    .stamps = options.stamps});
     return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
                                            options.columns_are_read);
 }

@@ -23,6 +23,7 @@ class RenumberedSource final : public BatchSource {
     std::string_view key_of_whole(std::uint64_t item) const override { return source_->key_of_whole(order_[item]); }
     std::size_t max_key_bytes() const override { return source_->max_key_bytes(); }
     std::uint64_t note_hash(std::uint64_t item) const override { return source_->note_hash(order_[item]); }
+    std::uint64_t stamp(std::uint64_t item) const override { return source_->stamp(order_[item]); }
     bool has_notes() const override { return source_->has_notes(); }
     std::string origin(std::uint64_t item) const override { return source_->origin(order_[item]); }
     std::string file(std::uint64_t item) const override { return source_->file(order_[item]); }

@@ -28,6 +28,7 @@ class FirstItems final : public BatchSource {
     std::string_view key_of_whole(std::uint64_t item) const override { return whole_->key_of_whole(item); }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     std::uint64_t note_hash(std::uint64_t item) const override { return whole_->note_hash(item); }
+    std::uint64_t stamp(std::uint64_t item) const override { return whole_->stamp(item); }
     bool has_notes() const override { return whole_->has_notes(); }
     bool grows_at_its_end() const override { return whole_->grows_at_its_end(); }
     std::uint64_t items_of_the_whole() const override { return whole_->items(); }

@@ -57,7 +57,9 @@ struct TileCanvasTest : ::testing::Test {
 // Of the file that consumers of one run share, and which a later one goes on with.
 TEST_F(TileCanvasTest, ItsBytesAreThese) {
     const std::string path = folder + "/tiles/canvas";
-    TileCanvas canvas(path, kForm, Durability::Process);
+    CanvasForm form = kForm;
+    form.stamp = 0x0102030405060708;
+    TileCanvas canvas(path, form, Durability::Process);
     const std::vector<std::uint8_t> ids{5, 6, 7};
     canvas.put_classes(4, 2, ids);
     const std::vector<float> scores{1.5F, -2.0F};
@@ -65,10 +67,11 @@ TEST_F(TileCanvasTest, ItsBytesAreThese) {
     canvas.put_scores(0, 0, {1, 0}, 0, std::vector<float>(6, 3.0F));
     int looks = 0;
     canvas.set({0, 2}, [&] { ++looks; });
-    EXPECT_EQ(looks, 1);
+    canvas.set({0, 2}, [&] { ++looks; });
+    EXPECT_EQ(looks, 2) << "a tile that comes again";
     const std::string bytes = bytes_of(path);
-    std::string header("OFFRTILE\1\0\0\0\7\0\0\0\6\0\0\0\4\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 40);
-    EXPECT_EQ(bytes.substr(0, 40), header);
+    std::string header("OFFRTILE\2\0\0\0\7\0\0\0\6\0\0\0\4\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 40);
+    EXPECT_EQ(bytes.substr(0, 56), header + "\10\7\6\5\4\3\2\1" + std::string("\1\0\0\0\0\0\0\0", 8));
     EXPECT_EQ(bytes.substr(4096, 9), std::string("\0\0\1\0\0\0\0\0\0", 9));
     EXPECT_EQ(bytes.substr(8192 + 2 * 7 + 4, 3), "\5\6\7");
     // Eight seams of each tile, a page each.
@@ -118,6 +121,22 @@ TEST_F(TileCanvasTest, AnotherFormIsRefused) {
         EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
         EXPECT_THAT(problem.what(), ::testing::HasSubstr("number of classes"));
     }
+}
+
+TEST_F(TileCanvasTest, AnotherStateOfThePictureIsRefusedUntilItsMaskIsMade) {
+    CanvasForm other = kForm;
+    other.stamp = 5;
+    TileCanvas canvas(folder + "/canvas", other, Durability::Process);
+    try {
+        const TileCanvas refused(folder + "/canvas", kForm, Durability::Process);
+        FAIL() << "it was taken";
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(problem.what(), ::testing::HasSubstr("is of another state of the picture"));
+        EXPECT_THAT(problem.what(), ::testing::HasSubstr("--resume"));
+    }
+    canvas.note_committed();
+    EXPECT_TRUE(TileCanvas(folder + "/canvas", kForm, Durability::Process).is_committed());
 }
 
 TEST_F(TileCanvasTest, WhatIsCommittedIsKnown) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -114,6 +115,33 @@ TEST_F(TiledPicturesSource, ADamagedPictureIsReadAsFarAsItGoes) {
     EXPECT_FALSE(read.back());
     EXPECT_TRUE(std::is_sorted(read.rbegin(), read.rend()));
     EXPECT_THROW(test::row_of(*source, tiles, kTileSize), UnreadableItem);
+}
+
+// Also by one of the same size, and also in the middle of it.
+TEST_F(TiledPicturesSource, APictureThatChangedSinceItWasListedIsNotRead) {
+    const ImageSize size{40, 40};
+    write("a", size);
+    write("b", size);
+    const auto source = make();
+    const std::uint64_t tiles = Tiling(size, kTiles).tiles();
+    EXPECT_NE(source->stamp(0), 0U);
+    EXPECT_EQ(source->stamp(0), source->stamp(tiles - 1));
+    EXPECT_EQ(test::row_of(*source, 0, kTileSize), shown(*tile_of_key(source->key(0), kTiles)));
+    const auto changed = std::filesystem::last_write_time(folder / "a.png") + std::chrono::seconds(1);
+    folder.write("a.png", encode_png(size, gradient(size, 7)));
+    std::filesystem::last_write_time(folder / "a.png", changed);
+    for (std::uint64_t item = 0; item < tiles; ++item) {
+        try {
+            test::row_of(*source, item, kTileSize);
+            ADD_FAILURE() << "tile " << item << " was read";
+        } catch (const UnreadableItem& unreadable) {
+            EXPECT_THAT(unreadable.what(), HasSubstr("it became another picture since the run began"));
+        }
+    }
+    EXPECT_EQ(test::row_of(*source, tiles, kTileSize), shown(*tile_of_key(source->key(tiles), kTiles)));
+    EXPECT_NE(make()->stamp(0), source->stamp(0));
+    EXPECT_EQ(make()->stamp(tiles), source->stamp(tiles));
+    EXPECT_EQ(part_of(make(), config)->stamp(tiles), source->stamp(tiles));
 }
 
 TEST_F(TiledPicturesSource, ALimitIsOfPictures) {

@@ -21,6 +21,7 @@ namespace {
 struct TiledPicture {
     CutPlan plan{.size = {1, 1}, .by_regions = false};
     std::uint64_t first_item = 0;
+    std::uint64_t stamp = 0;
     std::string problem;  // empty: it can be read, as far as its header says
 };
 
@@ -117,6 +118,8 @@ class TiledPictures final : public BatchSource {
         return input_.pictures->columns_hash(picture_of(item));
     }
 
+    std::uint64_t stamp(std::uint64_t item) const override { return pictures_[picture_of(item)].stamp; }
+
     void load(std::uint64_t item, std::span<std::byte> row) override {
         const std::uint64_t picture = picture_of(item);
         const TiledPicture& of = pictures_[picture];
@@ -126,13 +129,19 @@ class TiledPictures final : public BatchSource {
             return make_picture_cuts(input_.pictures->place(picture), of.plan, input_.size, input_.workers);
         });
         loan->cut(tile_row, tile_column, row);
+        // Behind the cut: what was read before a change is whole.
+        if (stamp_of(input_.pictures->place(picture)) != of.stamp)
+            throw UnreadableItem("it became another picture since the run began");
     }
 
   private:
     void add(std::uint64_t picture) {
         TiledPicture of{.first_item = keys_.size()};
         try {
-            of.plan = plan_of_cuts(input_.pictures->place(picture), input_.size);
+            const PicturePlace place = input_.pictures->place(picture);
+            of.stamp = input_.stamps.of(input_.pictures->key(picture));
+            if (of.stamp == 0) of.stamp = stamp_of(place);
+            of.plan = plan_of_cuts(place, input_.size);
         } catch (const UnreadableItem& unreadable) {
             of.problem = unreadable.what();
         }

@@ -1,0 +1,188 @@
+#include "producer/runner/checkpoint/tiles_in_place.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/utf8.hpp"
+#include "common/images/canvas_file.hpp"
+#include "common/images/tiling.hpp"
+#include "common/program/next_place.hpp"
+#include "common/settings/processor_results.hpp"
+#include "common/settings/processor_spec.hpp"
+#include "common/wire/mask_form.hpp"
+#include "producer/runner/sources/source_part.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kPicturesNamed = 3;
+
+// As consumers choose and call them (consumer/processors/segmentation/segmentation_output.cpp).
+std::vector<std::string> mask_endings(std::span<const TensorSpec> outputs, std::uint32_t upsample_factor,
+                                      bool are_class_maps) {
+    std::vector<std::string> names;
+    for (const TensorSpec& output : outputs) {
+        const bool is_confidence =
+            are_class_maps && (output.name == "confidence" || output.name.ends_with(".confidence"));
+        if (!is_confidence && obstacle_to_masks(output, upsample_factor).empty()) names.push_back("." + output.name);
+    }
+    if (names.size() == 1) names.front().clear();
+    return names;
+}
+
+bool is_there(const std::string& file) { return ::access(file.c_str(), F_OK) == 0; }
+
+// Which pictures, for a message.
+class Named {
+  public:
+    void add(std::string_view picture, std::uint64_t tiles) {
+        if (pictures_++ < kPicturesNamed) names_ += (names_.empty() ? "" : ", ") + printable(picture);
+        tiles_ += tiles;
+    }
+    bool empty() const { return pictures_ == 0; }
+    // "12 tiles of 4 pictures (a, b, c, and 1 more)"
+    std::string text() const {
+        return fmt::format("{} {} of {} {} ({}{})", tiles_, tiles_ == 1 ? "tile" : "tiles", pictures_,
+                           pictures_ == 1 ? "picture" : "pictures", names_,
+                           pictures_ > kPicturesNamed ? fmt::format(", and {} more", pictures_ - kPicturesNamed) : "");
+    }
+
+  private:
+    std::string names_;
+    std::uint64_t pictures_ = 0, tiles_ = 0;
+};
+
+}  // namespace
+
+std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
+                                             std::uint32_t upsample_factor) {
+    std::vector<StitchedOutput> stitched;
+    if (config.tile == 0 || config.output.empty()) return stitched;
+    const std::vector<std::string> processors = config.processors();
+    for (const std::string& processor : processors) {
+        const ProcessorResults* const results = ProcessorResults::of(processor);
+        if (results == nullptr || !results->puts_tiles_together) continue;
+        const std::string masks = results_folder(config.folder_of_samples(), processor, processors.size());
+        const std::string canvases =
+            canvas_folder(config.samples_folder.empty() ? folder_in(masks, next_place_of(config.output)) : masks);
+        for (std::string& name : mask_endings(outputs, upsample_factor, config.transform == "class-map"))
+            stitched.push_back({.masks = masks, .canvases = canvases, .ending = std::move(name)});
+    }
+    return stitched;
+}
+
+// Its tiles, as far as they are of the run's share.
+struct TilesInPlace::Picture {
+    struct Tile {
+        std::uint64_t item;
+        std::uint32_t row, column;
+    };
+    std::string_view key;
+    CanvasForm form;
+    std::uint64_t tiles = 0;   // of all shards
+    std::vector<Tile> done{};  // as the checkpoint says
+};
+
+TilesInPlace::TilesInPlace(const RunConfig& config, const BatchSource& source, std::vector<StitchedOutput> outputs)
+    : source_(source), outputs_(std::move(outputs)) {
+    if (outputs_.empty()) return;
+    size_ = {.tile = config.tile, .overlap = config.overlap_pixels()};
+    share_ = share_of(source, config);
+    has_shard_ = !config.shard.empty();
+    replaces_ = config.samples_folder.empty() && !next_place_of(config.output).empty();
+}
+
+// Tiles of a picture follow each other. One of a single tile has no working file.
+template <class Work>
+void TilesInPlace::for_each_picture(const ItemRanges& done, const Work& work) const {
+    if (outputs_.empty()) return;
+    std::optional<Picture> picture;
+    for (std::uint64_t item = share_.begin; item < share_.end; ++item) {
+        const auto tile = tile_of_key(source_.key(item), size_);
+        if (picture && (!tile || picture->key != tile->picture)) {
+            work(*picture);
+            picture.reset();
+        }
+        const std::uint64_t tiles = tile ? Tiling(tile->size, size_).tiles() : 0;
+        if (tiles < 2) continue;
+        if (!picture)
+            picture = Picture{.key = tile->picture,
+                              .form = {.picture = tile->size, .tiles = size_, .stamp = source_.stamp(item)},
+                              .tiles = tiles};
+        if (done.contains(item)) picture->done.push_back({item, tile->row, tile->column});
+    }
+    if (picture) work(*picture);
+}
+
+std::vector<std::uint64_t> TilesInPlace::lost_of(const Picture& picture, Look look) const {
+    std::vector<bool> lost(picture.done.size());
+    const auto lose_all = [&] { lost.assign(lost.size(), true); };
+    for (const StitchedOutput& output : outputs_) {
+        const std::string mask = std::string(picture.key) + output.ending;
+        FoundCanvas canvas(output.canvases + "/" + canvas_name(mask), picture.form);
+        const bool has_mask = is_there(output.masks + "/" + mask + ".png");
+        // A mask that is taken away while the run is under way was made.
+        if (canvas.is_committed() && (has_mask || look == Look::AtTheEnd)) continue;
+        if (!canvas.is_there()) {
+            const bool is_all_done = has_shard_ || picture.done.size() == picture.tiles;
+            if (!has_mask || replaces_ || !is_all_done) lose_all();
+        } else if (canvas.is_committed() || !canvas.is_as_wanted()) {
+            lose_all();
+            if (look == Look::AtTheBeginning) canvas.remove();
+        } else if (canvas.is_full()) {  // who comes again puts the mask in its place
+            if (!lost.empty()) lost.front() = true;
+        } else {
+            for (std::size_t tile = 0; tile < lost.size(); ++tile)
+                if (!canvas.has(picture.done[tile].row, picture.done[tile].column)) lost[tile] = true;
+        }
+    }
+    std::vector<std::uint64_t> items;
+    for (std::size_t tile = 0; tile < lost.size(); ++tile)
+        if (lost[tile]) items.push_back(picture.done[tile].item);
+    return items;
+}
+
+ItemRanges TilesInPlace::of(const ItemRanges& done) const {
+    std::vector<std::uint64_t> lost;
+    Named named;
+    for_each_picture(done, [&](const Picture& picture) {
+        const std::vector<std::uint64_t> items = lost_of(picture, Look::AtTheBeginning);
+        if (!items.empty()) named.add(picture.key, items.size());
+        lost.insert(lost.end(), items.begin(), items.end());
+    });
+    if (lost.empty()) return done;
+    spdlog::warn(
+        "{} are made again: what an earlier run made of them is gone from {}, or is of another state of the "
+        "picture",
+        named.text(), outputs_.front().canvases);
+    ItemRanges left;
+    for (const ItemRange& range : done.list()) {
+        std::uint64_t from = range.begin;
+        for (auto item = std::ranges::lower_bound(lost, from); item != lost.end() && *item < range.end; ++item) {
+            left.add({from, *item});
+            from = *item + 1;
+        }
+        left.add({from, range.end});
+    }
+    return left;
+}
+
+void TilesInPlace::require(const ItemRanges& done) const {
+    Named named;
+    for_each_picture(done, [&](const Picture& picture) {
+        if (const auto items = lost_of(picture, Look::AtTheEnd); !items.empty()) named.add(picture.key, items.size());
+    });
+    if (named.empty()) return;
+    throw Error(ErrorKind::CannotWrite,
+                named.text() + " were made and are gone: " + outputs_.front().canvases +
+                    ", or a mask, was removed or changed while the run was under way",
+                "Leave the output folder as it is until the run has ended; --resume makes them again");
+}
+
+}  // namespace offramp
