@@ -77,15 +77,16 @@ def wait_for_run(folder, seconds, note):
 
 def require_same_pid_namespace(folder, endpoint):
     """
-    Call it where there is no process of the number that the endpoint names. Errors: LaunchError (NOT_PERMITTED) where a process listens there all the same:
-    consumer/session/run_search.cpp.
+    Call it where there is no process of the number that the endpoint names. Errors: LaunchError (NOT_PERMITTED) where a process listens there all
+    the same: consumer/session/run_search.cpp.
     """
     for path in folder.glob("work-*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as door:
             door.connect(str(path))
             listener = struct.unpack("3i", door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
             if str(listener) != endpoint["producer_pid"] and read_endpoint(folder) == endpoint:
-                raise LaunchError(f"the program of the run in '{folder}' (pid {endpoint['producer_pid']}) is in another pid namespace and cannot be watched from here",
+                raise LaunchError(f"the program of the run in '{folder}' (pid {endpoint['producer_pid']}) is in another pid namespace and cannot be "
+                                  "watched from here",
                                   "Share the pid namespace (docker run --pid, shareProcessNamespace of a pod)", ExitCode.NOT_PERMITTED)
 
 

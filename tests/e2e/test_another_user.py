@@ -117,6 +117,16 @@ class AnotherUser(unittest.TestCase):
                     self.assertRegex(said.splitlines()[-1], "Cannot fork$" if most == 3 else r"^offramp: .*Raise the limit of processes \(ulimit -u\)")
                 self.wait_for_the_last_process()
 
+    def test_a_model_that_gets_no_thread_names_the_limit_at_every_step(self):
+        """OpenMP would end the process with 1."""
+        folder = self.folder_of(LIMITED)
+        flags = ("--model", "cutout", "--weights", str(BIN.parent / "share/cutout.safetensors"), "--source", "synthetic", "--batches", "1", "--batch", "1", "--device", "cpu")
+        for most in range(1, 8):
+            with self.subTest(most=most):
+                run = ("--run-dir", str(folder / f"run-{most}"), "--run-id", f"limited-{most}", "--output", str(folder / f"output-{most}"))
+                code, said = self.as_user(LIMITED, *flags, *run, through=("prlimit", f"--nproc={most}:{most}"), command=(BIN / "offramp-producer",))
+                self.assertEqual((code, "ulimit -u" in said.splitlines()[-1]), (71, True), said)
+
     def test_without_one_for_the_first_program_the_remedy_is_the_limit(self):
         alone = ("prlimit", "--nproc=1:1")
         code, said = self.as_user(LIMITED, "run-set-up", *COPY, through=alone, command=(sys.executable, "-E", "-s", ROOT / "launch/offramp_launch"))

@@ -102,7 +102,7 @@ class ImageFiles final : public Processor {
           webp_(settings.quality),
           side_(options.input.image_size) {
         if (options.settings.text("picture-size") != "model" && options.input.tile == 0 && has_originals(options.input))
-            originals_.emplace(options.input, "image");
+            originals_.emplace(options.input, "image", options.run_dir);
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {

@@ -167,10 +167,14 @@ def require_a_result(items, skipped):
 
 
 def require_whole_pictures(job, whole):
-    """With --tile. `whole`: the counts of all. Errors: LaunchError (CANNOT_WRITE) where a picture lacks tiles and none was lost: its working file was, after they were done."""
+    """
+    With --tile. `whole`: the counts of all. Errors: LaunchError (CANNOT_WRITE) where a picture lacks tiles and none was skipped, set aside or dropped: what was
+    made of them is gone.
+    """
     left = sorted(path for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*") for path in job.output.glob(pattern) if not path.name.startswith("."))
     if left and not any(whole[name] for name in COUNTS if name != "done"):
-        raise LaunchError(f"{len(left)} masks are not made, although all tiles were: what was there of them in {left[0].parent} was removed or changed, or their pictures were",
+        raise LaunchError(f"{len(left)} masks are not made, although all tiles were: what was there of them in {left[0].parent} was removed or changed, "
+                          "or their pictures were",
                           "A run with --resume makes them again. Leave pictures and output as they are until a run has ended", ExitCode.CANNOT_WRITE)
 
 

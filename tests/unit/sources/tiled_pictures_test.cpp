@@ -21,6 +21,7 @@
 #include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_part.hpp"
+#include "tests/unit/images/jpeg_files.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {
@@ -115,6 +116,22 @@ TEST_F(TiledPicturesSource, ADamagedPictureIsReadAsFarAsItGoes) {
     EXPECT_FALSE(read.back());
     EXPECT_TRUE(std::is_sorted(read.rbegin(), read.rend()));
     EXPECT_THROW(test::row_of(*source, tiles, kTileSize), UnreadableItem);
+}
+
+TEST_F(TiledPicturesSource, AJpegThatIsDamagedAsAWholeHasATileThatIs) {
+    const ImageSize size{83, 61};
+    const std::string file = encode_jpeg(size, noise(size), JpegTables{.restart_blocks = 2});
+    const std::size_t marker = file.find("\xff\xd3");
+    ASSERT_NE(marker, std::string::npos);
+    RunConfig whole = config;
+    whole.tile = 0;
+    for (const std::size_t lost : {2U, 3U, 40U}) {
+        folder.write("a.jpg", std::string(file).erase(marker, lost));
+        const auto at_once = test::make_source("images", whole, test::picture_input(kTileSize), true);
+        EXPECT_THROW(test::row_of(*at_once, 0, kTileSize), UnreadableItem) << lost;
+        const auto tiled = make();
+        EXPECT_THROW(test::row_of(*tiled, tiled->items() - 1, kTileSize), UnreadableItem) << lost;
+    }
 }
 
 // Also by one of the same size, and also in the middle of it.
