@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/way_to_write.hpp"
 
 namespace offramp {
@@ -28,7 +29,7 @@ void fail_moved(const std::string& what, const std::string& folder, const std::s
     throw Error(ErrorKind::CannotWrite,
                 what + " " + folder + " was moved, unmounted or replaced while this run wrote to it (" + why +
                     "): nothing more counts as done",
-                "Put the folder back, or mount it again, and go on with --resume");
+                "Put the folder back, or mount it again. " + remedy(Remedy::RunAgain));
 }
 
 HeldFolder::HeldFolder(std::string folder, std::string what)

@@ -80,7 +80,7 @@ void require_same_pid_namespace(const std::string& run_dir, const Endpoint& endp
     throw Error(ErrorKind::NotPermitted,
                 "the producer of the run in '" + run_dir + "', process " + std::to_string(endpoint.producer_pid) +
                     ", is in another pid namespace and cannot be watched from here",
-                "Share the pid namespace (docker run --pid, shareProcessNamespace of a pod)");
+                "Share the pid namespace (the pid option of docker run, shareProcessNamespace of a pod)");
 }
 
 std::string what_is_found(const std::string& run_dir, const std::optional<Endpoint>& endpoint) {

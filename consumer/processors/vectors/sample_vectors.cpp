@@ -6,7 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/numerics/finite_numbers.hpp"
+#include "common/base/finite_numbers.hpp"
 #include "common/numerics/float16_bits.hpp"
 #include "common/wire/output_description.hpp"
 #include "common/wire/readable_output.hpp"

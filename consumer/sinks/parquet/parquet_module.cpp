@@ -14,7 +14,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
-#include "common/numerics/finite_numbers.hpp"
+#include "common/base/finite_numbers.hpp"
 
 namespace offramp {
 namespace {

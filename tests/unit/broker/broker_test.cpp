@@ -77,7 +77,7 @@ TEST(Broker, WhoCannotBeWatchedForWantOfADescriptorWaitsForOne) {
         dead.receive();
         ASSERT_TRUE(consumer.challenge);
         EXPECT_FALSE(dead.challenge);
-        consumer.port->send_work(encode(Answer{consumer.challenge->secret}));
+        consumer.port->send_work(encode(BrokerFixture::kNonce, Answer{consumer.challenge->secret}));
         f.broker->step();
         consumer.receive();
         EXPECT_TRUE(consumer.welcome);
