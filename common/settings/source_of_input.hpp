@@ -10,7 +10,8 @@ namespace offramp {
 // else: "images".
 std::string source_of_input(const std::string& source, std::string_view input);
 
-// The same where the items are texts. .jsonl and .ndjson: "jsonl-text"; .parquet: "parquet-text"; anything else: "text".
+// The same where the items are texts. .jsonl and .ndjson: "jsonl-text"; .parquet: "parquet-text"; anything else:
+// "text".
 std::string source_of_texts(std::string_view input);
 
 // True for the sources whose items are pictures: "images", "jsonl", "webdataset".

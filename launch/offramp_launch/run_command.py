@@ -388,7 +388,8 @@ def recover(plan, run_dir, finishing, code):
         return Recovered()
 
     def run(command):
-        plan.output_lock.require_in_place()
+        if plan.output_lock:
+            plan.output_lock.require_in_place()
         child = Child("retry", command, run_dir.log("retry"), ())
         return int(ExitCode.INTERRUPTED) if finishing.wait(child) is Finishing.ENDED else child.status
 
@@ -404,12 +405,15 @@ def finish(plan, run_dir, finishing, command):
     Has `command` put together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why: also where the
     output folder is another one by now.
     """
+    lock = plan.output_lock     # None where the run has no output of a user's, as one of the ladder's
     try:
-        plan.output_lock.require_in_place()
-        child = Child("finish", command, run_dir.log("finish"), (plan.output_lock.fd,), **identity_of(plan.account))
+        if lock:
+            lock.require_in_place()
+        child = Child("finish", command, run_dir.log("finish"), (lock.fd,) if lock else (), **identity_of(plan.account))
         if finishing.wait(child) is Finishing.ENDED:
             return int(ExitCode.INTERRUPTED), "putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"
-        plan.output_lock.require_in_place()
+        if lock:
+            lock.require_in_place()
     except LaunchError as problem:
         return int(problem.code), str(problem)
     if child.status == 0:

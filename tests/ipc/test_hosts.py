@@ -182,7 +182,7 @@ class Results(Hosted):
 
 
 class Failures(Hosted):
-    def given_up(self, run, reason, samples=4):
+    def given_up(self, run, reason, samples=1):
         self.assertEqual(run.wait(), 84, run.said())
         summary = run.summary()
         self.assertEqual((summary["samples"]["quarantined"], summary["samples"]["released"], summary["conserved"]), (samples, SAMPLES - samples, True))
@@ -250,7 +250,7 @@ class Failures(Hosted):
         incident = self.given_up(run, "it failed 3 times: MemoryError: this process has no memory left")
         self.assertEqual([sample["item"] for sample in incident["samples"]], [20, 21, 22, 23])
         filled = [int(line) for line in (run.folder / "filled").read_text().split()]
-        self.assertEqual(len(filled), 3)
+        self.assertEqual(len(filled), 6, "three deliveries; then, at the run's end, the slab, its half and the sample")
         self.assertGreaterEqual(min(filled), 128 << 20)
 
     @in_python
@@ -286,7 +286,8 @@ class Failures(Hosted):
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
         looked = run.command("quarantine", "retry", "--all", "--pdb", stdin="where\np double + 1000\nq\n")
-        self.assertEqual(looked.returncode, run.command("quarantine", "retry", "--all").returncode, "the debugger changes nothing of the end")
+        self.assertNotEqual(looked.returncode, 0, "the debugger changes nothing of the end")
+        self.assertEqual(run.command("quarantine", "retry", "--all").returncode, 84)
         self.assertIn(f"{post}(6)save()", looked.stdout, looked.stderr)
         self.assertIn("1042", looked.stdout)
         self.assertIn("ValueError: not yet", looked.stderr)

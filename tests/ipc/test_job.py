@@ -169,7 +169,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.call("job", "status", "--job", world.job, "--missing"), (0, "0-1\n"))
         world.environment = usual
         self.done(world, 0)
-        self.assertEqual((world.record(0)["done"], world.record(0)["set_aside"]), (43, 8))
+        self.assertEqual((world.record(0)["done"], world.record(0)["set_aside"]), (50, 1), "only the sample that fails")
         self.tried_again_apart(world)
         self.done(world, 1)
         world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "parts.join#1:kill"}

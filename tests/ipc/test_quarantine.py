@@ -163,7 +163,7 @@ class Quarantine(unittest.TestCase):
             # With the run's own processor one sample kills again, the others join the run's results, and the payload stays.
             again = run.command("quarantine", "retry", NAME)
             self.assertEqual(again.returncode, 84, again.stdout + again.stderr)
-            self.assertIn("sample '10' failed: the consumer was killed by SIGSEGV", again.stdout)
+            self.assertIn("sample '10' failed: the consumer was killed by SIGSEGV", again.stdout + again.stderr)
             self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} +1 .*1 of 4 samples failed")
             self.assertIn("10 failed: the consumer was killed by SIGSEGV", run.command("quarantine", "show", NAME).stdout)
             self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.all_but_poison)

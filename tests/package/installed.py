@@ -131,9 +131,9 @@ class Installed:
         self.case.addCleanup(put_away, process)
         return process
 
-    def end(self, process):
+    def end(self, process, code=0):
         said, _ = process.communicate(timeout=WATCHDOG_SECONDS)
-        self.case.assertEqual(0, process.returncode, said)
+        self.case.assertEqual(code, process.returncode, said)
         return said
 
     def require_one_version(self):
@@ -168,7 +168,7 @@ class Installed:
         self.written("post.py", POST)
         loop = self.start(LOOP, run_dir)
         self.call("consume", "--run-dir", run_dir, "--processor", "./refusing.py:save", "--output", "nothing", "--consumers", "1", code=84)
-        self.end(loop)
+        self.end(loop, code=1)      # offramp.ConsumersFailed
         name = self.call("quarantine", "list", "--run-dir", run_dir).splitlines()[1].split()[0]
         self.case.assertIn("not wanted", self.call("quarantine", "show", name, "--run-dir", run_dir))
         self.call("quarantine", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried")

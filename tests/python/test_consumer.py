@@ -206,7 +206,7 @@ class Consumers(World):
         self.assertTrue(offramp.Consumer(self.run_dir).run(fail_once))
         self.assertEqual({"b0/r0": 2, "b1/r0": 1, "b2/r0": 1}, {key: calls.count(key) for key in calls})
         self.hear(producer)
-        self.assertEqual("84 8 samples were given up, since consumers died of their batches or failed at them: offramp quarantine list --run-dir "
+        self.assertEqual("84 8 samples were given up, since post-processing failed. Inspect them: offramp quarantine list --run-dir "
                          f"{self.run_dir}\n16 8\n", self.end(producer))
 
     def test_a_loop_that_is_left_gives_its_slab_back(self):

@@ -11,7 +11,7 @@ SHM = pathlib.Path("/dev/shm")
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
 # common/wire/ledger_layout.hpp, run_progress.hpp
 HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES, RECORD_BYTES = 512, 64, 128, 160
-VERSION = 2
+VERSION = 3
 CURRENT, RECORDS = 32, 192
 PIECE_BYTES = 32 << 20      # of a slab, that one thread sums at a time
 SAMPLE_WORDS = 512          # one word of each page

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "common/base/error.hpp"
-#include "common/base/log.hpp"
 #include "common/base/finite_numbers.hpp"
+#include "common/base/log.hpp"
 #include "common/numerics/float16_bits.hpp"
 #include "common/wire/output_description.hpp"
 #include "common/wire/readable_output.hpp"

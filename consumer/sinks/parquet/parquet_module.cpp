@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/utf8.hpp"
 #include "common/base/finite_numbers.hpp"
+#include "common/base/utf8.hpp"
 
 namespace offramp {
 namespace {

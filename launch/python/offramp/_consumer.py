@@ -162,8 +162,8 @@ class _Loop:
         while not self._left:
             try:
                 self._leave()
-            except BaseException as problem:        # Ctrl-C, once more
-                interrupted = problem
+            except BaseException as again:      # Ctrl-C, once more
+                interrupted = again
         _loops.discard(self)
         self._thread.join()
         if interrupted is not None:

@@ -376,8 +376,9 @@ class Egress:
     def _require_all_done(self, run: Run) -> None:
         """By consumers of somebody else's: others' commands tell of their own. Errors: ConsumersFailed."""
         if samples := run.figures().samples_set_aside:
-            raise ConsumersFailed(f"{samples} {'sample was' if samples == 1 else 'samples were'} given up, since post-processing failed. Inspect them: offramp quarantine list --run-dir "
-                                  f"{self._run_dir}", SAMPLES_SET_ASIDE)
+            lost = "1 sample was" if samples == 1 else f"{samples} samples were"
+            raise ConsumersFailed(f"{lost} given up, since post-processing failed. Inspect them: offramp quarantine list --run-dir {self._run_dir}",
+                                  SAMPLES_SET_ASIDE)
 
     def _open_run(self, layout: list[Layout], device: str) -> Run:
         """Called again it goes on where an exception ended it, with the layout and the device that it had then."""

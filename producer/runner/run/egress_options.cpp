@@ -11,6 +11,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/settings/slab_work.hpp"
+#include "common/shm/memory_room.hpp"
 #include "producer/runner/run/memory_check.hpp"
 
 namespace offramp {
@@ -48,8 +49,9 @@ EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, co
                                        device.is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan.spans.slab_count,
                  static_cast<double>(plan.layout.slab_bytes) / (1 << 20), plan.layout.rows, plan.spans.span_count);
-    // Those of a run that is recovered are there.
-    if (traits.has_pool() && !config.adopt)
+    // Those of a run that is recovered are there. Slabs that /dev/shm has no room for are refused when they are made.
+    const std::uint64_t pool = plan.spans.slab_count * std::uint64_t{plan.layout.slab_bytes};
+    if (traits.has_pool() && !config.adopt && pool <= shared_memory_room().free_bytes)
         require_memory(MachineMemory::read(), plan.spans.slab_count, plan.layout.slab_bytes, config.batch);
     if (!traits.caution.empty()) spdlog::warn("{}", traits.caution);
     return plan;
