@@ -226,7 +226,7 @@ TEST(ModelMetadata, FillWhatTheFlagsDidNotSay) {
     config.model = "net.pt2";
     const RunConfig filled = resolve_defaults(config, {}, metadata);
     EXPECT_EQ(filled.batch, 7U);
-    EXPECT_EQ(filled.image_size, 0U) << "the notes' own";
+    EXPECT_EQ(filled.image_size, 384U) << "consumers must know what the model was shown";
     EXPECT_EQ(filled.memory_format, "channels-last");
     EXPECT_EQ(filled.precision, "bf16");
     EXPECT_EQ(filled.processor, "auto") << "what it gives shows when it has been loaded";
