@@ -165,7 +165,8 @@ def output_of(run_dir):
     """Where the results of retries go: the run's own folder, unless that is a job's or holds another run's results by now."""
     config = run_config(run_dir)
     output = config.get("output")
-    is_its_own = output and run_noted(output) == config.get("run-id") and not shared_folder.holds(output, CLAIM)
+    is_a_jobs = output and (CLAIM.parent.name in pathlib.Path(output).parts or shared_folder.holds(output, CLAIM))
+    is_its_own = output and not is_a_jobs and run_noted(output) == config.get("run-id")
     return output if is_its_own else run_dir / FOLDER / "output"
 
 

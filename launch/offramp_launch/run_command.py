@@ -405,7 +405,7 @@ def finish(plan, run_dir, finishing, command):
     Has `command` put together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why: also where the
     output folder is another one by now.
     """
-    lock = plan.output_lock     # None where the run has no output of a user's, as one of the ladder's
+    lock = plan.output_lock     # None for a run without an output, as the ladder's timed ones
     try:
         if lock:
             lock.require_in_place()

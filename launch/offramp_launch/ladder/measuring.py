@@ -9,6 +9,7 @@ from offramp_launch.arguments import shown
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.finishing import Finishing
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT
+from offramp_launch.output_folder import OutputLock
 from offramp_launch.progress import describe
 from offramp_launch.run_command import conclude, resolve, sweep
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
@@ -57,7 +58,13 @@ class Measuring:
         flags = [*flags, *rung.flags, "--run-dir", str(run_dir.path)]
         plan = RunPlan(run_id, run_dir, [self._producer, *flags, "--run-id", run_id, "--consumers", str(self._workload.consumers)],
                        [str(self._places.consumer()), *flags], self._workload.consumers if rung.has_consumers else 0)
-        code = self._supervise(plan, run_dir)
+        if what == "check":
+            plan.output_lock = OutputLock(folder, run_id, say)
+        try:
+            code = self._supervise(plan, run_dir)
+        finally:
+            if plan.output_lock:
+                plan.output_lock.close()
         with contextlib.suppress(OSError):
             shared_folder.write(folder, "summary.json", run_dir.file("summary.json").read_bytes())
         if code == ExitCode.INTERRUPTED:
