@@ -161,12 +161,10 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::opti
     return code;
 }
 
-// A dead letter, sample by sample, with the settings of the run in whose directory it is.
+// A dead letter, sample by sample. Its results go where the flags say, which may be another place than the run's.
 int retry(CommandLine flags, CommandLine whole, const std::string& payload, const std::string& report,
           const ProcessorMaking& making) {
-    auto config = parse_run_config(flags.argc, flags.argv, kProgram);
-    if (config && !config->run_dir.empty() && keeps_settings(config->run_dir))
-        config = parse_consumer_config(flags.argc, flags.argv, kProgram, config->run_dir);
+    const auto config = parse_run_config(flags.argc, flags.argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     require_processors(*config, making.besides);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
