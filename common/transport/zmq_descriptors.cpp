@@ -1,5 +1,6 @@
 #include "common/transport/zmq_descriptors.hpp"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -161,10 +162,16 @@ RedirectedImport import_of(const char* name, Function* replacement) {
     return {name, reinterpret_cast<void*>(replacement)};
 }
 
+bool are_in_one_object(const void* one, const void* other) {
+    Dl_info of_one{}, of_other{};
+    return ::dladdr(one, &of_one) != 0 && ::dladdr(other, &of_other) != 0 && of_one.dli_fbase == of_other.dli_fbase;
+}
+
 void redirect_libzmq() {
+    // Once, also where the redirection fails and is tried again: a handler that is registered twice locks twice.
+    static const int atfork_problem = ::pthread_atfork(lock_doors, unlock_doors, forget_doors);
+    if (atfork_problem != 0) throw SystemError("minding forks of this process", atfork_problem);
     static const bool is_done = [] {
-        if (const int problem = ::pthread_atfork(lock_doors, unlock_doors, forget_doors); problem != 0)
-            throw SystemError("minding forks of this process", problem);
         const std::array needed{
             import_of("accept4", &ZmqCalls::accept4),
             import_of("close", &ZmqCalls::close),
@@ -176,7 +183,9 @@ void redirect_libzmq() {
         };
         const std::array others{import_of("accept", &ZmqCalls::accept)};
         const auto* const in_libzmq = reinterpret_cast<const void*>(&::zmq_ctx_new);
-        if (redirect_imports(in_libzmq, needed) != needed.size())
+        // The functions here must go on calling the system's.
+        const bool is_shared = !are_in_one_object(in_libzmq, reinterpret_cast<const void*>(&ZmqCalls::accept4));
+        if (!is_shared || redirect_imports(in_libzmq, needed) != needed.size())
             throw Error(ErrorKind::System, "this libzmq does not open its descriptors by the functions that are known",
                         "Use a libzmq 4.3 that is a shared library, such as Debian's libzmq5");
         redirect_imports(in_libzmq, others);
