@@ -12,6 +12,7 @@ import unittest
 from tests.ipc.test_resume import InWorlds
 from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_job import JobWorld
+from tests.support.real_run import SANITIZER
 
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--batch", "4", "--batches-per-slab", "1",
         "--status-seconds", "0.05")
@@ -203,7 +204,8 @@ def save(slab, gate, entered):
 
 
 class Locks(InMovedFolders):
-    @unittest.skipUnless(importlib.util.find_spec("numpy"), "a processor in Python needs NumPy")
+    @unittest.skipIf(SANITIZER or not importlib.util.find_spec("numpy"),
+                     "a processor in Python needs NumPy, and a sanitizer's library an interpreter of its kind")
     def test_a_users_code_cannot_give_back_the_outputs_lock(self):
         world = self.world(*COPY, "--batches", "6", "--copy-outputs", "48")
         post, gate, entered = (world.folder / name for name in ("post.py", "gate", "entered"))

@@ -373,6 +373,9 @@ class FewDescriptors {
 };
 
 TEST(ZmqPorts, ThatCannotHaveTheirDescriptorsSaySoAndLeaveNone) {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
+#endif
     RunDirectoryPlace place;
     const auto before = descriptors();
     for (const bool broker : {true, false}) {
