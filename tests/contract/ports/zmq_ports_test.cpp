@@ -288,6 +288,9 @@ std::set<int> descriptors() {
 }
 
 TEST(ZmqPorts, LeaveNothingToAForkedChildWhichHasPortsOfItsOwn) {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
+#endif
     RunDirectoryPlace place, childs;
     const auto before = descriptors();
     const auto broker = place.broker();
