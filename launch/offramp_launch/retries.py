@@ -10,11 +10,13 @@ import json
 import os
 import pathlib
 import re
+import signal
 
 from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 
 MOST_DEATHS = 64    # of the programs that process one payload: a bad sample of 256 takes nine of them
+STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FRUITLESS = 3       # so many payloads in a row without one good sample: the processor fails at everything, and the others are left
 PLACE_IN_CODE = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 
@@ -26,14 +28,17 @@ def process_samples(folder, name, incident, command, run):
     """
     report = pathlib.Path(folder, f"{name}.tried")
     report.unlink(missing_ok=True)
-    deaths = []
+    deaths, tried = [], 0
     try:
         while len(deaths) < MOST_DEATHS:
             status = run([command[0], "--retry-samples", str(report), os.path.join(folder, incident["payload"]), *command[1:]])
-            if status >= 0:
+            lines = report.read_text().splitlines() if report.exists() else []
+            before, tried = tried, sum('"trying"' in line for line in lines)
+            # One that was stopped, or died before it came to a sample, says nothing of any sample.
+            if status >= 0 or -status in STOPPED_BY or tried == before:
                 break
             deaths.append(f"the consumer was killed by {signal_name(-status)}")
-        note_outcomes(incident, report.read_text().splitlines() if report.exists() else [], deaths)
+        note_outcomes(incident, lines, deaths)
         return status
     finally:
         report.unlink(missing_ok=True)
@@ -45,6 +50,8 @@ def note_outcomes(incident, lines, deaths):
 
     def settle(part, result, why=None):
         for sample in samples[part[0]:part[1]]:
+            if sample.get("hole"):
+                continue
             sample["result"] = result
             if why is None:
                 sample.pop("why", None)
@@ -52,8 +59,8 @@ def note_outcomes(incident, lines, deaths):
                 sample["why"] = why
 
     def close():
-        why = next(deaths, "the consumer died")
-        if open_part is not None and open_part[1] - open_part[0] == 1:
+        why = next(deaths, None)    # None: its program did not die of it
+        if why is not None and open_part[1] - open_part[0] == 1:
             settle(open_part, "failed", why)
 
     for line in lines:
@@ -133,7 +140,8 @@ class Recovered:
                 kept.append(slab)
         if "given_up" in summary:
             summary["given_up"] = kept
-        return int(ExitCode.OK) if code == ExitCode.SET_ASIDE and samples and not samples["quarantined"] else code
+        is_whole = samples and not samples["quarantined"] and not any(left_of(incident) for incident in self.incidents.values())
+        return int(ExitCode.OK) if code == ExitCode.SET_ASIDE and is_whole else code
 
 
 def what_came_of(incident, ended, output):

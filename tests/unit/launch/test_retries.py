@@ -72,6 +72,23 @@ class RetriesTest(unittest.TestCase):
         self.assertEqual((-signal.SIGKILL, retries.MOST_DEATHS), (status, len(program.commands)))
         self.assertEqual(2, len(retries.left_of(told)))
 
+    def test_what_was_unreadable_counts_for_nothing(self):
+        told = incident(3)
+        told["samples"][1]["hole"] = True
+        self.tried(told, ([{"trying": [0, 3]}, {"failed": [0, 3], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"},
+                           {"trying": [1, 3]}, {"done": [1, 3]}], 0))
+        recovered = retries.Recovered()
+        recovered.take("payload", told)
+        self.assertEqual(1, recovered.samples)
+        self.assertEqual(ExitCode.SET_ASIDE, recovered.correct({"samples": {"quarantined": 2}}, ExitCode.SET_ASIDE))
+
+    def test_a_program_that_is_stopped_or_never_comes_to_a_sample_is_not_started_again(self):
+        for life in (([{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}], -signal.SIGTERM), ([], -signal.SIGSEGV)):
+            told = incident(2)
+            status, program = self.tried(told, life)
+            self.assertEqual((life[1], 1), (status, len(program.commands)))
+            self.assertEqual([None, None], [sample.get("result") for sample in told["samples"]])
+
     def test_a_mended_sample_leaves_the_dead_letters(self):
         told = incident(2)
         told["samples"][0].update(result="failed", why="odd")
