@@ -164,8 +164,9 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::opti
 // A dead letter, sample by sample. Its results go where the flags say, which may be another place than the run's.
 int retry(CommandLine flags, CommandLine whole, const std::string& payload, const std::string& report,
           const ProcessorMaking& making) {
-    const auto config = parse_run_config(flags.argc, flags.argv, kProgram);
+    auto config = parse_run_config(flags.argc, flags.argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
+    config = for_any_folder(*std::move(config));  // a processor of one's own may change the working folder
     require_processors(*config, making.besides);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     go_on_in_interpreter(*config, whole, making);
