@@ -111,4 +111,11 @@ std::size_t utf8_characters(std::string_view text) noexcept {
     return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, is_continued));
 }
 
+bool is_utf16(std::string_view front) noexcept {
+    if (front.starts_with("\xff\xfe") || front.starts_with("\xfe\xff")) return true;
+    if (front.size() < 4) return false;
+    const auto is_zero = [&](std::size_t at) { return front[at] == '\0'; };
+    return is_zero(0) == is_zero(2) && is_zero(1) == is_zero(3) && is_zero(0) != is_zero(1);
+}
+
 }  // namespace offramp

@@ -30,4 +30,9 @@ std::size_t utf8_characters(std::string_view text) noexcept;
 // True when the whole text is well-formed UTF-8.
 bool is_utf8(std::string_view text) noexcept;
 
+// True when a file that begins so is UTF-16: it has a byte-order mark, or a zero in one byte of each of its first two
+// letters.
+bool is_utf16(std::string_view front) noexcept;
+inline constexpr const char* kFromUtf16 = "Convert the file to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE";
+
 }  // namespace offramp

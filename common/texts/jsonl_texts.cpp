@@ -37,9 +37,7 @@ bool blank(std::string_view text) { return text.find_first_not_of(" \t\r") == st
 void require_lines_of_json(std::string_view line) {
     if (line.starts_with("PAR1"))
         throw Error(ErrorKind::BadInput, "it begins as a Parquet file does", "For Parquet give --source parquet-text");
-    if (line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
-        throw Error(ErrorKind::BadInput, "it is UTF-16, not UTF-8",
-                    "Convert the file to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE");
+    if (is_utf16(line)) throw Error(ErrorKind::BadInput, "it is UTF-16, not UTF-8", kFromUtf16);
 }
 
 // Errors: Error (BadInput), as UnreadableItem says it.

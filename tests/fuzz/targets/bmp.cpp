@@ -2,32 +2,11 @@
 
 #include "common/images/bmp.hpp"
 
-#include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
-#include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
+#include "tests/fuzz/picture_feed.hpp"
 #include "tests/unit/images/more_files.hpp"
 
 namespace offramp {
-namespace {
-
-constexpr std::uint64_t kMostPixels = 1 << 16;  // decoding more proves nothing more
-
-void feed(std::span<const std::byte> input) {
-    ExactCopy copy(input);
-    try {
-        const ImageSize size = read_bmp_size(copy.bytes(), kMostPixels);
-        expect(size.pixels() > 0 && size.pixels() <= kMostPixels, "a picture has pixels, and no more than it may");
-        std::vector<std::uint8_t> rgb(size.rgb_bytes());
-        decode_bmp(copy.bytes(), size, rgb.data());
-        const auto alpha = bmp_alpha(copy.bytes(), size);
-        expect(alpha.empty() || alpha.size() == size.pixels(), "alpha has a byte a pixel");
-    } catch (const UnreadableItem& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
-    }
-}
-
-}  // namespace
 
 FuzzTarget make_bmp() {
     using namespace std::string_literals;
@@ -46,7 +25,7 @@ FuzzTarget make_bmp() {
                            .palette = colors.substr(0, bytes),
                            .rows = pixels});
     };
-    return {feed,
+    return {feed_picture<read_bmp_size, decode_bmp, bmp_alpha>,
             {encode_bmp(masks), encode_bmp({.size = size, .top_down = true, .masks = {}, .palette = {}, .rows = rows}),
              palette(12, 1, 0, rows), palette(40, 4, 0, rows), palette(64, 8, 0, rows), palette(40, 8, 1, runs),
              palette(40, 4, 2, runs)}};

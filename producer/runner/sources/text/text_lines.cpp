@@ -28,13 +28,6 @@ RegularFile open(const std::string& path) try { return RegularFile(path); } catc
     refuse(path, reason);
 }
 
-// By its byte-order mark; without one, by the zero in one byte of each of its first letters.
-bool is_utf16(std::string_view front) {
-    if (front.starts_with("\xff\xfe") || front.starts_with("\xfe\xff")) return true;
-    return front.size() >= 4 && ((front[0] == '\0' && front[2] == '\0' && front[1] != '\0' && front[3] != '\0') ||
-                                 (front[1] == '\0' && front[3] == '\0' && front[0] != '\0' && front[2] != '\0'));
-}
-
 // Lines of which each is known by a few bits: one that was rewritten is taken for what it was once in four billion
 // times.
 std::uint32_t short_hash(std::uint64_t hash) { return static_cast<std::uint32_t>(hash ^ hash >> 32U); }
@@ -95,8 +88,7 @@ void require_lines(const std::string& path) {
         refuse(path, reason);
     }
     if (is_utf16(text))
-        throw ConfigError("--input '" + path + "' is UTF-16, not UTF-8",
-                          "Convert the file to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE", ErrorKind::BadInput);
+        throw ConfigError("--input '" + path + "' is UTF-16, not UTF-8", kFromUtf16, ErrorKind::BadInput);
     if (text.empty() || text == kByteOrderMark)
         throw ConfigError("--input '" + path + "' has no lines", "Give a text file, one text a line",
                           ErrorKind::NoInput);
