@@ -172,8 +172,9 @@ class Stage:
         return self.told("summary.json")
 
     def told(self, name):
-        """Of the one run that there was."""
-        return json.loads(next((self.folder / "build" / "runs").glob(f"*/{name}")).read_text())
+        """The file `name` of this stage's only run. A stage that holds several runs is a mistake in the test."""
+        [path] = (self.folder / "build" / "runs").glob(f"*/{name}")
+        return json.loads(path.read_text())
 
 
 def wait_until_gone(pid):

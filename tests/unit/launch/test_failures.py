@@ -57,6 +57,8 @@ class FailureTest(unittest.TestCase):
     def test_the_reason_alone_goes_to_standard_error(self):
         for form in ("text", "json"):
             with self.subTest(form):
+                self.stage = Stage()
+                self.addCleanup(self.stage.close)
                 launcher, producer, consumers = self.stage.start_run(1, "--log-format", form, redirected=f"2> {self.stage.folder}/problems")
                 producer.order(log=CRITICAL + "model 'x.pt2' wants 3 channels: the input has 4. Convert it", exit=65)
                 consumers[0].order(exit=0)
