@@ -116,8 +116,8 @@ def check_all(root):
     import gpu_figures
     measured = read_measured(root)
     wrong = gpu_figures.check(measured, pathlib.Path(root, gpu_figures.PAGE).read_text())
-    wrong += revision_figures.check(measured, *(pathlib.Path(root, path).read_text() for path in (revision_figures.PAGE, revision_figures.README)))
-    for document in figures.documents(measured, lambda path: pathlib.Path(root, path).read_text()):
+    wrong += revision_figures.check(measured, pathlib.Path(root, revision_figures.PAGE).read_text())
+    for document in figures.documents(measured):
         wrong += check(document.path, pathlib.Path(root, document.path).read_text(), document.headings, document.sources)
     return wrong
 

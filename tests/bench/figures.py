@@ -114,48 +114,19 @@ class Bench:
         return max(self.median(row, what) for row in rows)
 
 
-def documents(measured, read):
-    """`read` gives the text of a file of the repository."""
+def documents(measured):
     ladder, again = Ladder(measured["ladder-h200"]), Ladder(measured["ladder-h200-again"])
     now = Bench(measured["revision"])
-    crash = read("tests/bench/deaths.md")
-
-    def cited(text, phrase):
-        """From another page, which has to say it so."""
-        return Figure(text, text if phrase in crash else f"not '{phrase}' any more in tests/bench/deaths.md and so not {text}")
-
     import bench_figures
-    return (Document("README.md", ("Why the GPU waits", "Measured"),
-                     (*ladder_sources(ladder), *bench_sources(now), *other_sources(cited))),
-            Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
+    return (Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
             Document("tests/bench/beside.md", ("What the two libraries cost",), beside_build_sources(Bench(measured["beside-h200"]))),
             Document("tests/bench/beside.md", ("Again, with hosts for other people's code",),
                      beside_build_again_sources(Bench(measured["beside-h100"]), Bench(measured["beside-h100-again"]))),
             Document("tests/bench/beside.md", ("Again, with submit() that wakes nobody",), beside_build_late_sources(Bench(measured["beside-h100-late"]))),
             Document("tests/bench/processors.md", ("Processors of one's own, on a GPU machine",),
                      hosted_sources(now, measured["python-deaths-h100"])),
-            Document("launch/python/from_queues.md", ("Measured",), queue_sources(measured, ladder)),
             Document("tests/bench/results.md", ("Consumers of W2", "Texts into PostgreSQL", "Private memory"),
                      bench_figures.sources(Bench(measured["bench-h200"]), now)))
-
-
-def ladder_sources(ladder):
-    return (
-        Source("One batch of DeepLabV3's logits", (Figure("1.41", ladder.bytes / 1e9), *given("2026"))),
-        Source("| `sequential`", (*ladder.row("sequential", "0.92", "12.1", "88.2", "1.8"), *ladder.article("sequential", "0.45"))),
-        Source("| `workers`", (*ladder.row("workers", "0.95", "12.5", "87.8", "1.8"), gain("+3", ladder.gain("workers")),
-                               *ladder.article("workers", "0.71", "+58"))),
-        Source("| `pool`", (*ladder.row("pool", "4.82", "63.4", "38.2", "18.1"), Figure("5.1", ladder.gain("pool")),
-                            *ladder.article("pool", "1.51", "2"))),
-        Source("| `async`, as the article pins", (*ladder.row("async-pageable", "4.81", "63.2", "38.4", "18.0"),
-                                                  gain("−0.3", ladder.gain("async-pageable")), *ladder.article("async-pageable", "1.55", "+2.6"))),
-        Source("| `async`, page-locked", (*ladder.row("async", "6.41", "84.4", "17.4", "54.7"), gain("+33", ladder.gain("async")))),
-        Source("| `streams`", (*ladder.row("streams", "7.49", "98.6", "1.3", "54.4"), gain("+17", ladder.gain("streams")),
-                               *ladder.article("streams", "1.85", "+19.3"))),
-        Source("| compute alone", (Figure("7.60", ladder.alone), percent("100", ladder.share("compute-alone")),
-                                   percent("0", ladder.rungs["compute-alone"]["gpu_idle_share"]))),
-        Source("In all", (Figure("8.1", ladder.rungs["streams"]["gain_in_all"]), *given("4"), Figure("18", ladder.copy("async-pageable")),
-                          Figure("54.7", ladder.copy("async")), Figure("55.4", ladder.copies))))
 
 
 BESIDE_ROWS = (     # how the line begins, the row, what the rates are rounded to, readers
@@ -259,49 +230,6 @@ def article_sources(ladder, again):
             Figure("146", ladder.rest("workers", "compute", "d2h", "h2d")))))
 
 
-def queue_sources(measured, ladder):
-    loop, submit, now = measured["python-h200"]["loop"], measured["python-submit-h100"], Bench(measured["revision"])
-    contest = measured["python-contest-h100"]["ratios"]["tf32"]["queue"]["median"]
-    return (
-        Source("On one NVIDIA H200", (
-            *given("64", "512", "512"), Figure("1.41", loop["bytes"] / 1e9), Figure("8", loop["consumers"]), Figure("0.77", loop["batches_per_second"]["cpu"]),
-            Figure("7.43", loop["batches_per_second"]["egress"]), Figure("7.40", loop["batches_per_second"]["dropped"]),
-            *(Figure(text, loop["of_cpu"][part]) for text, part in (("9.68", "median"), ("9.10", "low"), ("9.97", "high"))))),
-        Source("A new segment", (
-            Figure("0.95", ladder.rate("workers")), Figure("7.49", ladder.rate("streams")), Figure("8.3", contest), Figure("4", now.readers("W8-4-readers")),
-            Figure("1,150,000", now.rate("W8-4-readers"), 10000), Figure("18.1", now.ratio("W8-4-readers", "multiprocessing.Queue")))),
-        Source("What it costs", (Figure("35", submit["submit"]["no keys"]["p50_us"]), *given("5", "9", "50"),
-                                 Figure("3.3", now.target("W12-nothing", "a slab of in Python")))))
-
-
 def bench_driver(machine):
     """580 of '…, driver 580.159.04, …'."""
     return int(machine.split("driver ")[1].split(".")[0])
-
-
-def bench_sources(now):
-    """`now`: the rows of one revision, whose tables revision_figures.py makes."""
-    machine = now.saved["machine"]
-    p50, p99 = ({name: contestant["figures"][part]["median"] for name, contestant in now.row("latency")["contestants"].items()} for part in ("p50_us", "p99_us"))
-    start = {name: contestant["figures"] for name, contestant in now.row("start")["contestants"].items()}
-    shown = [now.row(row.id) for row in revision_figures.ROWS if row.short]
-    paces, lengths = {row["windows"] for row in shown}, {row["seconds_of_a_window"] for row in shown}
-    return (
-        Source("`./launch/offramp bench` on one NVIDIA H200", (
-            *given("5", "16"), Figure("580", int(machine["driver"].split(".")[0])), Figure("16", machine["cores"]), *(Figure("4", windows) for windows in paces),
-            *(Figure("2", seconds) for seconds in lengths), *given("95"))),
-        Source("- DeepLabV3 makes", (Figure("1.41", now.median("W2-device", "bytes_per_batch") / 1e9),)),
-        Source("A test holds these tables", (Figure("1.03", p50["ours"] / p50["libzmq alone"]), Figure("0.98", p99["ours"] / p99["libzmq alone"]))),
-        Source("What was missed", (
-            Figure("0.993", now.ratio("W1-host-write, windows of 7 s", ALONE)), *given("7", "0.995"), Figure("0.88", now.ratio("W10-cut-out", "decode limit")), *given("0.9"), Figure("3.0", now.target("W6", "producer's CPU")), Figure("2.3", now.cpu("W6")),
-            *given("8"), Figure("1.07", now.target("W2-host", "producer's CPU")), *given("0.1"), Figure("11", 8 * now.median("W2-device", "bytes_per_batch") / 1e9), Figure("0.5", start["ours"]["first_slab_seconds"]["median"]), Figure("1.9", start["ours"]["all_slabs_seconds"]["median"]),
-            Figure("3.0", start["ours"]["first_batch_seconds"]["median"]), Figure("2.5", start["smallest pool"]["first_batch_seconds"]["median"]))))
-
-
-def other_sources(cited):
-    return (
-        Source("One consumer killed a second", (
-            cited("0.998", "8 consumers that write a copy | 0.998"), cited("1.000", "12 consumers that read every byte | 1.000"),
-            cited("55", "copies back to back, 55 GB/s"), cited("1.39", "median 1.39 s"), cited("11", "a pool of 11 GB"), cited("1.94", "worst 1.94"),
-            cited("0.40", "until the pidfd says so 0.40"), cited("261", "median 261 ms"), cited("32", "8 slabs of 4 MiB"),
-            cited("50", "50 deaths in 2 runs"), cited("45", "45 of them with slabs being filled"), cited("12", "12 of them with slabs being filled"))),)

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """
-The tables of rows that were all measured of one revision, on machines of one kind: those of revision.md, with a GPU and without, and the short one of the root
-README. They are made of measured/revision.json and revision-without-gpu.json; check_figures.py holds both pages against them, and refuses a file with rows of
-several revisions or machines.
+The tables of rows that were all measured of one revision, on machines of one kind: those of revision.md, with a GPU and without. They are made of
+measured/revision.json and revision-without-gpu.json; check_figures.py holds the page against them, and refuses a file with rows of several revisions or machines.
 
     revision_figures.py                    prints the tables: for the pages
     revision_figures.py --merge FILE...    what `bench --json` wrote on machines with a GPU, or without, into the file of such: each row as the last FILE has it;
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from targets import allowed_by_cores, slowest_of
 
 HERE = pathlib.Path(__file__).resolve().parent
-SAVED, PAGE, README = "revision", "tests/bench/revision.md", "README.md"
+SAVED, PAGE = "revision", "tests/bench/revision.md"
 WITHOUT_GPU = "revision-without-gpu"
 BEGIN, END = "<!-- revision_figures.py: begin -->", "<!-- revision_figures.py: end -->"
 BEGIN_WITHOUT_GPU = "<!-- revision_figures.py, without a GPU: begin -->"
@@ -35,7 +34,6 @@ class Row(NamedTuple):
     peer: str | tuple = None
     peer_alone: str = None
     items: str = None
-    short: str = None       # in the root README; none: not there
     no_model: bool = False
 
 
@@ -45,36 +43,34 @@ def long_windows(row, seconds):
 
 
 ROWS = (
-    Row("W1-host-write", "DeepLabV3 TF32, fp32 from the host; consumers write a copy", ALONE, PINNED, short="DeepLabV3 TF32, {readers} consumers"),
+    Row("W1-host-write", "DeepLabV3 TF32, fp32 from the host; consumers write a copy", ALONE, PINNED),
     Row("W1-host-read", "the same, every byte read in place", ALONE, PINNED, PEER_ALONE),
     Row("W1-device-write", "DeepLabV3 TF32, input resident; consumers write a copy", ALONE, PINNED),
     Row("W1-device-read", "the same, every byte read in place", ALONE, PINNED, PEER_ALONE),
     *(Row(long_windows(f"W1-{way}", 7), "the same in longer windows", ALONE) for way in ("host-write", "host-read", "device-write", "device-read")),
     Row("W1-rungs-0-1", "W1-host-write; over the article's rungs 0 and 1", None, ("article 0", "article 1")),
     Row("W1-rungs-2-3", "the same; over its rungs 2 and 3", None, ("article 2", "article 3")),
-    Row("W2-device", "DeepLabV3 bf16, input resident; every byte read", ALONE, PINNED, PEER_ALONE, short="DeepLabV3 bf16, {readers} consumers"),
+    Row("W2-device", "DeepLabV3 bf16, input resident; every byte read", ALONE, PINNED, PEER_ALONE),
     Row("W2-host", "the same, fp32 from the host", ALONE, PINNED, PEER_ALONE),
     Row("W3-class-map", "W2-device, each pixel's class in 8 bits", TRANSFORMED),
     Row("W3-low-res-fp32", "logits before the last enlargement, fp32", TRANSFORMED),
     Row("W3-low-res-fp16", "the same in fp16", TRANSFORMED),
-    Row("W4a-4-readers", "embeddings, 256 KiB a batch", None, PINNED, short="embeddings, 256 KiB a batch, {readers} consumers", no_model=True),
+    Row("W4a-4-readers", "embeddings, 256 KiB a batch", None, PINNED, no_model=True),
     Row("W4a-1-reader", "the same, one consumer", None, PINNED, no_model=True),
     Row("W4b", "a small encoder as a CUDA graph, on both sides", ALONE, PINNED, PEER_ALONE),
     Row("W5", "four feature maps a batch, no model", COPIES),
-    Row("W6", "no model: the link; every byte read", COPIES, PINNED, short="no model: the link, {readers} consumers", no_model=True),
-    Row("W7", "made JPEG files in, PNG masks out", (TRANSFORMED, DECODE, ENCODE), PLAIN, items="images", short="JPEG files into PNG masks, {readers} consumers"),
+    Row("W6", "no model: the link; every byte read", COPIES, PINNED, no_model=True),
+    Row("W7", "made JPEG files in, PNG masks out", (TRANSFORMED, DECODE, ENCODE), PLAIN, items="images"),
     Row("W9-model", "DeepLabV3 bf16, fp32 from the host, outputs dropped", "resident"),
     Row("W9-link", "nothing but the upload; over pageable memory, async and blocking", None, ("pageable, async", "pageable, blocking")),
-    Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ("model alone", DECODE, ENCODE), PLAIN, items="images",
-        short="JPEG files into cut-outs, {readers} consumers"),
-    Row("W11-sqlite", "lines of text to MiniLM's vectors in SQLite", ("model alone", TABLE), LIBRARY, items="lines",
-        short="text into vectors in SQLite, {readers} consumers"),
+    Row("W10-cut-out", "rendered JPEG pictures in, masks and cut-outs out as PNG", ("model alone", DECODE, ENCODE), PLAIN, items="images"),
+    Row("W11-sqlite", "lines of text to MiniLM's vectors in SQLite", ("model alone", TABLE), LIBRARY, items="lines"),
     Row("W12-nothing", "a function in Python that does nothing, one consumer", "built in"),
     Row("W12-readers", "the same, four consumers", "built in"),
     Row("W12-hash", "a shared object that reads every byte, one consumer", "compiled in"),
     Row("W12-copy", "W6, Python copies every byte", "shared object"),
     Row("W8-1-reader", "messages alone, one consumer", None, QUEUE, no_model=True),
-    Row("W8-4-readers", "messages alone", None, QUEUE, short="messages alone, {readers} consumers", no_model=True),
+    Row("W8-4-readers", "messages alone", None, QUEUE, no_model=True),
     Row("latency", "a slab's number through an idle channel: p50; p99", "libzmq alone", QUEUE),
     Row("E", "W2-device with 4, 6 and 12 consumers", ALONE),
     Row("start", "the first batch; all 8 slabs of 1.41 GB; the first slab"))
@@ -190,19 +186,6 @@ def table(saved):
     return lines
 
 
-def short_table(saved):
-    """The lines of the root README."""
-    by_id = {found["row"]: found for found in saved["rows"]}
-    lines = ["| what | delivered | of the limit | over the peer |", "|" + "---|" * 4]
-    for row in ROWS:
-        if row.short and row.id in by_id:
-            found = by_id[row.id]
-            all_delivered, _, of_limit, over_peer, _ = cells(row, found)
-            over_peer = over_peer.partition(" ")[0]     # without its interval: lines of a README are short
-            lines.append(f"| {row.short.format(readers=found['started_as'][found['ours']]['readers'])} | {all_delivered} | {of_limit} | {over_peer} |")
-    return lines
-
-
 def files_cells(row, found, cores):
     """What is delivered; the slowest part, and ours over it; what the cores allow for all parts together, and ours of that; ours over the peer; page faults."""
     def median(name, part):
@@ -253,12 +236,11 @@ def between(text, begin=BEGIN):
     return text.partition(begin)[2].partition(END)[0].strip().splitlines()
 
 
-def check(measured, page, readme):
+def check(measured, page):
     """What is wrong; a list of texts."""
     problems = [problem for name in (SAVED, WITHOUT_GPU) if (problem := mixed(measured[name], name))]
     return problems or [f"{path}: its table is not what measured/{name}.json has; revision_figures.py prints it" for path, found, name, wanted in
-                        ((PAGE, between(page), SAVED, table(measured[SAVED])), (README, between(readme), SAVED, short_table(measured[SAVED])),
-                         (PAGE, between(page, BEGIN_WITHOUT_GPU), WITHOUT_GPU, files_table(measured[WITHOUT_GPU]))) if found != wanted]
+                        ((PAGE, between(page), SAVED, table(measured[SAVED])), (PAGE, between(page, BEGIN_WITHOUT_GPU), WITHOUT_GPU, files_table(measured[WITHOUT_GPU]))) if found != wanted]
 
 
 OF_EACH_WINDOW = (("batches_per_second", "rate_of_each_window"), ("readers_faults_per_batch", "readers_faults_of_each_window"))
@@ -327,7 +309,7 @@ def main(argv):
     saved, without_gpu = (json.loads(pathlib.Path(HERE, "measured", f"{name}.json").read_text()) for name in (SAVED, WITHOUT_GPU))
     if problem := mixed(saved) or mixed(without_gpu, WITHOUT_GPU):
         sys.exit(problem)
-    print("\n".join([*table(saved), "", *short_table(saved), "", *files_table(without_gpu)]))
+    print("\n".join([*table(saved), "", *files_table(without_gpu)]))
 
 
 if __name__ == "__main__":

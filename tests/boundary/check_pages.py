@@ -5,7 +5,7 @@
     check_pages.py --source DIR lengths     a folder's README has at most 60 lines; a README has at most 100 columns, tables too,
                                             and any other page outside tables
     check_pages.py --source DIR decisions   the index of common/decisions/ names each page once; each has its parts and at most 50 lines
-    check_pages.py --source DIR answers     each row "find where ..." of the README names a `function()` in a `file`, which has it
+    check_pages.py --source DIR answers     each row "find where ..." of a page names a `function()` in a `file`, which has it
 
 Several checks may be named at once. Every fault is one line on standard error, and the exit status is 1. A check that
 finds nothing to look at fails too.
@@ -150,19 +150,21 @@ def has_function(text, name):
 
 
 def check_answers(source):
-    page = source / "README.md"
-    rows = [(number, line) for number, line in prose(page.read_text(encoding="utf-8")) if ASKED.match(line)] if page.is_file() else []
-    faults = [] if rows else [f"no questions in {page}"]
-    for number, row in rows:
-        answers = ANSWER.findall(row)
-        if not answers:
-            faults.append(f"README.md:{number}: names no `function()` in `file`")
-        for name, path in answers:
-            file = source / path
-            if not file.is_file():
-                faults.append(f"README.md:{number}: there is no {path}")
-            elif not has_function(file.read_text(encoding="utf-8"), name):
-                faults.append(f"README.md:{number}: {path} has no {name}()")
+    faults = []
+    for page in pages_of(source):
+        name_of_page = page.relative_to(source)
+        for number, row in prose(page.read_text(encoding="utf-8")):
+            if not ASKED.match(row):
+                continue
+            answers = ANSWER.findall(row)
+            if not answers:
+                faults.append(f"{name_of_page}:{number}: names no `function()` in `file`")
+            for name, path in answers:
+                file = source / path
+                if not file.is_file():
+                    faults.append(f"{name_of_page}:{number}: there is no {path}")
+                elif not has_function(file.read_text(encoding="utf-8"), name):
+                    faults.append(f"{name_of_page}:{number}: {path} has no {name}()")
     return faults
 
 

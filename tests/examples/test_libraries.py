@@ -51,6 +51,15 @@ def needs(*modules):
     return unittest.skipIf(missing, f"skipped: no {', '.join(missing)} (launch/requirements-examples.txt)")
 
 
+def programs_of(page):
+    """{name: text} of a page's Python programs, each of which begins with its name in a comment."""
+    programs = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        parts = re.split(r"^# (\w+\.py)\b.*\n", block, flags=re.MULTILINE)
+        programs |= dict(zip(parts[1::2], parts[2::2]))
+    return programs
+
+
 class Delivered(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="offramp-libraries-")))
@@ -180,8 +189,9 @@ class Libraries(Delivered):
         self.assertGreater(len(colours), 10, "no two pictures are alike")
 
     @needs("numpy", "torch")
-    def test_the_page_on_queues_shows_the_same_before_and_after(self):
-        before, loop, post = self.programs_of("from_queues.md")
+    def test_the_guide_shows_the_same_with_queues_and_with_offramp(self):
+        programs = programs_of("launch/guide/python.md")
+        before, loop, post = programs["before.py"], programs["loop.py"], programs["post.py"]
         made = []
         for name, text in (("before.py", before), ("loop.py", loop)):
             results = self.folder / "RESULTS"
@@ -192,17 +202,19 @@ class Libraries(Delivered):
         self.assertEqual({f"{key}.npy" for key in KEYS}, set(made[0]))
         self.assertEqual(made[0], made[1])
         (self.folder / "apart.py").write_text(ON_THE_CPU + re.sub(r"Egress\(.*?\)", "Egress(sys.argv[1])", loop))
-        self.delivered((str(self.folder / "apart.py"),), f"{self.folder / 'post.py'}:post")
+        self.delivered((str(self.folder / "apart.py"),), f"{self.folder / 'post.py'}:save")
         self.assertEqual(made[0], {path.name: path.read_bytes() for path in self.output.glob("*.npy")})
 
     @needs("numpy", "torch")
-    def test_the_page_of_the_package_shows_a_loop_that_leaves_its_results(self):
-        post, loop = self.programs_of("package.md")
-        self.run_program("loop.py", ON_THE_CPU + loop, post)
-        self.assertEqual({f"{key}.npy" for key in KEYS}, {path.name for path in (self.folder / "RESULTS").glob("*.npy")})
+    def test_the_readme_shows_a_loop_that_leaves_its_results(self):
+        programs = programs_of("README.md")
+        self.run_program("loop.py", ON_THE_CPU + programs["loop.py"], programs["post.py"])
+        self.assertEqual({f"{key}.npy" for key in KEYS}, {path.name for path in self.output.glob("*.npy")})
 
-    def programs_of(self, page):
-        return re.findall(r"```python\n(.*?)```", (ROOT / "launch" / "python" / page).read_text(), re.DOTALL)
+    @needs("numpy")
+    def test_the_guide_shows_a_test_of_a_processor(self):
+        programs = programs_of("launch/guide/python.md")
+        self.run_program("test_post.py", programs["test_post.py"], programs["post.py"])
 
     def run_program(self, name, text, post):
         (self.folder / name).write_text(text)
