@@ -43,6 +43,7 @@ function(offramp_install_programs component folder python)
     install(FILES ${launch}/usage-installed.txt DESTINATION ${folder}/share/launch COMPONENT ${component} ${ARGN})
     install(DIRECTORY ${launch}/help ${launch}/new_processor ${launch}/numpy_demo DESTINATION ${folder}/share/launch COMPONENT ${component} ${ARGN}
             PATTERN __pycache__ EXCLUDE PATTERN README.md EXCLUDE)
+    install(DIRECTORY ${launch}/guide DESTINATION ${folder}/share/launch COMPONENT ${component} ${ARGN})
     install(DIRECTORY ${launch}/python/offramp ${launch}/offramp_launch DESTINATION ${python} COMPONENT ${component} ${ARGN}
             PATTERN __pycache__ EXCLUDE)
 endfunction()

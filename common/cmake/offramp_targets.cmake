@@ -69,7 +69,7 @@ function(offramp_compile_headers_alone)
     add_dependencies(headers_alone all_verify_interface_header_sets)
 endfunction()
 
-# offramp_declares_settings(SOURCES...): these may declare settings of their own (common/settings/catalogue.md); --help has them in this order.
+# offramp_declares_settings(SOURCES...): these may declare settings of their own (common/settings/declared_setting.hpp); --help has them in this order.
 function(offramp_declares_settings)
     foreach(source ${ARGN})
         cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)

@@ -12,29 +12,44 @@ namespace offramp {
 class CatalogueValues;
 class SettingGroup;
 
-// A setting that is declared in the file of the plug-in or room that reads it, as text that every program has
-// (catalogue.md has the keys). So a processor with a setting is one file, and the producer, which knows no processor,
-// checks, prints, keeps and compares the setting all the same.
+// A setting that a plug-in or room declares in its own file, as text that every program has. So a processor with a
+// setting is one file, and the producer, which knows no processor, checks, prints, keeps and compares the setting all
+// the same:
+//
+//     [[maybe_unused]] constexpr std::string_view kBrightestSettings = R"settings(
+//     [[setting]]
+//     flag = "brightest-base"
+//     kind = "word"
+//     words = "10, 16"
+//     preset = "10"
+//     changes = "results"
+//     help = "Processor `brightest`: base of the numbers"
+//     )settings";
+//
+// CMake takes the text, one block per file, out of the files in folders `plugins/` of processors and of those that
+// offramp_declares_settings names (common/cmake/write_catalogue.cmake). The keys are the members below, with '-' for
+// '_'. A setting in a plug-in's file belongs to that plug-in; one in a shared file belongs to the plug-ins whose
+// `[results]` name it (processor_results.hpp).
 struct DeclaredSetting {
     enum class Kind { Whole, Decimal, OnOff, Word, Text, Path, Url, Header };
 
-    std::string flag;
-    Kind kind = Kind::Text;
+    std::string flag;  // "brightest-base": also OFFRAMP_BRIGHTEST_BASE, and a key of --config
+    Kind kind =
+        Kind::Text;  // whole, decimal, on-off, word, text, path, url (printed without its query), header (hidden)
     std::string group = "Consumers";  // a section's heading in --help
     std::string help;
     std::string value_name;                                            // "FILE" in --help; empty: the kind's
-    std::string accepted;                                              // of a text, for errors
-    std::vector<std::string> words;                                    // of Word
+    std::string accepted;                                              // of a text: what stands behind "Accepted:"
+    std::vector<std::string> words;                                    // of a word, separated by commas
     double least = 0, most = std::numeric_limits<double>::infinity();  // of numbers
-    std::string zero;                                                  // the word that 0 means
+    std::string zero;                                                  // the word that 0 means, such as "auto"
     bool needed = false;                                               // a text must not be empty
-    SettingValue preset;
-    std::string changes;  // "results", "place", "memory", "conduct": Effect::On
-    std::string
-        plug_in;  // in whose file it stands; empty: it is of those who say so (ProcessorResults::shared_settings)
-    std::string reads_pictures;   // with this value they look at the input's pictures; empty: with none
-    std::string reads_texts;      // with this value they look at the input's table of texts; empty: with none
-    bool names_egress = false;    // its value is what the way off the device is called (ChosenEgress)
+    SettingValue preset;                                               // required for whole, decimal and word
+    std::string changes;  // results: what processors make; place: where it goes; memory: slabs; conduct: no results
+    std::string plug_in;  // in whose file it is declared; empty: in a shared file (ProcessorResults::shared_settings)
+    std::string reads_pictures;   // with this value processors read the input's pictures; empty: with none
+    std::string reads_texts;      // with this value they read the input's table of texts; empty: with none
+    bool names_egress = false;    // its value names how outputs leave the device (ChosenEgress); at most one setting
     std::string memory_per_slab;  // with this value each slab's memory is made when it is filled; empty: with none
 
     // In the order of the sources. Errors: of read_declarations().

@@ -26,23 +26,32 @@ enum class FileNames { Shortest, Key, KeyAndOutput };
 // nothing.
 enum class ResultPlace { Output, WritePath, Elsewhere };
 
-// What a processor leaves, for whoever must know it without making one: the producer, which refuses what would come to
-// nothing, or replace what is not its run's, before anything is computed. Each processor declares it in its own file,
-// as text that every program has (catalogue.md has the keys); consumer/processors/plugins are held to it by a test.
+// What a processor leaves, for programs that must know it without making one: the producer refuses what would leave
+// nothing, or replace another run's results, before it computes anything. Each processor declares it in its own file,
+// in the same text as its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
+//
+//     [results]
+//     reads = "masks"
+//     endings = ".png"
+//     names = "key"
+//
+// The keys are the members below, with '-' for '_', or as the comments say.
 struct ProcessorResults {
-    std::string processor;
-    Reads reads = Reads::Anything;
-    LooksAt looks_at = LooksAt::Nothing;  // whatever its settings are; DeclaredSetting::reads_pictures: with one value
-    std::vector<std::string> endings;     // of the files of an item; none: it makes no such files
-    FileNames names = FileNames::Shortest;
-    std::string ending_from;  // the setting whose words say which of `endings` it is, by their order; empty: the first
+    std::string processor;          // key `of`; in a plug-in's file: that plug-in
+    Reads reads = Reads::Anything;  // masks, pictures, vectors
+    LooksAt looks_at =
+        LooksAt::Nothing;              // pictures, items; whatever the settings are (DeclaredSetting::reads_pictures)
+    std::vector<std::string> endings;  // of the files of an item, separated by commas; none: it makes no such files
+    FileNames names = FileNames::Shortest;  // key, key-output
+    std::string ending_from;  // the setting whose words select one of `endings`, in their order; empty: the first
     std::string whole;        // the one file of the run; empty: none
-    ResultPlace place = ResultPlace::Output;
-    std::string table;         // in the database of --sink, unless --sink-table says another; empty: it writes to none
-    bool kept_by_key = false;  // what consumers append to together; else by the items' numbers, which each run counts
-    bool puts_tiles_together = false;  // of --tile: its file of an item is that of the whole picture
-    bool is_for_vectors = false;  // what a run of vectors gets that names no processor: one with `table`, one without
-    std::vector<std::string> shared_settings;  // declared in files that several share, and followed by its results
+    ResultPlace place = ResultPlace::Output;  // output, write-path, elsewhere
+    std::string table;                 // in the database of --sink, unless --sink-table names another; empty: none
+    bool kept_by_key = false;          // kept-by = "key"; else by the items' numbers, which each run counts anew
+    bool puts_tiles_together = false;  // tiles = "together": its file of an item is that of the whole picture
+    bool is_for_vectors = false;  // chosen-for = "vectors": what a run of vectors uses by default; one with a table,
+                                  // one without
+    std::vector<std::string> shared_settings;  // key `settings`: of shared files, that its results depend on
 
     // In the order of the sources. Errors: of read_results(); ConfigError for two of one processor, and for two that a
     // run of vectors would get.

@@ -106,7 +106,7 @@ Problem check_model(const std::string& text) {
     if (text.ends_with(".onnx"))
         return "is ONNX, which a run does not read. Export the PyTorch network that it was made of (./launch/offramp "
                "export FILE.py:FUNCTION), or run it with onnxruntime in a loop of your own that hands its outputs to "
-               "offramp.Egress (launch/python/README.md)";
+               "offramp.Egress (launch/guide/python.md)";
     return check_plugin_name(text);
 }
 

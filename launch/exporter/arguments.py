@@ -79,7 +79,7 @@ def of_a_file(model):
     ending = pathlib.Path(model).suffix
     if ending == ".onnx":
         return "is ONNX, and export compiles PyTorch networks", ("Export the network that it was made of (FILE.py:FUNCTION), or run it with onnxruntime in a loop of your "
-                                                                 "own that hands its outputs to offramp.Egress (launch/python/README.md)")
+                                                                 "own that hands its outputs to offramp.Egress (launch/guide/python.md)")
     call = {".pt2": f"torch.export.load({model!r}).module()", ".pt": f"torch.load({model!r}, weights_only=False)", ".pth": f"torch.load({model!r}, weights_only=False)"}
     if ending in call:
         fix = f"Write net.py with `import torch` and `def make(): return {call[ending]}`, then: ./launch/offramp export net.py:make --output compiled.pt2"

@@ -1,4 +1,4 @@
-"""The TOML file beside a model, which a run reads: producer/runner/models/metadata.md has its keys."""
+"""The TOML file beside a model, which a run reads: launch/guide/runner.md has its keys."""
 
 import datetime
 import json

@@ -55,7 +55,7 @@ def show(places, output, config):
     """What came of it, in lines for a reader; where there are cut-outs of all images, with a contact sheet and how good they are."""
     output = pathlib.Path(output)
     own = ("\nYour own images:\n    ./launch/offramp run --input FOLDER --output RESULTS\n"
-           "    ./launch/offramp run --input FOLDER --weights deeplabv3.safetensors --output MASKS      (README.md: where weights come from)")
+           "    ./launch/offramp run --input FOLDER --weights deeplabv3.safetensors --output MASKS      (weights: launch/guide/runner.md)")
     rows = rows_of(places, output)
     if config.get("model") != MODEL or not rows:
         return f"\nResults for the {len(images(places))} demo images are in {output}\n{own}"

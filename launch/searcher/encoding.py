@@ -41,7 +41,7 @@ def read_metadata(file, output):
         length = int(metadata["input"][0]["shape"] if inputs else metadata["input-shape"].partition("x")[2])
         return length, int(metadata.get("batch", OPEN_BATCH)), metadata.get("outputs", output).split(","), inputs, str(metadata.get("prompt", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/runner/models/metadata.md has its keys", ExitCode.CONFIG) from problem
+        raise LaunchError(f"{file} cannot be understood: {problem!r}", "launch/guide/runner.md has its keys", ExitCode.CONFIG) from problem
 
 
 def tokens(file, texts, length, prompt):

@@ -21,7 +21,7 @@ struct RunStatusFigures {
     BrokerReport broker;
 };
 
-// RUN_DIR/status.json of such a run, in the form that the launcher reads of every run (launch/a_run.md): replaced twice
+// RUN_DIR/status.json of such a run, in the form that the launcher reads of every run (launch/guide/reference/status-json.md): replaced twice
 // a second, and when the run's state changes. What is not known of a loop of somebody else's, its items in all and how
 // busy its device is, is null. `message`: why the run failed, or what the broker has to say.
 //

@@ -7,7 +7,7 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/catalogue.md.
+// Every program reads it from here: common/settings/declared_setting.hpp.
 [[maybe_unused]] constexpr std::string_view kRungSettings = R"settings(
 [[setting]]
 flag = "rung"

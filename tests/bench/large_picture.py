@@ -1,5 +1,5 @@
 """
-What one large picture in tiles takes (launch/tiles.md): seconds, CPU seconds, and the peak memory of the programs and of the working file.
+What one large picture in tiles takes (launch/guide/runner.md): seconds, CPU seconds, and the peak memory of the programs and of the working file.
 
     python3 tests/bench/large_picture.py [--side 20000] [--tile 1024] [--picture FILE] [--bin build/release/bin]
 

@@ -21,7 +21,7 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/catalogue.md.
+// Every program reads them from here: common/settings/declared_setting.hpp.
 [[maybe_unused]] constexpr std::string_view kHttpSettings = R"settings(
 [[setting]]
 flag = "http-url"

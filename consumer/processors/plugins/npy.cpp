@@ -12,7 +12,7 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/catalogue.md.
+// Every program reads it from here: common/settings/declared_setting.hpp.
 [[maybe_unused]] constexpr std::string_view kNpyResults = R"settings(
 [results]
 endings = ".npy"

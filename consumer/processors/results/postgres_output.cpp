@@ -19,7 +19,7 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/catalogue.md.
+// Every program reads them from here: common/settings/declared_setting.hpp.
 [[maybe_unused]] constexpr std::string_view kPostgresSettings = R"settings(
 [[setting]]
 flag = "sink-patience-seconds"

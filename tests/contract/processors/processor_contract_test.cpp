@@ -83,7 +83,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
 TEST_P(ProcessorContract, WhatItLeavesIsWhatItDeclares) {
     if (is_hosted(GetParam())) GTEST_SKIP() << "somebody's own declares nothing";
     const ProcessorResults* const results = ProcessorResults::of(GetParam());
-    ASSERT_NE(results, nullptr) << "its file declares no [results]: common/settings/catalogue.md";
+    ASSERT_NE(results, nullptr) << "its file declares no [results]: common/settings/declared_setting.hpp";
     if (posts()) GTEST_SKIP() << "what is posted lies with the receiver";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
