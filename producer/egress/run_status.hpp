@@ -21,9 +21,9 @@ struct RunStatusFigures {
     BrokerReport broker;
 };
 
-// RUN_DIR/status.json of such a run, in the form that the launcher reads of every run (launch/guide/reference/status-json.md): replaced twice
-// a second, and when the run's state changes. What is not known of a loop of somebody else's, its items in all and how
-// busy its device is, is null. `message`: why the run failed, or what the broker has to say.
+// RUN_DIR/status.json, with the fields of launch/guide/reference/status-json.md: replaced twice a second, and when the
+// run's state changes. The number of all items and the device's utilization are null, because the loop reports neither.
+// `message`: why the run failed, or what the broker reports.
 //
 // Owns: the thread "status". Borrows: what `look` looks at, until end(). Thread: any. Blocks: change() and end(), on
 // the disk. Errors: none; a page that cannot be written is logged. Without end() the page stays as it was told last.
