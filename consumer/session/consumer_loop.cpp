@@ -19,15 +19,15 @@ namespace offramp {
 
 ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
                            const MakeOnEntry& make, const Clock& clock, const WatchedFds& fds,
-                           const NextProducer& next_producer, LookAtRun look_at_run, LiveTrace* trace)
+                           const NextProducer& next_producer, ObserveRun observe_run, LiveTrace* trace)
     : port_(&port),
       session_(&session),
       mappings_(&mappings),
       make_(make),
       clock_(&clock),
       fds_(fds),
-      look_at_run_(std::move(look_at_run)),
-      looked_at_run_(clock.now()),
+      observe_run_(std::move(observe_run)),
+      observed_run_(clock.now()),
       trace_(trace),
       progress_([this] { heartbeat_->progress(); }),
       still_current_([this] {
@@ -112,19 +112,19 @@ void ConsumerLoop::look_for_producer() {
     if (!found) return;
     port_ = found->port;
     fds_.producer = found->producer;
-    looked_at_run_ = now_;
+    observed_run_ = now_;
 }
 
 // A producer that is slow, or stands still, keeps endpoint and memory; one that is killed leaves its endpoint.
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     const bool just_died = loss_.run_is_to_say();
-    if (!look_at_run_ || session_->has_pending()) return std::nullopt;
-    if (!just_died && (loss_.producer_is_dead() || now_ - looked_at_run_ < kLookAtRunEvery)) return std::nullopt;
-    looked_at_run_ = now_;
-    const RunStanding standing = look_at_run_();
-    if (standing == RunStanding::Open) return std::nullopt;
+    if (!observe_run_ || session_->has_pending()) return std::nullopt;
+    if (!just_died && (loss_.producer_is_dead() || now_ - observed_run_ < kObserveRunEvery)) return std::nullopt;
+    observed_run_ = now_;
+    const RunLiveness liveness = observe_run_();
+    if (liveness == RunLiveness::Open) return std::nullopt;
     using State = ConsumerSession::State;
-    if (standing == RunStanding::TakenOver) {  // of whoever is let in the pidfd says it
+    if (liveness == RunLiveness::TakenOver) {  // of whoever is let in the pidfd says it
         if (just_died || session_->state() != State::Greeting) return std::nullopt;
         fds_.producer = -1;
         loss_.see_death();
@@ -133,12 +133,12 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     session_->step();  // what was said before still counts
     const State state = session_->state();
     if (state == State::Ended || state == State::Refused) return std::nullopt;
-    if (just_died && another_run_is_there(standing)) {
+    if (just_died && is_replaced(liveness)) {
         if (asked_to_end_ || state == State::Draining) return std::nullopt;  // it ends with its producer
         throw Error(ErrorKind::NoSuchRun, "the producer is dead, and the run in its directory is another one by now",
                     "The run that this consumer was started for is over; start it again");
     }
-    if (somebody_may_serve(standing) && state != State::Greeting && !just_died) return std::nullopt;
+    if (may_be_served(liveness) && state != State::Greeting && !just_died) return std::nullopt;
     const bool launcher_gone = launcher_gone_since_.has_value();
     if (!session_->settled()) {
         spdlog::error("the run is over, and nobody has taken what this consumer gave back");

@@ -15,7 +15,7 @@
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/heartbeat.hpp"
 #include "consumer/session/producer_loss.hpp"
-#include "consumer/session/run_standing.hpp"
+#include "consumer/session/run_liveness.hpp"
 #include "consumer/session/slab_mappings.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "consumer/session/watched_fds.hpp"
@@ -43,7 +43,7 @@ class ConsumerLoop {
     static constexpr std::chrono::microseconds kLookEvery{100};
     // A run may end in a process that lives on, with a Hello or a release that nobody read: while no slab is at hand,
     // the consumer looks this often whether the run is still there.
-    static constexpr std::chrono::seconds kLookAtRunEvery{1};
+    static constexpr std::chrono::seconds kObserveRunEvery{1};
 
     struct End {
         ErrorKind error = ErrorKind::None;
@@ -57,7 +57,7 @@ class ConsumerLoop {
         : ConsumerLoop(port, session, mappings, make, clock, fds, NextProducer{}) {}
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
                  const Clock& clock, const WatchedFds& fds, const NextProducer& next_producer,
-                 LookAtRun look_at_run = {}, LiveTrace* trace = nullptr);
+                 ObserveRun observe_run = {}, LiveTrace* trace = nullptr);
     ConsumerLoop(const ConsumerLoop&) = delete;
     ConsumerLoop& operator=(const ConsumerLoop&) = delete;
 
@@ -93,9 +93,9 @@ class ConsumerLoop {
     SlabTicket current_{};         // asked about by still_current_
     bool told_overtaken_ = false;  // still_current_ said no about it
     SlabContents contents_;        // of the slab at hand; its memory is used again
-    LookAtRun look_at_run_;
-    TimePoint looked_at_run_;  // or when it met its producer
-    LiveTrace* trace_;         // null: nobody asks for one
+    ObserveRun observe_run_;
+    TimePoint observed_run_;  // or when it met its producer
+    LiveTrace* trace_;        // null: nobody asks for one
     TimePoint looked_at_{};
     TimePoint now_{};  // at the last look on the clock
     Progress progress_;

@@ -122,7 +122,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
     };
     return ConsumerLoop(
                *found->port, session, mappings, make_when_in, clock, fds, next_producer_of(options, connection),
-               [&connection] { return connection.standing(); }, &trace)
+               [&connection] { return connection.liveness(); }, &trace)
         .run();
 }
 

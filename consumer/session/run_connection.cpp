@@ -33,15 +33,15 @@ std::optional<ProducerSearch::Found> RunConnection::look() {
     return Found{port_.get(), producer_->died.get()};
 }
 
-RunStanding RunConnection::standing() const {
+RunLiveness RunConnection::liveness() const {
     try {
         const auto endpoint = Endpoint::read(run_dir_);
-        if (!endpoint) return has_memory() ? RunStanding::Closed : RunStanding::Over;
-        if (is_anothers(*endpoint)) return has_memory() ? RunStanding::Replaced : RunStanding::OverAndReplaced;
-        return endpoint->epoch > epoch_ ? RunStanding::TakenOver : RunStanding::Open;
+        if (!endpoint) return has_memory() ? RunLiveness::Closed : RunLiveness::Over;
+        if (is_anothers(*endpoint)) return has_memory() ? RunLiveness::Replaced : RunLiveness::OverAndReplaced;
+        return endpoint->epoch > epoch_ ? RunLiveness::TakenOver : RunLiveness::Open;
     } catch (const Error& problem) {
         spdlog::debug("the run's endpoint could not be looked at: {}", problem.what());
-        return RunStanding::Open;
+        return RunLiveness::Open;
     }
 }
 

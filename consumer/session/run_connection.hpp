@@ -9,7 +9,7 @@
 #include "common/transport/endpoint.hpp"
 #include "consumer/session/ledger_view.hpp"
 #include "consumer/session/producer_search.hpp"
-#include "consumer/session/run_standing.hpp"
+#include "consumer/session/run_liveness.hpp"
 
 namespace offramp {
 
@@ -24,7 +24,7 @@ class RunConnection final : public ProducerSearch {
     void forget() override;
     std::optional<Found> look() override;
     // Of the producer that was found last. What cannot be read says nothing: then the run is open.
-    RunStanding standing() const;
+    RunLiveness liveness() const;
 
   private:
     bool is_anothers(const Endpoint& endpoint) const;

@@ -196,7 +196,7 @@ void Admission::refuse(const std::string& peer, RefusalReason reason, const std:
 void Admission::on_disconnect(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
-    state_.memory.refresh_heartbeats();  // for its last figures
+    state_.memory.refresh_heartbeats();  // for its last stats
     state_.peers.note_departure(peer, "goodbye");
     // Tickets that crossed its Disconnect: it never saw them, or will not begin.
     state_.take_slabs_back(peer, 0, "goodbye");

@@ -43,24 +43,24 @@ void Broker::step() {
     state_.peers.remove_gone();
     dead_letters_.free_written();
     spill_.take_outcome();
-    if (intake_.grant_slabs()) spill_.egress_has_one();
-    intake_.tell_of_shortage();
+    if (intake_.grant_slabs()) spill_.note_egress_served();
+    intake_.report_shortage();
     dispatcher_.hand_out();
     spill_.set_to_work();
     dead_letters_.write_next();
     dispatcher_.acknowledge_releases();
-    run_end_.see_to_the_end(spill_.empty());
+    run_end_.finish(spill_.empty());
 }
 
-bool Broker::hand_on_published() {
+bool Broker::dispatch_inline() {
     if (run_end_.closing() || !spill_.empty() || spill_.is_wanted()) return false;
     intake_.take_slabs();
-    if (intake_.grant_slabs()) spill_.egress_has_one();
+    if (intake_.grant_slabs()) spill_.note_egress_served();
     dispatcher_.hand_out();
     dispatcher_.acknowledge_releases();
     // What it sleeps for may have been seen just now, in sending, or not at all. A release among it frees a slab.
     if (dead_letters_.has_next() || state_.port.may_have_messages()) return false;
-    intake_.tell_of_shortage();
+    intake_.report_shortage();
     return !state_.exchange.listen();
 }
 
@@ -82,7 +82,7 @@ BrokerReport Broker::report() const {
         const SlabState state = state_.ledger.word(slab).state;
         report.slab_states.push_back(state);
         if (state == SlabState::Ready || state == SlabState::Leased)
-            report.in_flight += state_.fillings[slab].published.totals();
+            report.in_flight += state_.slab_records[slab].published.totals();
     }
     shortage_.describe(report);
     std::sort(report.consumers.begin(), report.consumers.end(),

@@ -53,7 +53,7 @@ class Broker {
     void step();
     // Of a step, what slabs need that were just published, while the thread that steps it sleeps in the port's wait():
     // by whoever has its turn. False: a step is due.
-    bool hand_on_published();
+    bool dispatch_inline();
     // Descriptors that make another step worth while, besides the port's own. Valid until the next step.
     const std::vector<int>& wait_fds();
     // The longest that the next step can wait. From here to that step, the exchange notifies of what comes in; 0 when

@@ -24,7 +24,7 @@ struct BrokerOptions {
     std::chrono::nanoseconds visibility_timeout =
         std::chrono::seconds(30);      // without progress, before another gets the slab too
     std::uint32_t max_charges = 3;     // deaths that a filling may cause before it is a dead letter
-    std::uint64_t warmup_batches = 0;  // left out of the steady-state figures
+    std::uint64_t warmup_batches = 0;  // left out of the steady-state stats
     std::chrono::nanoseconds disconnect_timeout = std::chrono::seconds(5);  // for consumers' Disconnects at the end
     ProgressLog* progress = nullptr;  // counts steps for a next producer; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;  // a completion was accepted; called on the broker's thread

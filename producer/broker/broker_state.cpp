@@ -16,7 +16,7 @@ BrokerState::BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExcha
       memory(std::move(its_memory)),
       options(std::move(its_options)),
       peers(heartbeats),
-      fillings(its_ledger.slab_count(), its_clock),
+      slab_records(its_ledger.slab_count(), its_clock),
       ready(its_ledger, its_clock) {}
 
 void BrokerState::count_step(CountedStep step, const PublishedSlab& slab) {
@@ -25,10 +25,10 @@ void BrokerState::count_step(CountedStep step, const PublishedSlab& slab) {
 
 void BrokerState::take_slabs_back(Peer& peer, std::uint64_t work, const char* how) {
     for (const SlabLedger::Revoked& held : ledger.revoke(peer.ref, work)) {
-        fillings.note_failed(held.slab, held.attempt, peer, how, held.charged);
+        slab_records.note_failed(held.slab, held.attempt, peer, how, held.charged);
         if (held.charged) {
             ++totals.slab_charges;
-            fillings[held.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
+            slab_records[held.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
         }
         if (held.ready_again) ready.put_ahead(held.slab);
     }

@@ -13,7 +13,7 @@
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/ready_queue.hpp"
 #include "producer/broker/refusals.hpp"
-#include "producer/broker/slab_fillings.hpp"
+#include "producer/broker/slab_records.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
 
@@ -22,7 +22,7 @@ namespace offramp {
 // What the parts of a broker have in common, lent to each of them: the world that they act on, and what is known of
 // consumers and slabs. What only one of them needs is that part's own.
 //
-// Owns: peers, fillings, queue, totals. Borrows: ledger, port, exchange, watch, clock, heartbeat records. Thread:
+// Owns: peers, slab_records, queue, totals. Borrows: ledger, port, exchange, watch, clock, heartbeat records. Thread:
 // whoever has the broker's turn (BrokerThread), which the parts call the broker's. Blocks: never. Errors: none of its
 // own.
 struct BrokerState {
@@ -41,7 +41,7 @@ struct BrokerState {
     const BrokerOptions options;
 
     PeerTable peers;
-    SlabFillings fillings;
+    SlabRecords slab_records;
     ReadyQueue ready;
     BrokerReport totals;  // what is counted; what is looked up when somebody asks is added by Broker::report()
 

@@ -75,10 +75,10 @@ void BrokerThread::serve(const Parts& parts) {
     std::unique_lock turn(place_->turn);
     place_->broker = parts.broker.get();
     // It may be called when this thread has ended.
-    exchange_.let_stand_in([place = place_] { return stand_in(*place); });
+    exchange_.set_inline_dispatch([place = place_] { return inline_dispatch(*place); });
     const AtEnd leave{[&] {
         place_->broker = nullptr;
-        exchange_.let_stand_in({});
+        exchange_.set_inline_dispatch({});
     }};
     auto next_report = std::chrono::steady_clock::now();
     bool told_to_abort = false;
@@ -98,11 +98,11 @@ void BrokerThread::serve(const Parts& parts) {
 }
 
 // On the thread that publishes. Whoever has the turn meanwhile is awake, or about to look.
-bool BrokerThread::stand_in(Place& place) {
+bool BrokerThread::inline_dispatch(Place& place) {
     const std::unique_lock turn(place.turn, std::try_to_lock);
     if (!turn || place.broker == nullptr || place.failure) return false;
     try {
-        return place.broker->hand_on_published();
+        return place.broker->dispatch_inline();
     } catch (...) {
         place.failure = std::current_exception();  // its thread's to tell
         return false;

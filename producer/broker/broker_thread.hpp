@@ -48,7 +48,7 @@ class BrokerThread final : public Delivery {
     };
     void run(const std::function<Parts()>& make);
     void serve(const Parts& parts);
-    static bool stand_in(Place& place);
+    static bool inline_dispatch(Place& place);
     void keep(BrokerReport report);
 
     SlabExchange& exchange_;

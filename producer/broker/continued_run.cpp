@@ -20,17 +20,17 @@ void ContinuedRun::adopt(std::span<const PublishedSlab> in_flight, std::span<con
     state_.totals.completed = totals.completed;
     state_.totals.quarantined = totals.dead_letters;
     // Since when a slab has been held, nobody knows any more: for this producer, since now.
-    for (SlabFillings::Filling& filling : state_.fillings) filling.leased_at = state_.clock.now();
+    for (SlabRecord& slab_record : state_.slab_records) slab_record.leased_at = state_.clock.now();
     for (const PublishedSlab& slab : in_flight) {
-        adopt_filling(slab);
+        restore_slab_record(slab);
         if (state_.ledger.word(slab.slab).state == SlabState::Ready) state_.ready.append(slab.slab);
     }
-    for (const PublishedSlab& slab : dead_letters) adopt_filling(slab);
+    for (const PublishedSlab& slab : dead_letters) restore_slab_record(slab);
 }
 
-void ContinuedRun::adopt_filling(const PublishedSlab& slab) {
-    state_.fillings[slab.slab].published = slab;
-    state_.fillings[slab.slab].deliveries = state_.ledger.word(slab.slab).attempt;
+void ContinuedRun::restore_slab_record(const PublishedSlab& slab) {
+    state_.slab_records[slab.slab].published = slab;
+    state_.slab_records[slab.slab].deliveries = state_.ledger.word(slab.slab).attempt;
 }
 
 void ContinuedRun::expect_consumers_back() {
@@ -98,7 +98,7 @@ void ContinuedRun::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
                 continue;
             }
             state_.ledger.take_back(ticket, peer.ref);
-            state_.fillings.note_failed(slab, ticket.attempt, peer, "never arrived: its producer died", false);
+            state_.slab_records.note_failed(slab, ticket.attempt, peer, "never arrived: its producer died", false);
             if (before.state == SlabState::Leased && state_.ledger.word(slab).state == SlabState::Ready)
                 state_.ready.put_ahead(slab);
         }

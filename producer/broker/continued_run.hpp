@@ -14,8 +14,8 @@ namespace offramp {
 // one's consumers come back. Until they do they are peers that are away: without a connection, but with a pidfd.
 //
 // Owns: nothing; what it finds goes to the state. Borrows: the state, the run's end; of the state: progress record,
-// ledger, watch, port, clock, peers, fillings, queue, totals. Thread: the broker's. Blocks: never. Errors: whoever goes
-// on has a progress record (expect); SystemError when the system will not watch a process.
+// ledger, watch, port, clock, peers, slab_records, queue, totals. Thread: the broker's. Blocks: never. Errors: whoever
+// goes on has a progress record (expect); SystemError when the system will not watch a process.
 class ContinuedRun {
   public:
     ContinuedRun(BrokerState& state, const RunEnd& run_end) : state_(state), run_end_(run_end) {}
@@ -35,7 +35,7 @@ class ContinuedRun {
     bool rejoin(Peer& peer);
 
   private:
-    void adopt_filling(const PublishedSlab& slab);
+    void restore_slab_record(const PublishedSlab& slab);
     void expect_back(const SlabLedger::Admitted& previous);
     void keep_only(Peer& peer, std::span<const SlabTicket> kept);
 

@@ -23,43 +23,43 @@ std::uint32_t DeadLetters::most_at_the_writer() const { return std::max(1U, stat
 // What a predecessor was told of failures, it took with it: they count as deaths then.
 std::uint64_t DeadLetters::deaths_of(std::uint32_t slab) const {
     const std::uint64_t charges = state_.ledger.charges(slab);
-    return charges - std::min<std::uint64_t>(charges, state_.fillings[slab].failures);
+    return charges - std::min<std::uint64_t>(charges, state_.slab_records[slab].failures);
 }
 
 std::string DeadLetters::reason_of(std::uint32_t slab) const {
-    const SlabFillings::Filling& filling = state_.fillings[slab];
+    const SlabRecord& slab_record = state_.slab_records[slab];
     const std::uint64_t deaths = deaths_of(slab);
-    const auto last = std::ranges::find_if(filling.failed.rbegin(), filling.failed.rend(),
+    const auto last = std::ranges::find_if(slab_record.failed.rbegin(), slab_record.failed.rend(),
                                            [](const DeliveryRecord& delivery) { return !delivery.why.empty(); });
-    const std::string why = last == filling.failed.rend() ? "" : ": " + last_line(last->why);
-    if (filling.rejected) return "a consumer rejected it" + why;
+    const std::string why = last == slab_record.failed.rend() ? "" : ": " + last_line(last->why);
+    if (slab_record.rejected) return "a consumer rejected it" + why;
     if (state_.ledger.charges(slab) < state_.options.max_charges)
         return "it was handed out " + std::to_string(state_.ledger.word(slab).attempt) + " times and never finished";
-    if (filling.failures == 0) return "it took down " + std::to_string(deaths) + " consumers";
-    return "it failed " + std::to_string(filling.failures) + " times" +
+    if (slab_record.failures == 0) return "it took down " + std::to_string(deaths) + " consumers";
+    return "it failed " + std::to_string(slab_record.failures) + " times" +
            (deaths > 0 ? " and took down " + std::to_string(deaths) + " consumers" : "") + why;
 }
 
 void DeadLetters::quarantine(std::uint32_t slab) {
-    const SlabFillings::Filling& filling = state_.fillings[slab];
-    state_.count_step(CountedStep::Quarantine, filling.published);
+    const SlabRecord& slab_record = state_.slab_records[slab];
+    state_.count_step(CountedStep::Quarantine, slab_record.published);
     state_.ledger.quarantine(slab);
-    state_.totals.quarantined += filling.published.totals();
-    spdlog::error("batch {} is given up: {}; {} samples", filling.published.first_batch, reason_of(slab),
-                  filling.published.samples);
-    if (state_.options.on_set_aside) state_.options.on_set_aside(filling.published);
+    state_.totals.quarantined += slab_record.published.totals();
+    spdlog::error("batch {} is given up: {}; {} samples", slab_record.published.first_batch, reason_of(slab),
+                  slab_record.published.samples);
+    if (state_.options.on_set_aside) state_.options.on_set_aside(slab_record.published);
     see_to(slab);
 }
 
 void DeadLetters::see_to(std::uint32_t slab) {
-    const SlabFillings::Filling& filling = state_.fillings[slab];
+    const SlabRecord& slab_record = state_.slab_records[slab];
     const std::size_t entry = state_.totals.dead_letters->add(
-        {.first_batch = filling.published.first_batch,
-         .samples = filling.published.samples,
+        {.first_batch = slab_record.published.first_batch,
+         .samples = slab_record.published.samples,
          .deaths = deaths_of(slab),
-         .failures = filling.failures,
+         .failures = slab_record.failures,
          .reason = reason_of(slab),
-         .pids = filling.killed_pids,
+         .pids = slab_record.killed_pids,
          .payload = {},
          .error = state_.options.dead_letters ? "the run ended before it was written" : "this run keeps no payloads"});
     if (state_.options.dead_letters)
@@ -86,16 +86,16 @@ void DeadLetters::write_next() {
         const Pending next = queue_.front();
         queue_.pop_front();
         at_the_writer_.push_back(next);
-        const SlabFillings::Filling& filling = state_.fillings[next.slab];
+        const SlabRecord& slab_record = state_.slab_records[next.slab];
         const DeadLetter entry = state_.totals.dead_letters->at(next.entry);
         state_.options.dead_letters->submit({.ticket = {.epoch = state_.ledger.epoch(),
                                                         .slab = next.slab,
                                                         .generation = state_.ledger.word(next.slab).generation},
-                                             .first_batch = filling.published.first_batch,
+                                             .first_batch = slab_record.published.first_batch,
                                              .reason = entry.reason,
                                              .deaths = entry.deaths,
                                              .failures = entry.failures,
-                                             .deliveries = filling.failed});
+                                             .deliveries = slab_record.failed});
     }
 }
 

@@ -12,9 +12,9 @@ namespace offramp {
 
 // Dead letters go to the disk, and their memory back into the pool; a run without a writer only counts them.
 //
-// Owns: what waits for the writer, and what is with it. Borrows: the state; of it: writer, ledger, fillings, totals.
-// Thread: the broker's. Blocks: never, the writer has a thread of its own. Errors: none; a payload that could not be
-// kept is in the totals.
+// Owns: what waits for the writer, and what is with it. Borrows: the state; of it: writer, ledger, slab_records,
+// totals. Thread: the broker's. Blocks: never, the writer has a thread of its own. Errors: none; a payload that could
+// not be kept is in the totals.
 class DeadLetters {
   public:
     explicit DeadLetters(BrokerState& state) : state_(state) {}

@@ -106,7 +106,7 @@ void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& messag
 void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
     const auto kind = static_cast<ReleaseKind>(record.kind);
     const ReleaseOutcome outcome = state_.ledger.release(peer.ref, record.ticket, kind, [&] {
-        state_.count_step(CountedStep::Complete, state_.fillings[record.ticket.slab].published);
+        state_.count_step(CountedStep::Complete, state_.slab_records[record.ticket.slab].published);
     });
     ++state_.totals.releases[static_cast<std::size_t>(outcome)];
     if (outcome == ReleaseOutcome::Foreign || outcome == ReleaseOutcome::Stale || outcome == ReleaseOutcome::Malformed)
@@ -115,18 +115,18 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
     const std::uint32_t slab = record.ticket.slab;
     const TimePoint now = state_.clock.now();
     if (kind != ReleaseKind::Returned)
-        if (const auto since = state_.fillings.delivered_at(slab, record.ticket.attempt))
+        if (const auto since = state_.slab_records.delivered_at(slab, record.ticket.attempt))
             state_.totals.process.add(to_ns(now) - to_ns(*since));
     if (is_failure(kind)) return on_failed(peer, record, outcome == ReleaseOutcome::Failed);
     if (kind == ReleaseKind::Returned)
-        state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
+        state_.slab_records.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
-        const PublishedSlab& published = state_.fillings[slab].published;
+        const PublishedSlab& published = state_.slab_records[slab].published;
         state_.totals.complete(published.totals(), to_ns(now), state_.options.warmup_batches);
         if (state_.options.on_completed) state_.options.on_completed(published);
         peer.completed += published.totals();
     } else if (outcome == ReleaseOutcome::Returned) {
-        state_.ready.put_ahead(slab, return_delay(++state_.fillings[slab].returns, peer.draining));
+        state_.ready.put_ahead(slab, return_delay(++state_.slab_records[slab].returns, peer.draining));
     }
 }
 
@@ -136,12 +136,12 @@ void Dispatcher::on_failed(Peer& peer, const ReleaseRecord& record, bool ready_a
     const bool rejected = static_cast<ReleaseKind>(record.kind) == ReleaseKind::Rejected;
     ++state_.totals.slab_charges;
     const auto why = peer.failures.find(peer.releases_seen);
-    SlabFillings::Filling& filling = state_.fillings[slab];
-    state_.fillings.note_failed(slab, record.ticket.attempt, peer, rejected ? "rejected" : "failed", true,
-                                why == peer.failures.end() ? std::string() : why->second);
-    ++filling.failures;
+    SlabRecord& slab_record = state_.slab_records[slab];
+    state_.slab_records.note_failed(slab, record.ticket.attempt, peer, rejected ? "rejected" : "failed", true,
+                                    why == peer.failures.end() ? std::string() : why->second);
+    ++slab_record.failures;
     if (why != peer.failures.end()) state_.totals.last_failure = why->second;
-    filling.rejected = filling.rejected || rejected;
+    slab_record.rejected = slab_record.rejected || rejected;
     if (ready_again) state_.ready.put_ahead(slab);
 }
 
@@ -190,9 +190,9 @@ ReadyQueue::Walk Dispatcher::hand_out(const ReadySlab& entry, std::size_t left, 
     const SlabWord word = state_.ledger.word(entry.slab);
     if (!ReadyQueue::is_current(entry, word)) return Drop;
     if (spill_.is_being_written(entry.slab)) return Keep;
-    SlabFillings::Filling& filling = state_.fillings[entry.slab];
+    SlabRecord& slab_record = state_.slab_records[entry.slab];
     if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt ||
-        filling.rejected) {
+        slab_record.rejected) {
         dead_letters_.quarantine(entry.slab);
         return Drop;
     }
@@ -200,9 +200,9 @@ ReadyQueue::Walk Dispatcher::hand_out(const ReadySlab& entry, std::size_t left, 
     Peer* const peer = entry.not_before <= now ? best_peer(entry.slab, left <= kReadyForIdleOnly) : nullptr;
     if (peer == nullptr) return Keep;
     peer->to_send.push_back(state_.ledger.lease(entry.slab, peer->ref));
-    filling.leased_at = now;
-    filling.attempt = peer->to_send.back().attempt;
-    filling.waited = now - entry.since;
+    slab_record.leased_at = now;
+    slab_record.attempt = peer->to_send.back().attempt;
+    slab_record.waited = now - entry.since;
     if (peer->held == 0) peer->alive_at = now;
     ++peer->held;
     --room_;
@@ -247,16 +247,16 @@ void Dispatcher::send_tickets() {
             peer->next_delivery += count;
             state_.totals.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send) {
-                SlabFillings::Filling& filling = state_.fillings[ticket.slab];
-                state_.totals.queue.add(static_cast<std::uint64_t>(filling.waited.count()));
-                if (filling.deliveries++ > 0) state_.totals.redelivered += filling.published.totals();
+                SlabRecord& slab_record = state_.slab_records[ticket.slab];
+                state_.totals.queue.add(static_cast<std::uint64_t>(slab_record.waited.count()));
+                if (slab_record.deliveries++ > 0) state_.totals.redelivered += slab_record.published.totals();
             }
         } else {
             // Nothing was sent: the holder that was recorded ahead of the ticket is removed again.
             for (const SlabTicket& ticket : peer->to_send) {
                 state_.ledger.take_back(ticket, peer->ref);
-                const SlabFillings::Filling& filling = state_.fillings[ticket.slab];
-                state_.ready.put_back(ticket.slab, kFirstReturnDelay, filling.leased_at - filling.waited);
+                const SlabRecord& slab_record = state_.slab_records[ticket.slab];
+                state_.ready.put_back(ticket.slab, kFirstReturnDelay, slab_record.leased_at - slab_record.waited);
                 --peer->held;
             }
             peer->draining = peer->draining || outcome == SendOutcome::PeerGone;  // its connection is cut

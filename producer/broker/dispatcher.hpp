@@ -23,8 +23,8 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeAlone = std::chrono::milli
 // Tickets out, releases in: who gets which slab, as far as its window and the ledger allow, and what became of it.
 //
 // Owns: whose turn it is. Borrows: the state, dead letters (for what may not be handed out again), the spill (for what
-// is on its way to the disk), the run's end; of the state: port, ledger, clock, peers, fillings, queue, totals, and the
-// progress record. Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is
+// is on its way to the disk), the run's end; of the state: port, ledger, clock, peers, slab_records, queue, totals, and
+// the progress record. Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is
 // counted, and changes nothing.
 class Dispatcher {
   public:

@@ -19,7 +19,7 @@ void Intake::publish(std::span<const PublishedSlab> slabs) {
         const TraceRange range(TraceName::Publish, published.first_batch);
         state_.count_step(CountedStep::Publish, published);
         state_.ledger.publish(published.slab);
-        state_.fillings[published.slab] = {.published = published};
+        state_.slab_records[published.slab] = {.published = published};
         state_.totals.published += published.totals();
         state_.ready.append(published.slab);
     }
@@ -39,7 +39,7 @@ bool Intake::grant_slabs() {
     return !grants_.empty();
 }
 
-void Intake::tell_of_shortage() {
+void Intake::report_shortage() {
     if (is_short_) state_.exchange.note_shortage();
 }
 

@@ -12,8 +12,8 @@ namespace offramp {
 // The egress's side: filled slabs in, free ones out.
 //
 // Owns: whether the last grant was short. Borrows: the state, the run's end (which wants to know when nothing more will
-// come); of the state: exchange, ledger, the slabs' memory, fillings, queue, totals, and the progress record. Thread:
-// the broker's. Blocks: never. Errors: none.
+// come); of the state: exchange, ledger, the slabs' memory, slab_records, queue, totals, and the progress record.
+// Thread: the broker's. Blocks: never. Errors: none.
 class Intake {
   public:
     Intake(BrokerState& state, RunEnd& run_end) : state_(state), run_end_(run_end) {}
@@ -25,7 +25,7 @@ class Intake {
     // Whether the egress got one.
     bool grant_slabs();
     // Tells the egress that no slab is free, where the last grant was short. Not while a release waits: it frees one.
-    void tell_of_shortage();
+    void report_shortage();
 
   private:
     void publish(std::span<const PublishedSlab> slabs);

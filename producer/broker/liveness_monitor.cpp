@@ -107,7 +107,7 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
             peer->alive_at = now;
             peer->stalled = false;
         }
-        if (peer->stalled) tell_of_stalled(*peer, now - peer->alive_at);
+        if (peer->stalled) report_stalled(*peer, now - peer->alive_at);
         if (peer->stalled || now - peer->alive_at < state_.options.visibility_timeout) continue;
         peer->stalled = true;
         peer->stall_told = state_.options.visibility_timeout;
@@ -124,7 +124,7 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
             });
             if (!current) continue;
             state_.ledger.expire(slab);
-            state_.fillings.note_failed(slab, word.attempt, *peer, "lease ran out", false);
+            state_.slab_records.note_failed(slab, word.attempt, *peer, "lease ran out", false);
             state_.ready.put_ahead(slab);
         }
     }
@@ -153,7 +153,7 @@ void LivenessMonitor::on_stalled(Peer& peer) {
 }
 
 // A batch that hangs every consumer is waited for as long as they live: that is never silent.
-void LivenessMonitor::tell_of_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
+void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
     if (silent_for < peer.stall_told + std::min(peer.stall_told, kLongestSilence)) return;
     peer.stall_told = silent_for;
     spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}",

@@ -17,7 +17,7 @@ namespace offramp {
 // visibility timeout is stalled: its slabs go to others as well, and stay held until it is dead or done.
 //
 // Owns: when it looked last, and whom it saw dead. Borrows: the state, the run's end; of the state: peers with their
-// heartbeat records and pidfds, watch, ledger, clock, fillings, queue. Thread: the broker's. Blocks: never. Errors:
+// heartbeat records and pidfds, watch, ledger, clock, slab_records, queue. Thread: the broker's. Blocks: never. Errors:
 // none.
 class LivenessMonitor {
   public:
@@ -38,7 +38,7 @@ class LivenessMonitor {
     void reap(Peer& peer);
     void leave_out_pause(TimePoint now);
     void on_stalled(Peer& peer);
-    void tell_of_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const;
+    void report_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const;
 
     BrokerState& state_;
     RunEnd& run_end_;

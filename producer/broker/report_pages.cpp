@@ -102,26 +102,26 @@ json slabs_json(const BrokerReport& broker) {
     return slabs;
 }
 
-void add_figures(json& page, const BrokerReport& broker, const StatusFigures& figures) {
+void add_fields(json& page, const BrokerReport& broker, const StatusFields& stats) {
     page["version"] = program_version();
-    page["device"] = figures.device;
-    page["device_uuid"] = figures.device_uuid;
-    page["began_ns"] = figures.began_ns;
-    page["shm_bytes"] = figures.shm_bytes;
-    page["pinned_bytes_per_second"] = known(figures.pinned_bytes_per_second);
-    page["input_wait_seconds"] = known(figures.input_wait_seconds);
-    page["slab_wait_seconds"] = known(figures.slab_wait_seconds);
-    page["output_wait_seconds"] = known(figures.output_wait_seconds);
+    page["device"] = stats.device;
+    page["device_uuid"] = stats.device_uuid;
+    page["began_ns"] = stats.began_ns;
+    page["shm_bytes"] = stats.shm_bytes;
+    page["pinned_bytes_per_second"] = known(stats.pinned_bytes_per_second);
+    page["input_wait_seconds"] = known(stats.input_wait_seconds);
+    page["slab_wait_seconds"] = known(stats.slab_wait_seconds);
+    page["output_wait_seconds"] = known(stats.output_wait_seconds);
     page["totals"] = {
         {"published", totals_json(broker.published)},     {"completed", totals_json(broker.completed)},
         {"quarantined", totals_json(broker.quarantined)}, {"redelivered", totals_json(broker.redelivered)},
-        {"dropped", totals_json(figures.dropped)},        {"spilled", totals_json(broker.ever_spilled)}};
+        {"dropped", totals_json(stats.dropped)},          {"spilled", totals_json(broker.ever_spilled)}};
     json bounds = json::array();
     for (const std::uint64_t bound : DurationHistogram::kBoundsNs) bounds.push_back(static_cast<double>(bound) / 1e9);
     page["stage_bounds_seconds"] = std::move(bounds);
     json stages = {{"queue", histogram_json(broker.queue)}, {"process", histogram_json(broker.process)}};
-    if (figures.compute) stages["compute"] = histogram_json(*figures.compute);
-    if (figures.d2h) stages["d2h"] = histogram_json(*figures.d2h);
+    if (stats.compute) stages["compute"] = histogram_json(*stats.compute);
+    if (stats.d2h) stages["d2h"] = histogram_json(*stats.d2h);
     page["stage_seconds"] = std::move(stages);
     page["slab_states"] = slab_states(broker);
     json letters = json::object();

@@ -25,7 +25,7 @@ nlohmann::json consumer_share(const BrokerReport& before, const BrokerReport& no
 nlohmann::json slabs_json(const BrokerReport& broker);
 
 // What a status tells beside its broker, as far as its writer knows it.
-struct StatusFigures {
+struct StatusFields {
     std::string device, device_uuid;  // DeviceInfo::word() and uuid
     std::uint64_t began_ns = 0;       // CLOCK_MONOTONIC, of the run's first producer
     std::uint64_t shm_bytes = 0;
@@ -36,7 +36,7 @@ struct StatusFigures {
 };
 // Puts into `page` what every status.json has, whoever writes it, beyond what its writer has put there:
 // producer/runner/report/status.md says what each field is.
-void add_figures(nlohmann::json& page, const BrokerReport& broker, const StatusFigures& figures);
+void add_fields(nlohmann::json& page, const BrokerReport& broker, const StatusFields& stats);
 
 // Now, in UTC: "2026-11-23T18:00:00.123Z".
 std::string utc_time();

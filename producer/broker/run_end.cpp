@@ -12,7 +12,7 @@ void RunEnd::abort() {
     for (auto& [id, peer] : state_.peers) send_drain(*peer, DrainReason::Aborted);
 }
 
-void RunEnd::see_to_the_end(bool disk_is_empty) {
+void RunEnd::finish(bool disk_is_empty) {
     if (ended_ || !(finished_ || aborting_)) return;
     for (const std::uint32_t slab : state_.exchange.withdraw_grants()) state_.ledger.abandon(slab);
     const auto of = [&](SlabState state) { return state_.ledger.count(state); };

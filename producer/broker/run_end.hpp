@@ -22,7 +22,7 @@ class RunEnd {
     void egress_finished() { finished_ = true; }
     void abort();
     // `disk_is_empty`: no slab is there that consumers have not seen.
-    void see_to_the_end(bool disk_is_empty);
+    void finish(bool disk_is_empty);
     // This process did not run for so long, and most likely nor did the consumers: they have it in addition.
     void leave_out(std::chrono::nanoseconds pause);
     void send_drain(Peer& peer, DrainReason reason) const;

@@ -47,8 +47,8 @@ void ShortageReport::describe_holders(BrokerReport& report) const {
                 [&](const ConsumerReport& known) { return known.end.empty() && known.session == holder.session; });
             if (consumer == report.consumers.end()) continue;
             consumer->held.push_back(slab);
-            std::uint64_t since = to_ns(state_.fillings[slab].leased_at);
-            for (const DeliveryRecord& record : state_.fillings[slab].failed)
+            std::uint64_t since = to_ns(state_.slab_records[slab].leased_at);
+            for (const DeliveryRecord& record : state_.slab_records[slab].failed)
                 if (record.attempt == holder.attempt) since = record.delivered_at_ns;
             consumer->oldest_hold_seconds =
                 std::max(consumer->oldest_hold_seconds, static_cast<double>(to_ns(now) - since) / 1e9);

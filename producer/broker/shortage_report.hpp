@@ -13,7 +13,7 @@ namespace offramp {
 // after that.
 //
 // Owns: since when the egress waits, and when the log says so next. Borrows: the state, which it only reads; of it:
-// ledger, exchange, clock, peers, fillings. Thread: the broker's. Blocks: never. Errors: none.
+// ledger, exchange, clock, peers, slab_records. Thread: the broker's. Blocks: never. Errors: none.
 class ShortageReport {
   public:
     explicit ShortageReport(const BrokerState& state) : state_(state) {}

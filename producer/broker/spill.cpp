@@ -55,7 +55,7 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
         next_write_ = state_.clock.now() + kAfterFailure;
         return;
     }
-    const PublishedSlab& published = state_.fillings[outcome.slab].published;
+    const PublishedSlab& published = state_.slab_records[outcome.slab].published;
     if (state_.totals.ever_spilled.slabs == 0)
         spdlog::warn("consumers are slower than the producer: slabs wait in {}", state_.options.spill->folder());
     spilled_.push_back({outcome.file, published});
@@ -82,7 +82,7 @@ void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     failpoint("spill.read_back");
     SpillStore::remove(outcome.file);
     state_.totals.spilled -= published.totals();
-    state_.fillings[outcome.slab] = {.published = published};
+    state_.slab_records[outcome.slab] = {.published = published};
     state_.ready.put_ahead(outcome.slab);
 }
 
@@ -105,8 +105,8 @@ std::optional<std::uint32_t> Spill::oldest_waiting() const {
         const SlabWord word = state_.ledger.word(entry.slab);
         if (!ReadyQueue::is_current(entry, word) || !state_.memory.usable(entry.slab)) continue;
         if (state_.ledger.charges(entry.slab) > 0 || !state_.ledger.holders(entry.slab).empty()) continue;
-        if (!oldest ||
-            state_.fillings[entry.slab].published.items_through < state_.fillings[*oldest].published.items_through)
+        if (!oldest || state_.slab_records[entry.slab].published.items_through <
+                           state_.slab_records[*oldest].published.items_through)
             oldest = entry.slab;
     }
     return oldest;

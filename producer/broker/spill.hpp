@@ -17,9 +17,9 @@ namespace offramp {
 // goes there; when nothing else waits, it comes back. Without a store in the options it does nothing.
 //
 // Owns: what is on the disk, and what is on its way. Borrows: the state, the run's end; of the state: store, ledger,
-// exchange, the slabs' memory, clock, fillings, queue. Thread: the broker's. Blocks: never, the store's thread writes
-// and reads. Errors: what cannot be written stays in memory, with the reason in the totals; what cannot be read back is
-// lost, and ends the run.
+// exchange, the slabs' memory, clock, slab_records, queue. Thread: the broker's. Blocks: never, the store's thread
+// writes and reads. Errors: what cannot be written stays in memory, with the reason in the totals; what cannot be read
+// back is lost, and ends the run.
 class Spill {
   public:
     // The egress waits so long for a consumer before a slab goes to the disk for it.
@@ -34,7 +34,7 @@ class Spill {
     // Gives the store its next slab, if there is one.
     void set_to_work();
     // The egress was granted a slab; its thread may not know yet.
-    void egress_has_one() { egress_waits_since_.reset(); }
+    void note_egress_served() { egress_waits_since_.reset(); }
 
     bool empty() const { return spilled_.empty(); }
     // A Ready slab that is on its way to the disk: nobody gets it meanwhile.

@@ -8,7 +8,7 @@
 namespace offramp {
 
 // What went into an egress path and came out of it. A copy of one moment.
-struct OutputFigures {
+struct OutputStats {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;  // samples without empty rows
     std::uint64_t batches_published = 0, samples_published = 0;
     std::uint64_t batches_dropped = 0, samples_dropped = 0,
@@ -25,7 +25,7 @@ struct OutputFigures {
 };
 
 // Where a model's outputs go. EgressStream is the one of a run; the others are the ladder's, to be compared with it.
-// Thread: submit() and finish() from the model's; stop() and figures() from any. Blocks: submit() for back-pressure;
+// Thread: submit() and finish() from the model's; stop() and stats() from any. Blocks: submit() for back-pressure;
 // finish() until everything is published. Errors: what went wrong is thrown by the next submit() or by finish().
 class EgressPath {
   public:
@@ -36,7 +36,7 @@ class EgressPath {
     // Abandons what is not being copied yet; copies under way are waited for, since their slabs are not ours to give
     // back before.
     virtual void stop() = 0;
-    virtual OutputFigures figures() const = 0;
+    virtual OutputStats stats() const = 0;
 };
 
 }  // namespace offramp

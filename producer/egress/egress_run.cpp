@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-EgressRun::EgressRun(RunPlace& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
+EgressRun::EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
                      EgressRunHooks hooks)
     : place_(place),
       device_(device),
@@ -74,8 +74,8 @@ std::unique_ptr<Delivery> EgressRun::start_broker() {
                                 .kill_overdue = options_.kill_overdue,
                                 .dead_letters = make_dead_letter_writer(),
                                 .spill = spill_};
-    heartbeats_ = std::make_unique<HeartbeatsCopy>(place_.names().cells(),
-                                                   static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
+    heartbeats_ = std::make_unique<HeartbeatSnapshot>(place_.names().cells(),
+                                                      static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
     // Without a pool, each slab's memory is made when it is filled.
     const SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },

@@ -18,8 +18,8 @@
 #include "producer/egress/egress_run_hooks.hpp"
 #include "producer/egress/egress_run_options.hpp"
 #include "producer/egress/egress_stream.hpp"
-#include "producer/egress/run_place.hpp"
-#include "producer/pool/heartbeats_copy.hpp"
+#include "producer/egress/run_directory_lock.hpp"
+#include "producer/pool/heartbeat_snapshot.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/pool/slab_pool.hpp"
 #include "producer/pool/write_loan.hpp"
@@ -31,8 +31,8 @@ namespace offramp {
 std::unique_ptr<EgressStream> make_stream_path(PathParts parts);
 
 // A whole run but for what computes: the slabs, their ledger, the broker, the copies. Everything between a finished
-// tensor and a consumer is put together here and nowhere else: for programs with a loop of their own behind EgressDoor,
-// for offramp-producer directly.
+// tensor and a consumer is put together here and nowhere else: for programs with a loop of their own behind
+// EmbeddedEgress, for offramp-producer directly.
 //
 // Owns: memory, slabs, broker's thread, path, spilled files' store. Borrows: place, device, timeline; whatever the
 // hooks use; all of it outlives the run. Thread: the maker's; what it gives out says its own. Blocks: the constructor,
@@ -40,7 +40,7 @@ std::unique_ptr<EgressStream> make_stream_path(PathParts parts);
 // by the hooks, and as EgressPath and Delivery say. Never ends the process.
 class EgressRun {
   public:
-    EgressRun(RunPlace& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
+    EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
               EgressRunHooks hooks);
     EgressRun(const EgressRun&) = delete;
     EgressRun& operator=(const EgressRun&) = delete;
@@ -71,7 +71,7 @@ class EgressRun {
     // Null without consumers.
     const RunProgress* progress() const { return records_ ? &records_->memory.progress() : nullptr; }
 
-    // --- figures. Thread: any ---
+    // --- stats. Thread: any ---
     double slab_wait_seconds() const { return exchange_->wait_seconds(); }
     double seconds_to_first_slab() const { return pool_ ? pool_->seconds_to_first() : 0; }
     double seconds_to_all_slabs() const { return pool_ ? pool_->seconds_to_all() : 0; }
@@ -89,7 +89,7 @@ class EgressRun {
     std::unique_ptr<EgressPath> make_path(DeviceTimeline& timeline);
 
     // In the order in which they need one another; they go backwards.
-    RunPlace& place_;
+    RunDirectoryLock& place_;
     Device& device_;
     const EgressRunOptions options_;
     const EgressRunHooks hooks_;
@@ -99,9 +99,9 @@ class EgressRun {
     PidfdWatch watch_;
     std::unique_ptr<RunRecords> records_;  // of runs with consumers
     Predecessor predecessor_;
-    std::unique_ptr<HeartbeatsCopy> heartbeats_;  // for the broker
-    std::unique_ptr<SlabPool> pool_;              // of runs whose slabs are made ahead
-    std::shared_ptr<SpillStore> spill_;           // null: the run does not spill
+    std::unique_ptr<HeartbeatSnapshot> heartbeats_;  // for the broker
+    std::unique_ptr<SlabPool> pool_;                 // of runs whose slabs are made ahead
+    std::shared_ptr<SpillStore> spill_;              // null: the run does not spill
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<EgressPath> path_;
 };

@@ -64,7 +64,7 @@ class EgressStream final : public EgressPath {
     // Takes no more, and does not wait: finish() still has to be called.
     void close() { submitted_.close(); }
     void stop() override;
-    OutputFigures figures() const override { return counters_.figures(); }
+    OutputStats stats() const override { return counters_.stats(); }
 
   private:
     void copy_batches();

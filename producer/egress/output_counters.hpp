@@ -34,7 +34,7 @@ class OutputCounters {
         const std::lock_guard lock(times_mutex_);
         copy_times_.add(static_cast<std::uint64_t>(seconds * 1e9));
     }
-    OutputFigures figures() const {
+    OutputStats stats() const {
         const std::lock_guard lock(times_mutex_);
         return {.batches_submitted = batches_submitted_,
                 .samples_submitted = samples_submitted_,

@@ -25,7 +25,7 @@ constexpr double kNoticed = 0.2;                   // a wait of such a share hol
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
 // The loop computes, reads and waits unseen: all of that is the program.
-std::string limiting_stage(const std::string& state, const RunStatusFigures& before, const RunStatusFigures& now,
+std::string limiting_stage(const std::string& state, const RunStatusFields& before, const RunStatusFields& now,
                            double seconds) {
     if (seconds <= 0) return "starting";
     const bool waits_for_slabs = now.slab_wait_seconds - before.slab_wait_seconds > kNoticed * seconds;
@@ -84,14 +84,14 @@ void RunStatus::tell_now_and_then() {
 }
 
 void RunStatus::write() {
-    RunStatusFigures now = look_();
+    RunStatusFields now = look_();
     while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < now.at_ns) earlier_.pop_front();
     write_page(facts_.run_dir + "/" + run_files::kStatus, page(facts_, state_, earlier_.front(), now, why_));
     earlier_.push_back(std::move(now));
 }
 
-std::string RunStatus::page(const Facts& facts, const std::string& state, const RunStatusFigures& before,
-                            const RunStatusFigures& now, const std::string& why) {
+std::string RunStatus::page(const Facts& facts, const std::string& state, const RunStatusFields& before,
+                            const RunStatusFields& now, const std::string& why) {
     const BrokerReport& broker = now.broker;
     const double seconds = now.at_ns > before.at_ns ? static_cast<double>(now.at_ns - before.at_ns) / 1e9 : 0;
     const auto released = static_cast<double>(broker.completed.samples - before.broker.completed.samples);
@@ -131,16 +131,16 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"shortage", broker.shortage_reason},
         {"message", why.empty() ? broker.shortage : why},
     };
-    add_figures(status, broker,
-                {.device = facts.device,
-                 .device_uuid = facts.device_uuid,
-                 .began_ns = facts.began_ns,
-                 .shm_bytes = facts.shm_bytes,
-                 .slab_wait_seconds = now.slab_wait_seconds,
-                 .dropped = {.batches = now.output.batches_dropped,
-                             .samples = now.output.samples_dropped,
-                             .bytes = now.output.bytes_dropped},
-                 .d2h = now.output.copy_times});
+    add_fields(status, broker,
+               {.device = facts.device,
+                .device_uuid = facts.device_uuid,
+                .began_ns = facts.began_ns,
+                .shm_bytes = facts.shm_bytes,
+                .slab_wait_seconds = now.slab_wait_seconds,
+                .dropped = {.batches = now.output.batches_dropped,
+                            .samples = now.output.samples_dropped,
+                            .bytes = now.output.bytes_dropped},
+                .d2h = now.output.copy_times});
     return page_text(status);
 }
 

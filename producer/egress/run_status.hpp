@@ -14,9 +14,9 @@
 namespace offramp {
 
 // What a run of a program of one's own tells of itself at one moment.
-struct RunStatusFigures {
+struct RunStatusFields {
     std::uint64_t at_ns = 0;
-    OutputFigures output;
+    OutputStats output;
     double slab_wait_seconds = 0;
     BrokerReport broker;
 };
@@ -37,7 +37,7 @@ class RunStatus {
         std::uint64_t began_ns = 0;  // CLOCK_MONOTONIC
         std::uint64_t shm_bytes = 0;
     };
-    using Look = std::function<RunStatusFigures()>;
+    using Look = std::function<RunStatusFields()>;
 
     // `beside`: what else is looked at on the thread, as often; until end() as well. It throws nothing.
     RunStatus(Facts facts, Look look, std::function<void()> beside);
@@ -51,8 +51,8 @@ class RunStatus {
     void end(const std::string& state, const std::string& why = {});
 
     // The page of a run between two moments. Pure, but for the time of day that it bears.
-    static std::string page(const Facts& facts, const std::string& state, const RunStatusFigures& before,
-                            const RunStatusFigures& now, const std::string& why);
+    static std::string page(const Facts& facts, const std::string& state, const RunStatusFields& before,
+                            const RunStatusFields& now, const std::string& why);
 
   private:
     void tell_now_and_then();
@@ -67,7 +67,7 @@ class RunStatus {
     bool over_ = false;
     std::string state_ = "running";
     std::string why_;
-    std::deque<RunStatusFigures> earlier_;
+    std::deque<RunStatusFields> earlier_;
     std::thread thread_;
 };
 

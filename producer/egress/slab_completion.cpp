@@ -34,7 +34,7 @@ void SlabCompletion::publish_completed() {
             const PublishedSlab& published = (*filling)->wait_copied(counters_, timeline_);
             failpoint("egress.copied");
             counters_.published(published);
-            exchange_->publish((*filling)->hand_on_loan(), published);
+            exchange_->publish((*filling)->take_loan(), published);
             failpoint("egress.published");
         }
         exchange_->finish();

@@ -64,8 +64,8 @@ class SlabFilling {
     const PublishedSlab& wait_copied(OutputCounters& counters, DeviceTimeline& timeline);
 
     // To whoever publishes it: the target, or of a slab of the pool its loan. Once.
-    Target hand_on_target() { return std::move(target_); }
-    WriteLoan hand_on_loan() { return std::move(*target_.loan); }
+    Target take_target() { return std::move(target_); }
+    WriteLoan take_loan() { return std::move(*target_.loan); }
     const PublishedSlab& published() const { return published_; }
 
   private:

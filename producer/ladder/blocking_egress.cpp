@@ -34,7 +34,7 @@ bool BlockingEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::u
         filling.wait_copied(counters_, timeline_);
     }
     counters_.published(filling.published());
-    place_->deliver(filling.hand_on_target(), filling.published());
+    place_->deliver(filling.take_target(), filling.published());
     return true;
 }
 

@@ -19,7 +19,7 @@ class BlockingEgress final : public EgressPath {
     bool submit(OutputBatch batch) override;
     void finish() override { place_->finish(); }
     void stop() override { place_->stop(); }
-    OutputFigures figures() const override { return counters_.figures(); }
+    OutputStats stats() const override { return counters_.stats(); }
 
   private:
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);

@@ -24,7 +24,7 @@ class ComputeStreamEgress final : public EgressPath {
     bool submit(OutputBatch batch) override;
     void finish() override { completion_.finish(); }
     void stop() override;
-    OutputFigures figures() const override { return counters_.figures(); }
+    OutputStats stats() const override { return counters_.stats(); }
 
   private:
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);

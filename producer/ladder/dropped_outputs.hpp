@@ -20,7 +20,7 @@ class DroppedOutputs final : public EgressPath {
     bool submit(OutputBatch batch) override;
     void finish() override;
     void stop() override { computing_.close(); }
-    OutputFigures figures() const override { return counters_.figures(); }
+    OutputStats stats() const override { return counters_.stats(); }
 
   private:
     void see_computed();

@@ -12,7 +12,7 @@ namespace offramp {
 // Thread: any. Blocks: never.
 class LocalDelivery final : public Delivery {
   public:
-    // `warmup_batches`: left out of the steady figures. `on_completed`: called for each slab that is done; `before`: by
+    // `warmup_batches`: left out of the steady stats. `on_completed`: called for each slab that is done; `before`: by
     // begin().
     explicit LocalDelivery(std::uint64_t warmup_batches, std::function<void(const PublishedSlab&)> on_completed = {},
                            std::function<void(const PublishedSlab&)> before = {})

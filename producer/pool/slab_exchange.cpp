@@ -73,23 +73,23 @@ std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
 void SlabExchange::publish(WriteLoan loan, PublishedSlab published) {
     published.slab = loan.slab();
     if (before_publishing_) before_publishing_(published);
-    std::shared_ptr<const StandIn> stand_in;
+    std::shared_ptr<const InlineDispatch> inline_dispatch;
     {
         const std::lock_guard lock(mutex_);
         to_take_.published.push_back(published);
         const TimePoint now = clock_.now();
-        if (now - published_at_ >= kNeighbours) stand_in = stand_in_;
+        if (now - published_at_ >= kNeighbours) inline_dispatch = inline_dispatch_;
         published_at_ = now;
     }
     loan.exchange_.reset();
     if (!broker_listens_ || !broker_listens_.exchange(false)) return;
-    if (!stand_in || !(*stand_in)()) ring();
+    if (!inline_dispatch || !(*inline_dispatch)()) ring();
 }
 
-void SlabExchange::let_stand_in(StandIn stand_in) {
-    auto kept = stand_in ? std::make_shared<const StandIn>(std::move(stand_in)) : nullptr;
+void SlabExchange::set_inline_dispatch(InlineDispatch inline_dispatch) {
+    auto kept = inline_dispatch ? std::make_shared<const InlineDispatch>(std::move(inline_dispatch)) : nullptr;
     const std::lock_guard lock(mutex_);
-    stand_in_.swap(kept);
+    inline_dispatch_.swap(kept);
 }
 
 void SlabExchange::finish() {

@@ -28,8 +28,8 @@ namespace offramp {
 //
 // Owns: two short queues and an eventfd. Borrows: the slabs' bytes (SlabPool), through the grants; the clock.
 // Thread: wait_for_slab(), publish() and finish() from the egress; take(), take_published(), grant(), note_shortage(),
-// listen(), wake_fd() from the broker, or who stands in; note_memory(), let_stand_in(), stop() and wake() from any.
-// Blocks: wait_for_slab() only.
+// listen(), wake_fd() from the broker, or who stands in; note_memory(), set_inline_dispatch(), stop() and wake() from
+// any. Blocks: wait_for_slab() only.
 class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
   public:
     static constexpr std::uint32_t kAheadByPool = 0;
@@ -62,8 +62,8 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // What publish() calls, on its thread, when the broker sleeps and the slab before is not a neighbour. False: the
     // broker is to be woken. To be taken away, by an empty one, before what it needs ends; a call that has begun goes
     // on.
-    using StandIn = std::function<bool()>;
-    void let_stand_in(StandIn stand_in);
+    using InlineDispatch = std::function<bool()>;
+    void set_inline_dispatch(InlineDispatch inline_dispatch);
     struct Grant {
         std::uint32_t slab = 0;
         std::uint64_t generation = 0;
@@ -123,7 +123,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     Taken to_take_;
     bool has_events_ = false;  // since the last take(), for the broker, besides what was published
     bool wants_more_ = false;  // grants, before they run out
-    std::shared_ptr<const StandIn> stand_in_;
+    std::shared_ptr<const InlineDispatch> inline_dispatch_;
     TimePoint published_at_{};  // the last slab
     bool short_ = false;
     bool stopped_ = false;

@@ -43,7 +43,7 @@ LIBRARIES = {
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
 SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/device", "device/device_tensor", "device/device_timeline", "device/gpu_search",
                        "device/lending_pool", "egress/egress_path", "egress/egress_run", "egress/output_batch", "egress/row_info", "egress/row_outliers",
-                       "egress/run_lifecycle", "egress/run_place", "egress/run_slabs", "egress/slab_plan", "broker/broker_report", "broker/delivery",
+                       "egress/run_lifecycle", "egress/run_directory_lock", "egress/run_slabs", "egress/slab_plan", "broker/broker_report", "broker/delivery",
                        "broker/report_pages", "recovery/predecessor")
 SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
@@ -110,7 +110,7 @@ INCLUDE_RULES = [
      "Arrow is included in parquet_module.cpp and parquet_rows_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
-    (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_place|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_place and run_status know ledger, broker and recovery"),
+    (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_directory_lock|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery"),
     (r"consumer/hosts/", None, r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))", "consumer/hosts/ runs what is not ours: it knows no plug-in and no database"),
     (r"consumer/processors/", None, r"consumer/(hosts|worker)/", "consumer/processors/ is given what makes somebody else's (MakeHosted)"),
     (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),

@@ -24,11 +24,11 @@
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/egress/completed_items.hpp"
-#include "producer/egress/egress_door.hpp"
+#include "producer/egress/embedded_egress.hpp"
 #include "producer/egress/released_batches.hpp"
 
 struct offramp_egress {
-    std::unique_ptr<offramp::EgressDoor> run;
+    std::unique_ptr<offramp::EmbeddedEgress> run;
     std::shared_ptr<offramp::ReleasedBatches> released = std::make_shared<offramp::ReleasedBatches>();
     std::shared_ptr<offramp::CompletedItems> completed;  // null: nobody wants to know
     std::shared_ptr<offramp::CompletedItems> given_up;   // null: nobody wants to know
@@ -86,7 +86,7 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
     return spec;
 }
 
-EgressDoorOptions options_of(const offramp_egress_options* given) {
+EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     const auto options = known_part(given, kLeastOptions, "offramp_egress_options");
     if (options.tensors == nullptr || options.tensor_count < 1 || options.tensor_count > kMaxTensorsPerSlab)
         throw ConfigError(std::to_string(options.tensors == nullptr ? 0 : options.tensor_count) + " tensors",
@@ -94,14 +94,14 @@ EgressDoorOptions options_of(const offramp_egress_options* given) {
     if (options.kill_overdue > 1)
         throw ConfigError("kill_overdue is " + std::to_string(options.kill_overdue),
                           "Give 0 or 1, and zero the options before they are filled in");
-    EgressDoorOptions wanted{.run_dir = text_or(options.run_dir, ""),
-                             .run_id = text_or(options.run_id, ""),
-                             .name = text_or(options.name, ""),
-                             .device = text_or(options.device, "auto"),
-                             .slabs = options.slabs,
-                             .samples_per_slab = options.samples_per_slab,
-                             .drop_when_full = options.drop_when_full != 0,
-                             .kill_overdue = options.kill_overdue != 0};
+    EmbeddedEgressOptions wanted{.run_dir = text_or(options.run_dir, ""),
+                                 .run_id = text_or(options.run_id, ""),
+                                 .name = text_or(options.name, ""),
+                                 .device = text_or(options.device, "auto"),
+                                 .slabs = options.slabs,
+                                 .samples_per_slab = options.samples_per_slab,
+                                 .drop_when_full = options.drop_when_full != 0,
+                                 .kill_overdue = options.kill_overdue != 0};
     const auto* tensor = reinterpret_cast<const std::byte*>(options.tensors);
     for (std::uint32_t i = 0; i < options.tensor_count; ++i) {
         const auto* const one = reinterpret_cast<const offramp_tensor*>(tensor);
@@ -143,12 +143,13 @@ std::vector<std::string> split_keys(std::string_view text, std::uint32_t rows) {
     return keys;
 }
 
-EgressDoor::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
+EmbeddedEgress::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
     if (given.tensors == nullptr || given.tensor_count != tensors)
         throw ConfigError(std::to_string(given.tensors == nullptr ? 0 : given.tensor_count) +
                               " tensors were submitted, the run was opened with " + std::to_string(tensors),
                           "Submit one of each");
-    EgressDoor::Batch batch{.tensors = {given.tensors, given.tensor_count}, .rows = given.rows, .stream = given.stream};
+    EmbeddedEgress::Batch batch{
+        .tensors = {given.tensors, given.tensor_count}, .rows = given.rows, .stream = given.stream};
     if (given.rows > kMaxSamplesPerSlab) return batch;  // refused for that
     if (given.keys != nullptr)
         for (std::uint32_t row = 0; row < given.rows; ++row) {
@@ -222,14 +223,14 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
     *egress = nullptr;
     return guarded(error, [&] {
         quiet_log();
-        EgressDoorOptions wanted = options_of(options);
+        EmbeddedEgressOptions wanted = options_of(options);
         const SignalsBlocked blocked;
         auto opened = std::make_unique<offramp_egress>();
         const auto told = known_part(options, kLeastOptions, "offramp_egress_options");
         if (told.tell_completed != 0) wanted.on_completed = noting_in(opened->completed);
         if (told.tell_given_up != 0) wanted.on_given_up = noting_in(opened->given_up);
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
-        opened->run = std::make_unique<EgressDoor>(std::move(wanted));
+        opened->run = std::make_unique<EmbeddedEgress>(std::move(wanted));
         open_egresses.add(opened.get());
         *egress = opened.release();
         return std::int32_t{OFFRAMP_OK};
@@ -239,7 +240,7 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
 std::int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error) {
     return on(egress, error, [&] {
         const auto given = known_part(batch, kLeastBatch, "offramp_batch");
-        EgressDoor::Batch taken = batch_of(given, egress->tensors);
+        EmbeddedEgress::Batch taken = batch_of(given, egress->tensors);
         const auto owner = std::make_shared<Owner>();
         taken.owner = owner;
         if (given.timeout_seconds != 0) taken.timeout = timeout_of(given.timeout_seconds);
@@ -269,7 +270,7 @@ std::int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds
 std::int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures, offramp_error* error) {
     return on(egress, error, [&] {
         const auto given = known_part(figures, kLeastFigures, "offramp_egress_figures");
-        const EgressDoorFigures now = egress->run->figures();
+        const EmbeddedEgressStats now = egress->run->stats();
         const offramp_egress_figures all{.size = given.size,
                                          .batches_submitted = now.batches_submitted,
                                          .samples_submitted = now.samples_submitted,

@@ -15,7 +15,7 @@ namespace offramp {
 // of them name. The others wait with all that they need for it loaded, and go on the moment it is given back.
 //
 // Owns: the file's descriptor. The kernel gives the turn back when the process ends, however it does; none of its
-// children keeps it. Thread: take() and what it returns: one; the figures: any. Blocks: take(). Errors: SystemError,
+// children keeps it. Thread: take() and what it returns: one; the stats: any. Blocks: take(). Errors: SystemError,
 // from the constructor also where the file cannot be locked at all.
 class ComputeTurn {
   public:

@@ -18,7 +18,7 @@ namespace offramp {
 
 // Runs model and transform on every batch of input and hands the outputs to the egress. Never waits for the device but
 // where a bound on what is in flight asks for it. Borrows all of its parts. Thread: run() on the model's thread; the
-// figures from any. Blocks: run() to the end of the input. Errors: the model's, the prefetcher's and the egress's.
+// stats from any. Blocks: run() to the end of the input. Errors: the model's, the prefetcher's and the egress's.
 class Inference {
   public:
     // `depth`: batches that may be submitted and unfinished; `timed`: every n-th is timed on the device.

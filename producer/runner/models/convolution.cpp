@@ -47,9 +47,9 @@ class ChoiceOfKernels {
 }  // namespace
 
 void append_demands(const ConvolutionPlan& plan, std::vector<TensorDemand>& demands) {
-    const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape, Filling filling,
+    const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape, Initializer initializer,
                          bool parameter = true) {
-        demands.push_back({.name = name, .shape = shape, .filling = filling, .parameter = parameter});
+        demands.push_back({.name = name, .shape = shape, .initializer = initializer, .parameter = parameter});
     };
     add(plan.name + ".weight", {plan.out, plan.in, plan.kernel, plan.kernel},
         kaiming(plan.in * plan.kernel * plan.kernel));

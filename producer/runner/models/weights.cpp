@@ -47,8 +47,8 @@ at::Tensor fill(const TensorDemand& demand, std::uint64_t seed) {
     std::uint64_t state = hash(demand.name) ^ (seed * 0x9e3779b97f4a7c15ULL);
     for (std::uint64_t i = 0, count = elements(demand); i < count; ++i) {
         const auto signed_24_bits = static_cast<std::int32_t>(next_random(state) >> 40U) - (1 << 23);
-        const float offset = static_cast<float>(signed_24_bits) * 0x1p-23F * demand.filling.bound;
-        values[i] = demand.filling.centre + offset;
+        const float offset = static_cast<float>(signed_24_bits) * 0x1p-23F * demand.initializer.bound;
+        values[i] = demand.initializer.centre + offset;
     }
     return tensor;
 }
@@ -121,7 +121,7 @@ Weights read(const std::string& path, std::span<const TensorDemand> demands,
 
 }  // namespace
 
-Filling kaiming(std::int64_t fan_in) {
+Initializer kaiming(std::int64_t fan_in) {
     return {.centre = 0.0F, .bound = static_cast<float>(std::sqrt(6.0 / static_cast<double>(fan_in)))};
 }
 

@@ -15,19 +15,19 @@
 namespace offramp {
 
 // How a tensor is made when there is no file: uniform in [-bound, bound] around `centre`.
-struct Filling {
+struct Initializer {
     float centre = 0.0F;
     float bound = 0.0F;
 };
 
 // Keeps the variance of what goes through `fan_in` inputs and a ReLU (He et al. 2015, uniform form).
-Filling kaiming(std::int64_t fan_in);
+Initializer kaiming(std::int64_t fan_in);
 
 // A tensor that a model wants.
 struct TensorDemand {
     std::string name;
     std::vector<std::int64_t> shape;
-    Filling filling;
+    Initializer initializer;
     bool parameter = true;  // counts as a parameter; false: a statistic
 };
 

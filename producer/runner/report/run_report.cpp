@@ -20,16 +20,16 @@ constexpr std::uint64_t kRateNs = 10'000'000'000;
 constexpr std::uint64_t kMomentsKept = 40;
 
 // {published, released, ...} in one unit.
-json in_unit(const RunFigures& figures, std::uint64_t SlabTotals::*unit) {
-    return {{"published", figures.broker.published.*unit},
-            {"released", figures.broker.completed.*unit},
-            {"quarantined", figures.broker.quarantined.*unit},
-            {"redelivered", figures.broker.redelivered.*unit},
-            {"spilled", figures.broker.spilled.*unit},
-            {"ever_spilled", figures.broker.ever_spilled.*unit},
-            {"dropped", figures.dropped.*unit},
-            {"dropped_when_full", figures.dropped_when_full.*unit},
-            {"in_flight", figures.broker.in_flight.*unit}};
+json in_unit(const RunStats& stats, std::uint64_t SlabTotals::*unit) {
+    return {{"published", stats.broker.published.*unit},
+            {"released", stats.broker.completed.*unit},
+            {"quarantined", stats.broker.quarantined.*unit},
+            {"redelivered", stats.broker.redelivered.*unit},
+            {"spilled", stats.broker.spilled.*unit},
+            {"ever_spilled", stats.broker.ever_spilled.*unit},
+            {"dropped", stats.dropped.*unit},
+            {"dropped_when_full", stats.dropped_when_full.*unit},
+            {"in_flight", stats.broker.in_flight.*unit}};
 }
 
 double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
@@ -37,18 +37,18 @@ double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
 }
 
 // Since the run began, without the time in which another program had the device.
-double seconds_of_its_own(const RunFacts& facts, const RunFigures& figures, std::uint64_t to_ns) {
-    return std::max(0.0, seconds_between(facts.began_ns, to_ns) - figures.turn_wait_seconds);
+double seconds_of_its_own(const RunFacts& facts, const RunStats& stats, std::uint64_t to_ns) {
+    return std::max(0.0, seconds_between(facts.began_ns, to_ns) - stats.turn_wait_seconds);
 }
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
-json of_measured(const RunFigures& figures) {
-    const MeasuredFigures& from = figures.measured_from;
-    const MeasuredFigures& to = figures.so_far;
+json of_measured(const RunStats& stats) {
+    const MeasuredStats& from = stats.measured_from;
+    const MeasuredStats& to = stats.so_far;
     if (from.at_ns == 0) return nullptr;
     return {{"batches", to.batches - from.batches},
-            {"seconds", seconds_between(from.at_ns, figures.broker.last_release_ns)},
+            {"seconds", seconds_between(from.at_ns, stats.broker.last_release_ns)},
             {"compute_seconds", to.compute_seconds - from.compute_seconds},
             {"copy_seconds", to.copy_seconds - from.copy_seconds},
             {"copy_bytes", to.copy_bytes - from.copy_bytes},
@@ -57,12 +57,12 @@ json of_measured(const RunFigures& figures) {
 }
 
 // What the model computed on that is not text.
-json tokens_json(const RunFigures& figures) {
-    if (figures.padded_tokens == 0) return nullptr;
-    const auto padding = static_cast<double>(figures.padded_tokens - figures.tokens);
-    return {{"of_texts", figures.tokens},
-            {"padded", figures.padded_tokens},
-            {"padding_share", padding / static_cast<double>(figures.padded_tokens)}};
+json tokens_json(const RunStats& stats) {
+    if (stats.padded_tokens == 0) return nullptr;
+    const auto padding = static_cast<double>(stats.padded_tokens - stats.tokens);
+    return {{"of_texts", stats.tokens},
+            {"padded", stats.padded_tokens},
+            {"padding_share", padding / static_cast<double>(stats.padded_tokens)}};
 }
 
 json left_out_json(const std::vector<LeftOut>& parts) {
@@ -86,14 +86,14 @@ struct Rate {
     bool is_steady = false;
     double seconds = 0, batches = 0, samples = 0, bytes = 0;
 };
-Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
-    const BrokerReport& broker = figures.broker;
+Rate rate_of(const RunFacts& facts, const RunStats& stats) {
+    const BrokerReport& broker = stats.broker;
     const bool is_steady = broker.steady_since_ns != 0 && broker.last_release_ns > broker.steady_since_ns;
     const SlabTotals from = is_steady ? broker.before_steady : SlabTotals{};
-    const std::uint64_t since = figures.measured_from.at_ns != 0 ? figures.measured_from.at_ns : broker.steady_since_ns;
+    const std::uint64_t since = stats.measured_from.at_ns != 0 ? stats.measured_from.at_ns : broker.steady_since_ns;
     Rate rate{.is_steady = is_steady,
               .seconds = is_steady ? seconds_between(since, broker.last_release_ns)
-                                   : seconds_of_its_own(facts, figures, figures.at_ns)};
+                                   : seconds_of_its_own(facts, stats, stats.at_ns)};
     rate.batches = per_second(static_cast<double>(broker.completed.batches - from.batches), rate.seconds);
     rate.samples = per_second(static_cast<double>(broker.completed.samples - from.samples), rate.seconds);
     rate.bytes = per_second(static_cast<double>(broker.completed.bytes - from.bytes), rate.seconds);
@@ -101,7 +101,7 @@ Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
 }
 
 // Of the run's input nothing is on its way to a slab any more.
-bool everything_is_published(const RunFacts& facts, const RunFigures& now) {
+bool everything_is_published(const RunFacts& facts, const RunStats& now) {
     const bool all_is_read =
         now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
     return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
@@ -116,24 +116,23 @@ json share_of(double busy_seconds, double seconds, bool something_goes_on) {
 }  // namespace
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
-    if (facts_.producers > 1) return;  // its predecessors' figures are known from the first status on
+    if (facts_.producers > 1) return;  // its predecessors' stats are known from the first status on
     earlier_.emplace_back();
     earlier_.back().at_ns = now_ns();
 }
 
-void RunReport::write_status(const RunFigures& figures) {
-    while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < figures.at_ns) earlier_.pop_front();
+void RunReport::write_status(const RunStats& stats) {
+    while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < stats.at_ns) earlier_.pop_front();
     write_page(run_dir_ + "/" + run_files::kStatus,
-               status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
-    if (earlier_.empty() || figures.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept)
-        earlier_.push_back(figures);
+               status_json(facts_, earlier_.empty() ? stats : earlier_.front(), stats));
+    if (earlier_.empty() || stats.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept) earlier_.push_back(stats);
 }
 
-void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode> exit) {
-    write_page(run_dir_ + "/" + run_files::kProducerSummary, summary_json(facts_, figures, exit));
+void RunReport::write_summary(const RunStats& stats, std::optional<ExitCode> exit) {
+    write_page(run_dir_ + "/" + run_files::kProducerSummary, summary_json(facts_, stats, exit));
 }
 
-std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
+std::string RunReport::limiting_stage(const RunFacts& facts, const RunStats& before, const RunStats& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
     if (seconds <= 0) return "starting";
     if (now.waits_for_turn) return "turn";
@@ -153,7 +152,7 @@ std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& b
     return "compute";
 }
 
-std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
+std::string RunReport::status_json(const RunFacts& facts, const RunStats& before, const RunStats& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
     json status = {
         {"state", now.state},
@@ -197,30 +196,30 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"model", facts.model},
     };
     const PinningProof& pinning = now.pinning;
-    add_figures(status, now.broker,
-                {.device = facts.device.word(),
-                 .device_uuid = facts.device.uuid,
-                 .began_ns = facts.began_ns,
-                 .shm_bytes = facts.shm_bytes,
-                 .pinned_bytes_per_second =
-                     pinning.registered ? std::optional(pinning.gigabytes_per_second * 1e9) : std::nullopt,
-                 .input_wait_seconds = now.input_wait_seconds,
-                 .slab_wait_seconds = now.slab_wait_seconds,
-                 .output_wait_seconds = now.output_wait_seconds,
-                 .dropped = now.dropped_when_full,
-                 .compute = now.compute_times,
-                 .d2h = now.copy_times});
+    add_fields(status, now.broker,
+               {.device = facts.device.word(),
+                .device_uuid = facts.device.uuid,
+                .began_ns = facts.began_ns,
+                .shm_bytes = facts.shm_bytes,
+                .pinned_bytes_per_second =
+                    pinning.registered ? std::optional(pinning.gigabytes_per_second * 1e9) : std::nullopt,
+                .input_wait_seconds = now.input_wait_seconds,
+                .slab_wait_seconds = now.slab_wait_seconds,
+                .output_wait_seconds = now.output_wait_seconds,
+                .dropped = now.dropped_when_full,
+                .compute = now.compute_times,
+                .d2h = now.copy_times});
     return page_text(status);
 }
 
-std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit) {
-    const BrokerReport& broker = figures.broker;
-    const Rate rate = rate_of(facts, figures);
-    json samples = in_unit(figures, &SlabTotals::samples);
-    samples["sourced"] = figures.sourced;
-    samples["skipped"] = figures.skipped;
+std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats, std::optional<ExitCode> exit) {
+    const BrokerReport& broker = stats.broker;
+    const Rate rate = rate_of(facts, stats);
+    json samples = in_unit(stats, &SlabTotals::samples);
+    samples["sourced"] = stats.sourced;
+    samples["skipped"] = stats.skipped;
     samples["done_before"] = facts.done_before;
-    json batches = in_unit(figures, &SlabTotals::batches);
+    json batches = in_unit(stats, &SlabTotals::batches);
     json dead_letters = json::array();
     for (const DeadLetter& slab : broker.dead_letters->all())
         dead_letters.push_back({{"batch", slab.first_batch},
@@ -233,18 +232,18 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
                                 {"error", slab.error}});
 
     json limits = nullptr;
-    if (figures.limits.compute_batches_per_second > 0 || figures.limits.copy_bytes_per_second > 0) {
-        const double compute = figures.limits.compute_batches_per_second;
-        const double copy = figures.limits.copy_bytes_per_second;
+    if (stats.limits.compute_batches_per_second > 0 || stats.limits.copy_bytes_per_second > 0) {
+        const double compute = stats.limits.compute_batches_per_second;
+        const double copy = stats.limits.copy_bytes_per_second;
         limits = {{"compute_batches_per_second", compute},
                   {"copy_gigabytes_per_second", copy / 1e9},
                   {"delivered_over_compute", compute > 0 ? rate.batches / compute : 0},
                   {"delivered_over_copy_ceiling", copy > 0 ? rate.bytes / copy : 0}};
     }
-    const double total_seconds = seconds_between(facts.began_ns, figures.at_ns);
+    const double total_seconds = seconds_between(facts.began_ns, stats.at_ns);
     const json summary = {
-        {"state", figures.state},
-        {"failure", figures.failure.empty() ? json(nullptr) : json(figures.failure)},
+        {"state", stats.state},
+        {"failure", stats.failure.empty() ? json(nullptr) : json(stats.failure)},
         {"run_id", facts.run_id},
         {"model", facts.model},
         {"random_weights", facts.random_weights},
@@ -260,7 +259,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"samples_per_slab", facts.samples_per_slab},
         {"batches_per_slab", facts.batches_per_slab},
         {"slab_payload_bytes", facts.slab_payload_bytes},
-        {"measured", of_measured(figures)},
+        {"measured", of_measured(stats)},
         {"samples", samples},
         {"batches", batches},
         {"slabs", {{"published", totals_json(broker.published)}, {"released", totals_json(broker.completed)}}},
@@ -272,29 +271,29 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"batches_per_second", rate.batches},
         {"samples_per_second", rate.samples},
         {"gigabytes_per_second", rate.bytes / 1e9},
-        {"compute_busy_seconds", figures.compute_busy_seconds},
-        {"compute_busy_batches", figures.compute_busy_batches},
-        {"copy_seconds", figures.copy_seconds},
-        {"input_wait_seconds", figures.input_wait_seconds},
-        {"slab_wait_seconds", figures.slab_wait_seconds},
-        {"output_wait_seconds", figures.output_wait_seconds},
-        {"turn_wait_seconds", figures.turn_wait_seconds},
-        {"producer_cpu_seconds", figures.so_far.producer_cpu_seconds},
-        {"first_batch_seconds", seconds_of_its_own(facts, figures, broker.first_release_ns)},
-        {"first_slab_seconds", figures.seconds_to_first_slab},
-        {"all_slabs_seconds", figures.seconds_to_all_slabs},
-        {"pinned", figures.pinning.registered},
-        {"pinned_copy_gigabytes_per_second", figures.pinning.gigabytes_per_second},
+        {"compute_busy_seconds", stats.compute_busy_seconds},
+        {"compute_busy_batches", stats.compute_busy_batches},
+        {"copy_seconds", stats.copy_seconds},
+        {"input_wait_seconds", stats.input_wait_seconds},
+        {"slab_wait_seconds", stats.slab_wait_seconds},
+        {"output_wait_seconds", stats.output_wait_seconds},
+        {"turn_wait_seconds", stats.turn_wait_seconds},
+        {"producer_cpu_seconds", stats.so_far.producer_cpu_seconds},
+        {"first_batch_seconds", seconds_of_its_own(facts, stats, broker.first_release_ns)},
+        {"first_slab_seconds", stats.seconds_to_first_slab},
+        {"all_slabs_seconds", stats.seconds_to_all_slabs},
+        {"pinned", stats.pinning.registered},
+        {"pinned_copy_gigabytes_per_second", stats.pinning.gigabytes_per_second},
         {"limits", limits},
-        {"tokens", tokens_json(figures)},
+        {"tokens", tokens_json(stats)},
         {"releases", releases_json(broker)},
         {"leases_expired", broker.leases_expired},
         {"overdue_killed", broker.stalled_killed},
         {"payloads_lost", broker.payloads_lost},
         {"refused", broker.refused},
-        {"skipped", items_json(figures.skipped_items)},
-        {"unreadable_ahead", items_json(figures.unreadable_ahead)},
-        {"left_out", left_out_json(figures.left_out)},
+        {"skipped", items_json(stats.skipped_items)},
+        {"unreadable_ahead", items_json(stats.unreadable_ahead)},
+        {"left_out", left_out_json(stats.left_out)},
         {"given_up", dead_letters},
         {"conserved", broker.conserved()},
         {"exit", exit ? json(to_int(*exit)) : json()},

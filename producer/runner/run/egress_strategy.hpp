@@ -22,7 +22,7 @@ struct EgressParts {
 
 // What the totals of a run without consumers are made of.
 struct LocalDeliveryParts {
-    std::uint64_t warmup_batches = 0;                        // left out of the steady figures
+    std::uint64_t warmup_batches = 0;                        // left out of the steady stats
     std::function<void(const PublishedSlab&)> begin;         // before a slab is processed; may be empty
     std::function<void(const PublishedSlab&)> on_completed;  // when it is done; may be empty
 };

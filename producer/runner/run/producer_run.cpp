@@ -195,7 +195,7 @@ ExitCode ProducerRun::execute() {
     failpoint("run.joined");
     lifecycle_.end();
     trace_->end();
-    const RunFigures last = pipeline_->figures();
+    const RunStats last = pipeline_->stats();
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
@@ -208,7 +208,7 @@ ExitCode ProducerRun::execute() {
 }
 
 // Nothing when it cannot be written that the run came to its end: that is the error then.
-std::optional<ExitCode> ProducerRun::end_of(const RunFigures& last) {
+std::optional<ExitCode> ProducerRun::end_of(const RunStats& last) {
     const ExitCode exit =
         RunOutcome{.items = facts().items, .done_before = record_->done_before(), .stopped = lifecycle_.stopped()}
             .exit_code(last);
@@ -225,7 +225,7 @@ std::optional<ExitCode> ProducerRun::end_of(const RunFigures& last) {
 void ProducerRun::beat() {
     bool anyone = true;
     lifecycle_.while_under_way([&] {
-        const RunFigures now = pipeline_->figures();
+        const RunStats now = pipeline_->stats();
         report_->write_status(now);
         anyone = std::any_of(now.broker.consumers.begin(), now.broker.consumers.end(),
                              [](const ConsumerReport& consumer) { return consumer.end.empty(); });

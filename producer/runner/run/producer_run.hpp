@@ -13,8 +13,8 @@
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/egress_run.hpp"
+#include "producer/egress/run_directory_lock.hpp"
 #include "producer/egress/run_lifecycle.hpp"
-#include "producer/egress/run_place.hpp"
 #include "producer/runner/inference/compute_turn.hpp"
 #include "producer/runner/report/run_report.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
@@ -53,7 +53,7 @@ class ProducerRun final : private StoppableRun {
     void attempt(const std::function<void()>& step);
     void fail(std::exception_ptr error);
     void leave_to_successor(std::exception_ptr error);
-    std::optional<ExitCode> end_of(const RunFigures& last);
+    std::optional<ExitCode> end_of(const RunStats& last);
     void beat();
     void look_at_trace();
 
@@ -66,7 +66,7 @@ class ProducerRun final : private StoppableRun {
     LauncherLoss launcher_{lifecycle_};
     EndWatch end_watch_;
 
-    RunPlace place_;
+    RunDirectoryLock place_;
     ComputeTurn turn_;  // a file that cannot be locked is told before a model is loaded
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;

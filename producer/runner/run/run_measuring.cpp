@@ -34,7 +34,7 @@ void RunMeasuring::flow() {
     if (!parts_.inference.run(parts_.input, path, parts_.config.warmup_batches)) return;
     parts_.compute.synchronize();
     wait_until_delivered();
-    const MeasuredFigures begin = so_far();
+    const MeasuredStats begin = so_far();
     {
         const std::lock_guard lock(mutex_);
         from_ = begin;
@@ -56,7 +56,7 @@ void RunMeasuring::flow() {
 
 void RunMeasuring::wait_until_delivered() const {
     for (;;) {
-        const std::uint64_t submitted = parts_.egress.path().figures().samples_submitted;
+        const std::uint64_t submitted = parts_.egress.path().stats().samples_submitted;
         const BrokerReport report = parts_.egress.delivery().report();
         if (parts_.lifecycle.is_stopped(StopMode::Halt) ||
             report.completed.samples + report.quarantined.samples >= submitted)
@@ -65,8 +65,8 @@ void RunMeasuring::wait_until_delivered() const {
     }
 }
 
-MeasuredFigures RunMeasuring::so_far() const {
-    const OutputFigures output = parts_.egress.path().figures();
+MeasuredStats RunMeasuring::so_far() const {
+    const OutputStats output = parts_.egress.path().stats();
     return {.at_ns = now_ns(),
             .batches = parts_.egress.delivery().report().completed.batches,
             .copy_bytes = output.bytes_copied,
@@ -76,7 +76,7 @@ MeasuredFigures RunMeasuring::so_far() const {
             .producer_cpu_seconds = cpu_seconds()};
 }
 
-MeasuredFigures RunMeasuring::from() const {
+MeasuredStats RunMeasuring::from() const {
     const std::lock_guard lock(mutex_);
     return from_;
 }

@@ -10,14 +10,14 @@
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/models/model.hpp"
-#include "producer/runner/report/run_figures.hpp"
+#include "producer/runner/report/run_stats.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 
 namespace offramp {
 
 // What a run measures beside its work: the steady part of it, and the limits that delivery is held against.
 //
-// Owns: the figures. Borrows: the parts of its run. Thread: the model's; figures from any. Blocks: while it measures.
+// Owns: the stats. Borrows: the parts of its run. Thread: the model's; stats from any. Blocks: while it measures.
 // Errors: those of the parts.
 class RunMeasuring {
   public:
@@ -44,9 +44,9 @@ class RunMeasuring {
     // the last delivery.
     void flow();
 
-    MeasuredFigures so_far() const;
+    MeasuredStats so_far() const;
     // Where the clock started; at_ns 0: nothing is measured yet.
-    MeasuredFigures from() const;
+    MeasuredStats from() const;
     Limits limits() const;
 
   private:
@@ -56,7 +56,7 @@ class RunMeasuring {
 
     const Parts parts_;
     mutable std::mutex mutex_;  // guards the next two
-    MeasuredFigures from_;
+    MeasuredStats from_;
     Limits limits_;
 };
 

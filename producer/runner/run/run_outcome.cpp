@@ -5,7 +5,7 @@
 
 namespace offramp {
 
-ExitCode RunOutcome::exit_code(const RunFigures& last) const {
+ExitCode RunOutcome::exit_code(const RunStats& last) const {
     const BrokerReport& broker = last.broker;
     const bool abandoned = stopped == StopMode::Abandon;
     const bool nothing_abandoned = abandoned || last.dropped.samples == last.dropped_when_full.samples;

@@ -106,45 +106,45 @@ void RunPipeline::finish_egress() {
     input_.require_good();
 }
 
-RunFigures RunPipeline::figures() const {
+RunStats RunPipeline::stats() const {
     const EgressRun& egress = parts_.egress;
     const Prefetcher::Progress input = input_.progress();
-    const OutputFigures output = egress.path().figures();
+    const OutputStats output = egress.path().stats();
     const ProgressLog::Totals& previous = egress.predecessor().totals;
     const ComputeTime computed = inference_.computed();
-    RunFigures figures{.broker = egress.delivery().report(),
-                       .sourced = parts_.record.sourced_before() + input.items_delivered,
-                       .skipped = previous.skipped + input.items_skipped + output.samples_rejected,
-                       .skipped_items = input_.skipped().list(),
-                       .unreadable_ahead = input_.unreadable_ahead(),
-                       .left_out = parts_.source.left_out(),
-                       .compute_busy_seconds = computed.seconds,
-                       .compute_busy_batches = computed.batches,
-                       .compute_times = computed.times,
-                       .copy_seconds = output.copy_seconds,
-                       .copy_times = output.copy_times,
-                       .input_wait_seconds = input.next_blocked_seconds,
-                       .slab_wait_seconds = egress.slab_wait_seconds(),
-                       .output_wait_seconds = inference_.output_wait_seconds(),
-                       .turn_wait_seconds = parts_.turn.waited_seconds(),
-                       .waits_for_turn = parts_.turn.is_waiting(),
-                       .seconds_to_first_slab = egress.seconds_to_first_slab(),
-                       .seconds_to_all_slabs = egress.seconds_to_all_slabs(),
-                       .measured_from = measuring_.from(),
-                       .so_far = measuring_.so_far(),
-                       .tokens = input.tokens,
-                       .padded_tokens = input.padded_tokens,
-                       .at_ns = now_ns()};
-    figures.dropped = {.batches = output.batches_unpublished(),
-                       .samples = previous.dropped + output.samples_unpublished()};
-    figures.dropped_when_full = {.batches = output.batches_dropped,
-                                 .samples = previous.dropped + output.samples_dropped,
-                                 .bytes = output.bytes_dropped};
-    figures.pinning = egress.pinning();
-    figures.failure = parts_.lifecycle.failure();
-    figures.state = parts_.lifecycle.word();
-    figures.limits = measuring_.limits();
-    return figures;
+    RunStats stats{.broker = egress.delivery().report(),
+                   .sourced = parts_.record.sourced_before() + input.items_delivered,
+                   .skipped = previous.skipped + input.items_skipped + output.samples_rejected,
+                   .skipped_items = input_.skipped().list(),
+                   .unreadable_ahead = input_.unreadable_ahead(),
+                   .left_out = parts_.source.left_out(),
+                   .compute_busy_seconds = computed.seconds,
+                   .compute_busy_batches = computed.batches,
+                   .compute_times = computed.times,
+                   .copy_seconds = output.copy_seconds,
+                   .copy_times = output.copy_times,
+                   .input_wait_seconds = input.next_blocked_seconds,
+                   .slab_wait_seconds = egress.slab_wait_seconds(),
+                   .output_wait_seconds = inference_.output_wait_seconds(),
+                   .turn_wait_seconds = parts_.turn.waited_seconds(),
+                   .waits_for_turn = parts_.turn.is_waiting(),
+                   .seconds_to_first_slab = egress.seconds_to_first_slab(),
+                   .seconds_to_all_slabs = egress.seconds_to_all_slabs(),
+                   .measured_from = measuring_.from(),
+                   .so_far = measuring_.so_far(),
+                   .tokens = input.tokens,
+                   .padded_tokens = input.padded_tokens,
+                   .at_ns = now_ns()};
+    stats.dropped = {.batches = output.batches_unpublished(),
+                     .samples = previous.dropped + output.samples_unpublished()};
+    stats.dropped_when_full = {.batches = output.batches_dropped,
+                               .samples = previous.dropped + output.samples_dropped,
+                               .bytes = output.bytes_dropped};
+    stats.pinning = egress.pinning();
+    stats.failure = parts_.lifecycle.failure();
+    stats.state = parts_.lifecycle.word();
+    stats.limits = measuring_.limits();
+    return stats;
 }
 
 }  // namespace offramp

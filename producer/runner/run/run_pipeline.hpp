@@ -10,7 +10,7 @@
 #include "producer/runner/inference/compute_turn.hpp"
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
-#include "producer/runner/report/run_figures.hpp"
+#include "producer/runner/report/run_stats.hpp"
 #include "producer/runner/run/run_measuring.hpp"
 #include "producer/runner/run/run_parts.hpp"
 #include "producer/runner/run/work_record.hpp"
@@ -48,7 +48,7 @@ class RunPipeline {
     // No more input is read; what was read flows on.
     void end_input() { input_.finish_early(); }
     void stop() { input_.stop(); }
-    RunFigures figures() const;
+    RunStats stats() const;
 
   private:
     std::unique_ptr<ScoreReview> make_review();

@@ -40,7 +40,7 @@ class Stamping final : public Processor {
             figures_.latencies_ns.push_back(now_ns() - slab.filled_at_ns);
         if (figures_.slabs++ == 0) first_cpu_ns_ = cpu_ns();
     }
-    ConsumerFigures figures() {
+    ConsumerStats stats() {
         if (figures_.slabs > 0) figures_.cpu_ns = cpu_ns() - first_cpu_ns_;
         return figures_;
     }
@@ -48,7 +48,7 @@ class Stamping final : public Processor {
   private:
     const bool records_;
     std::uint64_t first_cpu_ns_ = 0;
-    ConsumerFigures figures_;
+    ConsumerStats figures_;
 };
 
 void write_words(int fd, const std::uint64_t* words, std::size_t count) {
@@ -113,7 +113,7 @@ BenchConsumer::~BenchConsumer() {
     ::waitpid(pid_, nullptr, 0);
 }
 
-ConsumerFigures BenchConsumer::finish() {
+ConsumerStats BenchConsumer::finish() {
     const auto words = read_words(figures_.get());
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -136,7 +136,7 @@ int serve_as_bench_consumer(const std::vector<std::string>& arguments) {
         if (!endpoint) return 0;
         const int code = serve_run(config, SlabWork::of(config).hash(), *endpoint, signals,
                                    [&]() -> Processor& { return processor; });
-        const ConsumerFigures figures = processor.figures();
+        const ConsumerStats figures = processor.stats();
         const UniqueFd out(std::stoi(arguments.at(2)));
         const std::uint64_t head[] = {figures.slabs, figures.cpu_ns};
         write_words(out.get(), head, 2);

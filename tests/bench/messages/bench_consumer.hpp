@@ -12,7 +12,7 @@
 namespace offramp {
 
 // What one consumer process has measured of itself.
-struct ConsumerFigures {
+struct ConsumerStats {
     std::uint64_t slabs = 0;
     std::uint64_t cpu_ns = 0;                 // of the whole process, from its first slab to its last
     std::vector<std::uint64_t> latencies_ns;  // filled_at_ns to the moment at which the loan was open
@@ -29,7 +29,7 @@ class BenchConsumer {
     BenchConsumer& operator=(BenchConsumer&&) = delete;
 
     // Reads to the pipe's end, then waits for the process. Errors: Error when it did not end with 0.
-    ConsumerFigures finish();
+    ConsumerStats finish();
 
   private:
     pid_t pid_ = -1;

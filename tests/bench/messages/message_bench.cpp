@@ -123,12 +123,12 @@ class Consumers {
     }
 
     // What those that are this program have measured; the others only end.
-    std::optional<ConsumerFigures> finish() {
+    std::optional<ConsumerStats> finish() {
         for (ProgramConsumer& program : programs_) program.finish();
         if (own_.empty()) return std::nullopt;
-        ConsumerFigures all;
+        ConsumerStats all;
         for (BenchConsumer& consumer : own_) {
-            const ConsumerFigures figures = consumer.finish();
+            const ConsumerStats figures = consumer.finish();
             all.slabs += figures.slabs;
             all.cpu_ns += figures.cpu_ns;
             all.latencies_ns.insert(all.latencies_ns.end(), figures.latencies_ns.begin(), figures.latencies_ns.end());
@@ -252,7 +252,7 @@ nlohmann::json measure(const Settings& settings) {
     run.join();
     const Moment &begin = *first, &end = *last;
 
-    std::optional<ConsumerFigures> figures = consumers.finish();
+    std::optional<ConsumerStats> figures = consumers.finish();
     const BrokerReport books = run.report();
     const auto released = static_cast<double>(end.report.completed.slabs - begin.report.completed.slabs);
     const auto over_ns = static_cast<double>(end.report.last_release_ns - begin.report.last_release_ns);
@@ -313,7 +313,7 @@ void serve(const Settings& settings) {
          .began_ns = began_ns,
          .shm_bytes = run.shm_bytes()},
         [&] {
-            RunStatusFigures now;
+            RunStatusFields now;
             now.at_ns = now_ns();
             now.output.samples_submitted = fed;
             now.broker = run.report();

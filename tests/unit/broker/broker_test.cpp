@@ -360,7 +360,7 @@ TEST(Broker, WhatIsPublishedWhileItSleepsGoesOnWithoutAStep) {
         auto loan = f.exchange->wait_for_slab();  // the second one was granted by who stood in
         ASSERT_TRUE(loan);
         f.exchange->publish(std::move(*loan), {.first_batch = batch, .samples = 4, .bytes = 40});
-        EXPECT_TRUE(f.broker->hand_on_published());
+        EXPECT_TRUE(f.broker->dispatch_inline());
     }
     consumer.receive();
     EXPECT_EQ(consumer.tickets.size(), 1U) << "the last ready slabs are for who holds nothing";
@@ -379,15 +379,15 @@ TEST(Broker, WhoStandsInLeavesAllElseToAStep) {
         of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}});
     consumer.port->send_release(release);
     f.exchange->publish(std::move(*loan), {.first_batch = 1, .samples = 4, .bytes = 40});
-    EXPECT_FALSE(f.broker->hand_on_published()) << "a message waits";
+    EXPECT_FALSE(f.broker->dispatch_inline()) << "a message waits";
     EXPECT_EQ(f.report().completed.slabs, 0U);
     f.broker->step();
     EXPECT_EQ(f.report().completed.slabs, 1U);
     { const auto forgotten = f.exchange->wait_for_slab(); }
-    EXPECT_FALSE(f.broker->hand_on_published()) << "a slab was abandoned";
+    EXPECT_FALSE(f.broker->dispatch_inline()) << "a slab was abandoned";
     f.broker->step();
     f.exchange->finish();
-    EXPECT_FALSE(f.broker->hand_on_published()) << "the egress has finished";
+    EXPECT_FALSE(f.broker->dispatch_inline()) << "the egress has finished";
     EXPECT_TRUE(f.report().conserved());
 }
 
@@ -404,7 +404,7 @@ TEST(Broker, WhoStandsInDoesNotSayThatNoSlabIsFreeWhileAReleaseWaits) {
     consumer.port->send_release(
         of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}}));
     f.exchange->publish(std::move(*loan), {.first_batch = 1, .samples = 4, .bytes = 40});
-    EXPECT_FALSE(f.broker->hand_on_published());
+    EXPECT_FALSE(f.broker->dispatch_inline());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it would hear that none is free
     f.broker->step();
     asks.join();

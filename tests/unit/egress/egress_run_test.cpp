@@ -58,7 +58,7 @@ struct ProducersWorld {
     }
 
     static inline const pid_t kOwner = ::getpid();  // of the test's program, also in its children
-    RunPlace place;
+    RunDirectoryLock place;
     std::unique_ptr<Device> device = open_device("cpu");
     std::unique_ptr<Stream> compute = device->make_stream("compute");
     DeviceTimeline timeline{*device, *compute};
@@ -159,7 +159,7 @@ class CountedPath final : public EgressPath {
     bool submit(OutputBatch) override { return !stopped; }
     void finish() override {}
     void stop() override { stopped = true; }
-    OutputFigures figures() const override { return {}; }
+    OutputStats stats() const override { return {}; }
     bool stopped = false;
 };
 

@@ -126,8 +126,8 @@ TEST_F(EgressStreamTest, BatchesShareASlabUntilItIsFull) {
     egress_->finish();
     slab = next();
     EXPECT_THAT(batches_in(slab), ElementsAre(4, 4, 4, 4)) << "what is open is sent off at the end";
-    EXPECT_EQ(egress_->figures().samples_published, 5 * kBatch);
-    EXPECT_EQ(egress_->figures().bytes_copied, 5 * kBatch * kSampleBytes);
+    EXPECT_EQ(egress_->stats().samples_published, 5 * kBatch);
+    EXPECT_EQ(egress_->stats().bytes_copied, 5 * kBatch * kSampleBytes);
 }
 
 TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
@@ -148,11 +148,11 @@ TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
     EXPECT_THAT(first.items, ElementsAre(ItemRange{0, 2}, ItemRange{3, 4}));
     EXPECT_THAT(holes_in(second), ElementsAre(false, true, false));
     EXPECT_THAT(skipped, ElementsAre(2, 5));
-    const OutputFigures figures = egress_->figures();
-    EXPECT_EQ(figures.samples_submitted, 7U);
-    EXPECT_EQ(figures.samples_published, 5U);
-    EXPECT_EQ(figures.samples_rejected, 2U);
-    EXPECT_EQ(figures.samples_unpublished(), 0U);
+    const OutputStats stats = egress_->stats();
+    EXPECT_EQ(stats.samples_submitted, 7U);
+    EXPECT_EQ(stats.samples_published, 5U);
+    EXPECT_EQ(stats.samples_rejected, 2U);
+    EXPECT_EQ(stats.samples_unpublished(), 0U);
 }
 
 TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
@@ -175,8 +175,8 @@ TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
     EXPECT_THAT(rows.subspan(kBatch * kSampleBytes), testing::Each(std::byte{0}))
         << "nothing of whoever had the slab before";
     EXPECT_THAT(batches_in(next()), ElementsAre(2, 2, 2, 2));
-    EXPECT_EQ(egress_->figures().bytes_copied, 2 * kBatch * kSampleBytes);
-    EXPECT_EQ(egress_->figures().batches_published, 3U);
+    EXPECT_EQ(egress_->stats().bytes_copied, 2 * kBatch * kSampleBytes);
+    EXPECT_EQ(egress_->stats().batches_published, 3U);
 }
 
 TEST_F(EgressStreamTest, NoBatchWaitsForOthersBeyondTheDelay) {
@@ -214,7 +214,7 @@ TEST_F(EgressStreamTest, WhatIsOpenIsGivenBackAtAStop) {
     submit(0);
     egress_->stop();
     egress_->finish();
-    EXPECT_EQ(egress_->figures().samples_unpublished(), kBatch);
+    EXPECT_EQ(egress_->stats().samples_unpublished(), kBatch);
     EXPECT_EQ(exchange_->take().published.size(), 0U);
 }
 
@@ -267,7 +267,7 @@ TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndToldToWhoeverComesNext) {
     for (std::uint64_t batch = 0; batch < kSlabs; ++batch) submit(batch);
     for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
     submit(kSlabs);
-    while (egress_->figures().batches_dropped < 1) exchange_->note_shortage();  // the broker's answer
+    while (egress_->stats().batches_dropped < 1) exchange_->note_shortage();  // the broker's answer
     const SlabExchange::Grant grant{3, 1, slab_of(3)};
     exchange_->grant({&grant, 1});
     submit(kSlabs + 1);
@@ -277,8 +277,8 @@ TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndToldToWhoeverComesNext) {
     EXPECT_EQ(after.dropped, kBatch);
     EXPECT_EQ(after.samples, kBatch);
     egress_->finish();
-    EXPECT_EQ(egress_->figures().samples_dropped, kBatch);
-    EXPECT_EQ(egress_->figures().samples_unpublished(), kBatch);
+    EXPECT_EQ(egress_->stats().samples_dropped, kBatch);
+    EXPECT_EQ(egress_->stats().samples_unpublished(), kBatch);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 // Of a loop of somebody else's its device's time is not known, nor what it waits for.
 TEST(RunStatus, WhatIsNotKnownOfALoopIsNotTold) {
-    RunStatusFigures now;
+    RunStatusFields now;
     now.slab_wait_seconds = 3;
     now.output.copy_times.add(1'000'000);
     now.output.batches_dropped = 2;

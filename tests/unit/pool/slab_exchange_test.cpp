@@ -65,7 +65,7 @@ TEST(SlabExchange, WhoPublishesStandsInForABrokerThatSleeps) {
     for (std::uint32_t slab = 0; slab < kPool; ++slab) exchange->grant(one(slab, 1));
     int asked = 0;
     bool can = true;
-    exchange->let_stand_in([&] {
+    exchange->set_inline_dispatch([&] {
         ++asked;
         return can && exchange->take_published().size() == 1 && !exchange->listen();
     });
@@ -92,7 +92,7 @@ TEST(SlabExchange, WhoPublishesStandsInForABrokerThatSleeps) {
     EXPECT_TRUE(rings(*exchange)) << "who stood in could not do it all";
     EXPECT_EQ(exchange->take().published.size(), 1U);
     ASSERT_FALSE(exchange->listen());
-    exchange->let_stand_in({});
+    exchange->set_inline_dispatch({});
     publish(SlabExchange::kNeighbours);
     EXPECT_EQ(asked, 3);
     EXPECT_TRUE(rings(*exchange));

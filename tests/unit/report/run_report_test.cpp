@@ -27,20 +27,20 @@ class RunReportTest : public ::testing::Test {
     }
 
     // `seconds` after now.
-    static RunFigures figures(std::uint64_t seconds, std::uint64_t samples,
-                              std::initializer_list<double> consumers_busy, const char* end = "") {
-        RunFigures figures;
-        figures.state = "running";
-        figures.at_ns = now_ns() + seconds * kSecond;
-        figures.broker.completed.samples = samples;
+    static RunStats stats(std::uint64_t seconds, std::uint64_t samples, std::initializer_list<double> consumers_busy,
+                          const char* end = "") {
+        RunStats stats;
+        stats.state = "running";
+        stats.at_ns = now_ns() + seconds * kSecond;
+        stats.broker.completed.samples = samples;
         for (const double busy : consumers_busy) {
             ConsumerReport consumer;
-            consumer.session = figures.broker.consumers.size() + 1;
+            consumer.session = stats.broker.consumers.size() + 1;
             consumer.busy_seconds = busy;
             consumer.end = end;
-            figures.broker.consumers.push_back(consumer);
+            stats.broker.consumers.push_back(consumer);
         }
-        return figures;
+        return stats;
     }
 
     support::TemporaryFolder folder_;
@@ -49,7 +49,7 @@ class RunReportTest : public ::testing::Test {
 TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
     // a model that takes long to load
     RunReport report(folder_.path(), RunFacts{.began_ns = now_ns() - 100 * kSecond});
-    RunFigures now = figures(10, 50, {2.0, 4.0}, "goodbye");  // it is the last one, too
+    RunStats now = stats(10, 50, {2.0, 4.0}, "goodbye");  // it is the last one, too
     now.state = "ended";
     now.compute_busy_seconds = 5;
     now.input_wait_seconds = 4;
@@ -62,33 +62,33 @@ TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
 
 TEST_F(RunReportTest, ALaterOneIsAboutTheTimeSinceTheOneBefore) {
     RunReport report(folder_.path(), {});
-    report.write_status(figures(10, 50, {2.0, 4.0}));
-    report.write_status(figures(20, 70, {7.0, 4.0}));
+    report.write_status(stats(10, 50, {2.0, 4.0}));
+    report.write_status(stats(20, 70, {7.0, 4.0}));
     EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
     EXPECT_NEAR(0.25, status()["consumer_share"].get<double>(), 0.01);
 }
 
 TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
-    RunFigures before = figures(10, 50, {2.0, 4.0});
+    RunStats before = stats(10, 50, {2.0, 4.0});
     before.broker.consumers[1].end = "died";
-    RunFigures now = figures(20, 70, {7.0, 4.0});
+    RunStats now = stats(20, 70, {7.0, 4.0});
     now.broker.consumers[1].end = "died";
     EXPECT_NEAR(0.5, parse_json(RunReport::status_json({}, before, now))["consumer_share"].get<double>(), 0.01);
 }
 
 TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
     RunReport report(folder_.path(), RunFacts{.producers = 2});
-    report.write_status(figures(1, 5000, {60.0}));
+    report.write_status(stats(1, 5000, {60.0}));
     EXPECT_EQ(0, status()["samples_per_second"]);
     EXPECT_EQ("starting", status()["limiting_stage"]);
-    report.write_status(figures(11, 5020, {61.0}));
+    report.write_status(stats(11, 5020, {61.0}));
     EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
 }
 
 TEST_F(RunReportTest, RatesAndSharesAreThoseOfTheLastTenSeconds) {
     RunReport report(folder_.path(), {});
     for (std::uint64_t second = 1; second <= 30; ++second) {
-        RunFigures now = figures(second, second < 20 ? second * 100 : 1900 + second, {static_cast<double>(second) / 2});
+        RunStats now = stats(second, second < 20 ? second * 100 : 1900 + second, {static_cast<double>(second) / 2});
         now.compute_busy_seconds = static_cast<double>(second) / 4;
         report.write_status(now);
     }
@@ -99,7 +99,7 @@ TEST_F(RunReportTest, RatesAndSharesAreThoseOfTheLastTenSeconds) {
 
 TEST_F(RunReportTest, WhatCouldNotBeReadIsNotDone) {
     RunReport report(folder_.path(), RunFacts{.items = 56, .done_before = 7});
-    RunFigures now = figures(1, 30, {});
+    RunStats now = stats(1, 30, {});
     now.skipped = 19;
     now.broker.quarantined.samples = 2;
     report.write_status(now);
@@ -109,8 +109,8 @@ TEST_F(RunReportTest, WhatCouldNotBeReadIsNotDone) {
 
 TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
     RunFacts facts{.items = 100};
-    RunFigures before = figures(1, 10, {1.0});
-    RunFigures now = figures(5, 60, {1.0});
+    RunStats before = stats(1, 10, {1.0});
+    RunStats now = stats(5, 60, {1.0});
     now.input_wait_seconds = 3;
     now.sourced = 100;
     now.skipped = 10;
@@ -132,15 +132,15 @@ TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
 
 TEST_F(RunReportTest, WhoWaitsForItsTurnIsHeldUpByNothingOfItsOwn) {
     const std::uint64_t began = now_ns();
-    RunFigures now = figures(5, 0, {});
+    RunStats now = stats(5, 0, {});
     now.at_ns = began + 60 * kSecond;
     now.input_wait_seconds = 50;
     now.turn_wait_seconds = 50;
     now.waits_for_turn = true;
-    EXPECT_EQ("turn", parse_json(RunReport::status_json({}, figures(1, 0, {}), now))["limiting_stage"]);
+    EXPECT_EQ("turn", parse_json(RunReport::status_json({}, stats(1, 0, {}), now))["limiting_stage"]);
     EXPECT_EQ(0, parse_json(RunReport::summary_json(RunFacts{.began_ns = began}, now, {}))["first_batch_seconds"]);
     now.waits_for_turn = false;
-    EXPECT_EQ("input", parse_json(RunReport::status_json({}, figures(1, 0, {}), now))["limiting_stage"]);
+    EXPECT_EQ("input", parse_json(RunReport::status_json({}, stats(1, 0, {}), now))["limiting_stage"]);
     now.broker.first_release_ns = began + 53 * kSecond;
     now.broker.completed.samples = 40;
     const auto summary = parse_json(RunReport::summary_json(RunFacts{.began_ns = began}, now, {}));
@@ -154,7 +154,7 @@ TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
     const std::uint64_t began = now_ns();
     RunReport report(folder_.path(), RunFacts{.began_ns = began});
     const auto told = [&](std::uint64_t steady_since, std::uint64_t measured_from) {
-        RunFigures now = figures(0, 40, {});
+        RunStats now = stats(0, 40, {});
         now.at_ns = began + 10 * kSecond;
         now.broker.last_release_ns = began + 8 * kSecond;
         now.broker.steady_since_ns = steady_since == 0 ? 0 : began + steady_since * kSecond;
@@ -178,7 +178,7 @@ TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
     RunFacts facts{.device = {.kind = "cuda", .name = "NVIDIA H200", .uuid = "GPU-1"}, .model = "a model"};
     facts.shm_bytes = 4096;
     facts.began_ns = 7;
-    RunFigures now = figures(1, 1, {1.0});
+    RunStats now = stats(1, 1, {1.0});
     now.compute_times.add(200'000, 16);
     now.input_wait_seconds = 2;
     now.broker.published = {.slabs = 3, .batches = 2, .samples = 8, .bytes = 80};
@@ -188,7 +188,7 @@ TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
     now.broker.slab_states = {SlabState::Free,   SlabState::Filling, SlabState::Ready,
                               SlabState::Leased, SlabState::Retired, SlabState::Quarantined};
     now.broker.consumers[0].held = {3, 4};
-    const auto told = parse_json(RunReport::status_json(facts, figures(0, 0, {}), now));
+    const auto told = parse_json(RunReport::status_json(facts, stats(0, 0, {}), now));
     EXPECT_EQ(told["device"], "NVIDIA H200");
     EXPECT_EQ(told["device_uuid"], "GPU-1");
     EXPECT_EQ(told["model"], "a model");
@@ -216,7 +216,7 @@ TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
 
 TEST_F(RunReportTest, AStatusBearsTheWallClocksTime) {
     RunReport report(folder_.path(), {});
-    report.write_status(figures(1, 1, {}));
+    report.write_status(stats(1, 1, {}));
     const std::string time = status()["time"];
     std::tm utc{};
     ASSERT_NE(nullptr, ::strptime(time.c_str(), "%Y-%m-%dT%H:%M:%S", &utc)) << time;

@@ -9,11 +9,11 @@ namespace offramp {
 namespace {
 
 // Of ten items two were unreadable, and eight were completed.
-RunFigures all_done() {
-    RunFigures figures{.sourced = 10, .skipped = 2};
-    figures.broker.published.samples = 8;
-    figures.broker.completed.samples = 8;
-    return figures;
+RunStats all_done() {
+    RunStats stats{.sourced = 10, .skipped = 2};
+    stats.broker.published.samples = 8;
+    stats.broker.completed.samples = 8;
+    return stats;
 }
 
 constexpr RunOutcome kToItsEnd{.items = 10};
@@ -31,36 +31,36 @@ TEST(RunOutcome, ARunThatWasStoppedBeforeTheEndOfItsInputIsInterrupted) {
 }
 
 TEST(RunOutcome, DeadLettersAreSaid) {
-    RunFigures figures = all_done();
-    figures.broker.completed.samples = 5;
-    figures.broker.quarantined = {.slabs = 1, .samples = 3};
-    EXPECT_EQ(kToItsEnd.exit_code(figures), ExitCode::SetAside);
-    EXPECT_EQ((RunOutcome{.items = 11, .stopped = StopMode::Drain}.exit_code(figures)), ExitCode::Interrupted);
+    RunStats stats = all_done();
+    stats.broker.completed.samples = 5;
+    stats.broker.quarantined = {.slabs = 1, .samples = 3};
+    EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::SetAside);
+    EXPECT_EQ((RunOutcome{.items = 11, .stopped = StopMode::Drain}.exit_code(stats)), ExitCode::Interrupted);
 }
 
 TEST(RunOutcome, WhatWasDroppedForWantOfASlabIsAccountedForAndWhatWasAbandonedOnlyByAnAbandonedRun) {
-    RunFigures figures = all_done();
-    figures.broker.published.samples = figures.broker.completed.samples = 5;
-    figures.dropped.samples = 3;
-    EXPECT_EQ(kToItsEnd.exit_code(figures), exit_code_for(ErrorKind::Conservation));
-    EXPECT_EQ((RunOutcome{.items = 10, .stopped = StopMode::Abandon}.exit_code(figures)), ExitCode::Interrupted);
-    figures.dropped_when_full.samples = 3;
-    EXPECT_EQ(kToItsEnd.exit_code(figures), ExitCode::Ok);
+    RunStats stats = all_done();
+    stats.broker.published.samples = stats.broker.completed.samples = 5;
+    stats.dropped.samples = 3;
+    EXPECT_EQ(kToItsEnd.exit_code(stats), exit_code_for(ErrorKind::Conservation));
+    EXPECT_EQ((RunOutcome{.items = 10, .stopped = StopMode::Abandon}.exit_code(stats)), ExitCode::Interrupted);
+    stats.dropped_when_full.samples = 3;
+    EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::Ok);
 }
 
 TEST(RunOutcome, NumbersThatDoNotAgreeAreAFault) {
-    const std::function<void(RunFigures&)> faults[] = {
-        [](RunFigures& figures) { ++figures.sourced; },
-        [](RunFigures& figures) { --figures.skipped; },
-        [](RunFigures& figures) { ++figures.broker.published.samples; },
-        [](RunFigures& figures) { --figures.broker.completed.samples; },
-        [](RunFigures& figures) { ++figures.broker.in_flight.samples; },
-        [](RunFigures& figures) { ++figures.broker.spilled.samples; },
+    const std::function<void(RunStats&)> faults[] = {
+        [](RunStats& stats) { ++stats.sourced; },
+        [](RunStats& stats) { --stats.skipped; },
+        [](RunStats& stats) { ++stats.broker.published.samples; },
+        [](RunStats& stats) { --stats.broker.completed.samples; },
+        [](RunStats& stats) { ++stats.broker.in_flight.samples; },
+        [](RunStats& stats) { ++stats.broker.spilled.samples; },
     };
     for (const auto& fault : faults) {
-        RunFigures figures = all_done();
-        fault(figures);
-        EXPECT_EQ(kToItsEnd.exit_code(figures), exit_code_for(ErrorKind::Conservation)) << &fault - faults;
+        RunStats stats = all_done();
+        fault(stats);
+        EXPECT_EQ(kToItsEnd.exit_code(stats), exit_code_for(ErrorKind::Conservation)) << &fault - faults;
     }
 }
 

@@ -215,7 +215,7 @@ struct LivingConsumer {
                       {},
                       [this] {
                           if (on_look) std::exchange(on_look, {})();
-                          return RunStanding::Open;
+                          return RunLiveness::Open;
                       }};
 };
 
@@ -263,7 +263,7 @@ TEST(AbandonedRun, IsWholeWhereNoProcessorCanBeMade) {
 TEST(AbandonedRun, IsWholeWhereTheRunCannotBeLookedAt) {
     LivingConsumer consumer;
     consumer.on_look = [] { throw std::bad_alloc(); };
-    consumer.clock.advance(ConsumerLoop::kLookAtRunEvery);
+    consumer.clock.advance(ConsumerLoop::kObserveRunEvery);
     EXPECT_TRUE(consumer.thrown());
     consumer.expect_whole();
 }

@@ -73,9 +73,9 @@ class ConsumerLoopTest : public ::testing::Test {
         return std::nullopt;
     }
     // The run directory says so from now on, and the loop has looked.
-    std::optional<ConsumerLoop::End> settle_once_seen(RunStanding standing) {
-        standing_ = standing;
-        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    std::optional<ConsumerLoop::End> settle_once_seen(RunLiveness liveness) {
+        liveness_ = liveness;
+        clock_.advance(ConsumerLoop::kObserveRunEvery);
         return settle();
     }
     std::vector<ReleaseKind> hear_kinds() {
@@ -117,12 +117,12 @@ class ConsumerLoopTest : public ::testing::Test {
                         .signals = signals_.reading.get()},
                        {},
                        [this] {
-                           ++looks_at_run_;
+                           ++run_observations_;
                            if (on_look_) on_look_();
-                           return standing_;
+                           return liveness_;
                        }};
-    RunStanding standing_ = RunStanding::Open;
-    int looks_at_run_ = 0;
+    RunLiveness liveness_ = RunLiveness::Open;
+    int run_observations_ = 0;
     std::function<void()> on_look_;
     std::uint64_t next_delivery_ = 1;
     std::uint64_t releases_heard_ = 0;
@@ -142,10 +142,10 @@ TEST_F(ConsumerLoopTest, NothingIsMadeBeforeItIsLetInNorWhenItIsRefused) {
 TEST_F(ConsumerLoopTest, ASlowProducerIsWaitedForWhileItsRunIsOpen) {
     greet();
     for (int second = 1; second <= 60; ++second) {
-        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+        clock_.advance(ConsumerLoop::kObserveRunEvery);
         ASSERT_FALSE(settle());
         ASSERT_FALSE(settle());
-        EXPECT_EQ(looks_at_run_, second);
+        EXPECT_EQ(run_observations_, second);
     }
     run_.admit(kConsumerIndex, kSession);
     producer_.say(Welcome{kSession, kConsumerIndex, 1});
@@ -155,9 +155,9 @@ TEST_F(ConsumerLoopTest, ASlowProducerIsWaitedForWhileItsRunIsOpen) {
 
 TEST_F(ConsumerLoopTest, ARunThatIsClosedBeforeItAnswersIsOverInOrder) {
     greet();
-    standing_ = RunStanding::Closed;
+    liveness_ = RunLiveness::Closed;
     ASSERT_FALSE(settle());
-    clock_.advance(ConsumerLoop::kLookAtRunEvery - std::chrono::nanoseconds(1));
+    clock_.advance(ConsumerLoop::kObserveRunEvery - std::chrono::nanoseconds(1));
     ASSERT_FALSE(settle()) << "an answer may be on its way";
     clock_.advance(std::chrono::nanoseconds(1));
     const auto end = settle();
@@ -169,17 +169,17 @@ TEST_F(ConsumerLoopTest, ARunThatIsClosedBeforeItAnswersIsOverInOrder) {
 
 TEST_F(ConsumerLoopTest, AnAnswerThatCameBeforeTheRunWasClosedCounts) {
     greet();
-    standing_ = RunStanding::Closed;
+    liveness_ = RunLiveness::Closed;
     run_.admit(kConsumerIndex, kSession);
     on_look_ = [this] { producer_.say(Welcome{kSession, kConsumerIndex, 1}); };
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    clock_.advance(ConsumerLoop::kObserveRunEvery);
     ASSERT_FALSE(settle());
     EXPECT_EQ(made_, 1);
 }
 
 TEST_F(ConsumerLoopTest, WhoIsLetInStaysInAClosedRunUntilItIsTold) {
     welcome();
-    ASSERT_FALSE(settle_once_seen(RunStanding::Closed));
+    ASSERT_FALSE(settle_once_seen(RunLiveness::Closed));
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     const auto end = settle();
     ASSERT_TRUE(end);
@@ -189,7 +189,7 @@ TEST_F(ConsumerLoopTest, WhoIsLetInStaysInAClosedRunUntilItIsTold) {
 
 TEST_F(ConsumerLoopTest, WhoIsNotToldThatTheRunIsOverEndsInOrderWhenItHoldsNothing) {
     welcome();
-    const auto end = settle_once_seen(RunStanding::Over);
+    const auto end = settle_once_seen(RunLiveness::Over);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
@@ -197,8 +197,8 @@ TEST_F(ConsumerLoopTest, WhoIsNotToldThatTheRunIsOverEndsInOrderWhenItHoldsNothi
 TEST_F(ConsumerLoopTest, AReleaseThatNobodyTookWhenTheRunEndedIsLost) {
     welcome();
     processor_.behaviour = [this](const Progress&, const StillCurrent&) {
-        standing_ = RunStanding::Over;
-        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+        liveness_ = RunLiveness::Over;
+        clock_.advance(ConsumerLoop::kObserveRunEvery);
     };
     deliver({run_.lease_filled(0, 10)});
     const auto end = settle();
@@ -212,9 +212,9 @@ TEST_F(ConsumerLoopTest, WhatTheProducerSaidLastCountsWhenTheRunIsOver) {
     deliver({run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());
     hear_kinds();
-    standing_ = RunStanding::Over;
+    liveness_ = RunLiveness::Over;
     on_look_ = [this] { acknowledge_all(); };
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    clock_.advance(ConsumerLoop::kObserveRunEvery);
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
@@ -222,7 +222,7 @@ TEST_F(ConsumerLoopTest, WhatTheProducerSaidLastCountsWhenTheRunIsOver) {
 
 TEST_F(ConsumerLoopTest, ARunThatAnotherProducerTookOverIsLostToWhoDoesNotLookForThatOne) {
     greet();
-    const auto end = settle_once_seen(RunStanding::TakenOver);
+    const auto end = settle_once_seen(RunLiveness::TakenOver);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone) << "as after the first one's death";
 }
@@ -399,15 +399,15 @@ TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenHeard) {
 // Nobody says what follows a producer's death; the run directory says whether it was the run's end.
 class WithoutLauncherTest : public ConsumerLoopTest {
   protected:
-    std::optional<ConsumerLoop::End> end_when_the_producer_dies(RunStanding standing) {
-        standing_ = standing;
+    std::optional<ConsumerLoop::End> end_when_the_producer_dies(RunLiveness liveness) {
+        liveness_ = liveness;
         producer_life_.ring();
         return alone_.turn();
     }
 
-    ErrorKind failure_when_the_producer_dies(RunStanding standing) {
+    ErrorKind failure_when_the_producer_dies(RunLiveness liveness) {
         try {
-            end_when_the_producer_dies(standing);
+            end_when_the_producer_dies(liveness);
         } catch (const Error& problem) {
             return problem.kind();
         }
@@ -417,31 +417,31 @@ class WithoutLauncherTest : public ConsumerLoopTest {
     ConsumerLoop alone_{*port_,    session_,
                         mappings_, [this](std::uint32_t) -> SlabProcessor& { return processor_; },
                         clock_,    {.producer = producer_life_.reading.get(), .signals = signals_.reading.get()},
-                        {},        [this] { return standing_; }};
+                        {},        [this] { return liveness_; }};
 };
 
 TEST_F(WithoutLauncherTest, AProducerThatEndsItsRunBeforeItAnswersHasEndedIt) {
     ASSERT_FALSE(alone_.turn());
-    const auto end = end_when_the_producer_dies(RunStanding::Over);
+    const auto end = end_when_the_producer_dies(RunLiveness::Over);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
 TEST_F(WithoutLauncherTest, AProducerThatIsKilledLeavesItsEndpointAndIsGone) {
     ASSERT_FALSE(alone_.turn());
-    const auto end = end_when_the_producer_dies(RunStanding::Open);
+    const auto end = end_when_the_producer_dies(RunLiveness::Open);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }
 
 TEST_F(WithoutLauncherTest, AProducerThatIsKilledAndWhoseDirectoryAnotherRunHasIsNoEndInOrder) {
     ASSERT_FALSE(alone_.turn());
-    EXPECT_EQ(failure_when_the_producer_dies(RunStanding::Replaced), ErrorKind::NoSuchRun);
+    EXPECT_EQ(failure_when_the_producer_dies(RunLiveness::Replaced), ErrorKind::NoSuchRun);
 }
 
 TEST_F(WithoutLauncherTest, NorIsItWhereTheOtherRunHasSweptItsMemory) {
     ASSERT_FALSE(alone_.turn());
-    EXPECT_EQ(failure_when_the_producer_dies(RunStanding::OverAndReplaced), ErrorKind::NoSuchRun);
+    EXPECT_EQ(failure_when_the_producer_dies(RunLiveness::OverAndReplaced), ErrorKind::NoSuchRun);
 }
 
 TEST_F(WithoutLauncherTest, WhoIsDrainedByThenEndsInOrder) {
@@ -451,7 +451,7 @@ TEST_F(WithoutLauncherTest, WhoIsDrainedByThenEndsInOrder) {
     producer_.say(Welcome{kSession, kConsumerIndex, 1});
     ASSERT_FALSE(alone_.turn());
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
-    const auto end = end_when_the_producer_dies(RunStanding::Replaced);
+    const auto end = end_when_the_producer_dies(RunLiveness::Replaced);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
@@ -463,7 +463,7 @@ TEST_F(WithoutLauncherTest, WhatNobodyTookBeforeTheRunWasOverIsLost) {
     producer_.say(Welcome{kSession, kConsumerIndex, 1});
     deliver({run_.lease_filled(0, 10)});
     for (int turns = 0; processor_.items.empty() && turns < 100; ++turns) ASSERT_FALSE(alone_.turn());
-    const auto end = end_when_the_producer_dies(RunStanding::Over);
+    const auto end = end_when_the_producer_dies(RunLiveness::Over);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }

@@ -124,9 +124,9 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
         return std::nullopt;
     }
     // The run directory says so from now on, and the loop has looked.
-    std::optional<ConsumerLoop::End> settle_once_seen(RunStanding standing) {
-        standing_ = standing;
-        clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    std::optional<ConsumerLoop::End> settle_once_seen(RunLiveness liveness) {
+        liveness_ = liveness;
+        clock_.advance(ConsumerLoop::kObserveRunEvery);
         return settle();
     }
     void kill_producer() {
@@ -160,8 +160,8 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
                         .lifeline = GetParam() ? lifeline_.reading.get() : -1,
                         .signals = signals_.reading.get()},
                        {.search = &search_, .patience = std::chrono::seconds(60)},
-                       [this] { return standing_; }};
-    RunStanding standing_ = RunStanding::Open;
+                       [this] { return liveness_; }};
+    RunLiveness liveness_ = RunLiveness::Open;
 };
 
 TEST_P(ProducerRecoveryTest, FinishesWhatItHoldsAndComesBackWithIt) {
@@ -322,12 +322,12 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
 TEST_P(ProducerRecoveryTest, WhomNobodyAnsweredGoesToTheProducerThatTookOver) {
     ASSERT_FALSE(settle());
     ASSERT_TRUE(hear_hello());
-    standing_ = RunStanding::TakenOver;
+    liveness_ = RunLiveness::TakenOver;
     producer_.reset();
     next_producer();
-    clock_.advance(ConsumerLoop::kLookAtRunEvery);
+    clock_.advance(ConsumerLoop::kObserveRunEvery);
     ASSERT_FALSE(settle());
-    standing_ = RunStanding::Open;
+    liveness_ = RunLiveness::Open;
     ASSERT_FALSE(settle());
     EXPECT_EQ(search_.forgotten, 1);
     ASSERT_TRUE(hear_hello());
@@ -345,7 +345,7 @@ TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithNothingEndsInOrder) {
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
-    const auto end = settle_once_seen(RunStanding::Closed);
+    const auto end = settle_once_seen(RunLiveness::Closed);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
@@ -358,7 +358,7 @@ TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithAReleaseSaysThatItWasLo
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
-    const auto end = settle_once_seen(RunStanding::Closed);
+    const auto end = settle_once_seen(RunLiveness::Closed);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }

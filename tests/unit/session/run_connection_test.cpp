@@ -35,22 +35,22 @@ class RunConnectionTest : public ::testing::Test {
 TEST_F(RunConnectionTest, TheEndpointSaysWhetherTheRunIsStillThere) {
     const RunConnection connection(run_dir_, run_.names(),
                                    LedgerView::check(run_.ledger_bytes(), run_.names()));  // has met epoch 0
-    EXPECT_EQ(connection.standing(), RunStanding::Closed) << "no file";
+    EXPECT_EQ(connection.liveness(), RunLiveness::Closed) << "no file";
     publish(run_.names(), 0);
-    EXPECT_EQ(connection.standing(), RunStanding::Open);
+    EXPECT_EQ(connection.liveness(), RunLiveness::Open);
     publish(run_.names(), 1);
-    EXPECT_EQ(connection.standing(), RunStanding::TakenOver);
+    EXPECT_EQ(connection.liveness(), RunLiveness::TakenOver);
     publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
-    EXPECT_EQ(connection.standing(), RunStanding::Replaced);
+    EXPECT_EQ(connection.liveness(), RunLiveness::Replaced);
     std::ofstream(run_dir_ + "/endpoint") << "something else\n";
-    EXPECT_EQ(connection.standing(), RunStanding::Open) << "what cannot be read says nothing";
+    EXPECT_EQ(connection.liveness(), RunLiveness::Open) << "what cannot be read says nothing";
     std::filesystem::remove_all(run_dir_);
-    EXPECT_EQ(connection.standing(), RunStanding::Closed) << "no folder";
+    EXPECT_EQ(connection.liveness(), RunLiveness::Closed) << "no folder";
     run_.remove_ledger();
-    EXPECT_EQ(connection.standing(), RunStanding::Over);
+    EXPECT_EQ(connection.liveness(), RunLiveness::Over);
     std::filesystem::create_directory(run_dir_);
     publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
-    EXPECT_EQ(connection.standing(), RunStanding::OverAndReplaced);
+    EXPECT_EQ(connection.liveness(), RunLiveness::OverAndReplaced);
 }
 
 TEST_F(RunConnectionTest, AnotherRunThereIsNotWaitedBeside) {

@@ -25,21 +25,21 @@ constexpr std::int64_t kLayers = 4;
 constexpr std::int64_t kEmbedding = 1024;
 
 // As PyTorch fills a linear layer: keeps activations near one through residual layers.
-Filling linear_filling(std::int64_t fan_in) {
+Initializer linear_initializer(std::int64_t fan_in) {
     return {.centre = 0.0F, .bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(fan_in)))};
 }
 
 std::vector<TensorDemand> demands() {
     std::vector<TensorDemand> all;
     const auto linear = [&all](const std::string& weight, const std::string& bias, std::int64_t in, std::int64_t out) {
-        all.push_back({.name = weight, .shape = {out, in}, .filling = linear_filling(in)});
-        all.push_back({.name = bias, .shape = {out}, .filling = linear_filling(in)});
+        all.push_back({.name = weight, .shape = {out, in}, .initializer = linear_initializer(in)});
+        all.push_back({.name = bias, .shape = {out}, .initializer = linear_initializer(in)});
     };
     const auto norm = [&all](const std::string& name) {
-        all.push_back({.name = name + ".weight", .shape = {kWidth}, .filling = {.centre = 1.0F}});
-        all.push_back({.name = name + ".bias", .shape = {kWidth}, .filling = {}});
+        all.push_back({.name = name + ".weight", .shape = {kWidth}, .initializer = {.centre = 1.0F}});
+        all.push_back({.name = name + ".bias", .shape = {kWidth}, .initializer = {}});
     };
-    all.push_back({.name = "position", .shape = {kTokens, kWidth}, .filling = {.bound = 0.1F}});
+    all.push_back({.name = "position", .shape = {kTokens, kWidth}, .initializer = {.bound = 0.1F}});
     for (std::int64_t i = 0; i < kLayers; ++i) {
         const std::string layer = "layers." + std::to_string(i) + ".";
         linear(layer + "self_attn.in_proj_weight", layer + "self_attn.in_proj_bias", kWidth, 3 * kWidth);

@@ -1,4 +1,4 @@
-#include "producer/egress/run_place.hpp"
+#include "producer/egress/run_directory_lock.hpp"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kFirstEpoch = 1;
 
-Endpoint endpoint_of(const RunPlace::Options& options, const std::string& run_dir) {
+Endpoint endpoint_of(const RunDirectoryLock::Options& options, const std::string& run_dir) {
     const auto pid = static_cast<std::uint64_t>(::getpid());
     if (options.start == RunStart::Recovered) {
         Endpoint endpoint = RunRecovery::find(run_dir, options.run_id);
@@ -24,7 +24,7 @@ Endpoint endpoint_of(const RunPlace::Options& options, const std::string& run_di
 
 }  // namespace
 
-RunPlace::RunPlace(const Options& options)
+RunDirectoryLock::RunDirectoryLock(const Options& options)
     : start_(options.start),
       readable_by_group_(options.readable_by_group),
       directory_(options.run_dir, readable_by_group_, start_),
@@ -32,6 +32,6 @@ RunPlace::RunPlace(const Options& options)
       last_sweep_{endpoint_.names, !is_recovered()},
       lock_(RunLock::hold(endpoint_.names, !is_recovered(), readable_by_group_)) {}
 
-void RunPlace::close_to_consumers() const { ::unlink(endpoint_.file().c_str()); }
+void RunDirectoryLock::close_to_consumers() const { ::unlink(endpoint_.file().c_str()); }
 
 }  // namespace offramp

@@ -18,7 +18,7 @@ namespace offramp {
 // Owns: the locks of directory and run; whatever carries the run's name in /dev/shm once is_ours(): the last process to
 // leave removes it. Thread: one. Blocks: never. Errors: as RunDirectory, RunLock::hold() and, of a run that is
 // recovered, RunRecovery::find().
-class RunPlace {
+class RunDirectoryLock {
   public:
     struct Options {
         std::string run_dir;
@@ -28,9 +28,9 @@ class RunPlace {
         // of a run that is recovered: looks at the directory and may refuse, before anything is changed
         std::function<void(const std::string& run_dir)> check_recovered{};
     };
-    explicit RunPlace(const Options& options);
-    RunPlace(const RunPlace&) = delete;
-    RunPlace& operator=(const RunPlace&) = delete;
+    explicit RunDirectoryLock(const Options& options);
+    RunDirectoryLock(const RunDirectoryLock&) = delete;
+    RunDirectoryLock& operator=(const RunDirectoryLock&) = delete;
 
     const std::string& folder() const { return directory_.path(); }
     const RunNames& names() const { return endpoint_.names; }

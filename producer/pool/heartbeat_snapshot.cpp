@@ -1,4 +1,4 @@
-#include "producer/pool/heartbeats_copy.hpp"
+#include "producer/pool/heartbeat_snapshot.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-HeartbeatsCopy::HeartbeatsCopy(const std::string& name, std::uint32_t consumer_capacity)
+HeartbeatSnapshot::HeartbeatSnapshot(const std::string& name, std::uint32_t consumer_capacity)
     : object_(UniqueFd(::open(("/dev/shm" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))),
       heartbeats_(consumer_capacity) {
     if (!object_) throw SystemError("opening the consumers' heartbeat records, shared memory " + name, errno);
@@ -17,7 +17,7 @@ HeartbeatsCopy::HeartbeatsCopy(const std::string& name, std::uint32_t consumer_c
 }
 
 // Each word is copied whole: the kernel copies aligned memory in larger pieces than words.
-void HeartbeatsCopy::refresh() noexcept {
+void HeartbeatSnapshot::refresh() noexcept {
     while (::pread(object_.get(), heartbeats_.data(), heartbeats_.size() * sizeof(HeartbeatRecord), 0) < 0 &&
            errno == EINTR)
         continue;

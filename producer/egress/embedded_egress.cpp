@@ -1,4 +1,4 @@
-#include "producer/egress/egress_door.hpp"
+#include "producer/egress/embedded_egress.hpp"
 
 #include <unistd.h>
 
@@ -19,8 +19,8 @@
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/lending_pool.hpp"
 #include "producer/egress/egress_run.hpp"
+#include "producer/egress/run_directory_lock.hpp"
 #include "producer/egress/run_lifecycle.hpp"
-#include "producer/egress/run_place.hpp"
 #include "producer/egress/run_status.hpp"
 #include "producer/egress/slab_plan.hpp"
 
@@ -43,7 +43,7 @@ void require(bool holds, const std::string& what, const std::string& remedy) {
     if (!holds) refuse(what, remedy);
 }
 
-EgressDoorOptions checked(EgressDoorOptions options) {
+EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
     require(!options.run_dir.empty(), "no run directory was given",
             "Give one that is absent, empty, or an earlier run's: consumers find the run by it");
     require(!options.tensors.empty(), "no tensors were described", "Describe what a batch holds: name, type, shape");
@@ -72,8 +72,8 @@ EgressDoorOptions checked(EgressDoorOptions options) {
 }  // namespace
 
 // In the order in which they need one another; they go backwards.
-struct EgressDoor::Parts final : private StoppableRun {
-    explicit Parts(EgressDoorOptions wanted);
+struct EmbeddedEgress::Parts final : private StoppableRun {
+    explicit Parts(EmbeddedEgressOptions wanted);
     ~Parts() override;
 
     std::optional<std::uint64_t> submit(Batch batch);
@@ -88,14 +88,14 @@ struct EgressDoor::Parts final : private StoppableRun {
     void send_consumers_away() override { run->delivery().abort(); }
     EgressRunOptions run_options() const;
     EgressRunHooks run_hooks();
-    RunStatusFigures figures_now() const;
+    RunStatusFields figures_now() const;
     std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
 
     const std::uint64_t began_ns = now_ns();
-    const EgressDoorOptions options;
+    const EmbeddedEgressOptions options;
     RunLifecycle life{*this};
     std::mutex turns;  // submit() and drain()
-    RunPlace place;
+    RunDirectoryLock place;
     const std::unique_ptr<Device> device;
     const std::unique_ptr<Stream> clock_stream;  // of the timeline
     DeviceTimeline timeline;
@@ -108,7 +108,7 @@ struct EgressDoor::Parts final : private StoppableRun {
     std::uint64_t batches = 0, next_item = 0;
 };
 
-EgressDoor::Parts::Parts(EgressDoorOptions wanted)
+EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
     : options(checked(std::move(wanted))),
       place({.run_dir = options.run_dir, .run_id = options.run_id}),
       device(open_device(options.device)),
@@ -150,7 +150,7 @@ EgressDoor::Parts::Parts(EgressDoorOptions wanted)
     life.begin();
 }
 
-EgressRunOptions EgressDoor::Parts::run_options() const {
+EgressRunOptions EmbeddedEgress::Parts::run_options() const {
     return {.layout = plan.layout,
             .spans = SpanPlan::make(plan.slab_count, plan.layout.slab_bytes),
             .pinning = {.wanted = true, .proved = false},
@@ -166,7 +166,7 @@ EgressRunOptions EgressDoor::Parts::run_options() const {
             .kill_overdue = options.kill_overdue};
 }
 
-EgressRunHooks EgressDoor::Parts::run_hooks() {
+EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
     const auto of_a_slab = [](const std::function<void(std::span<const ItemRange>)>& tell) {
         std::function<void(const PublishedSlab&)> told;
         if (tell) told = [&tell](const PublishedSlab& slab) { tell(slab.items); };
@@ -199,7 +199,7 @@ EgressRunHooks EgressDoor::Parts::run_hooks() {
 }
 
 // What was drained has ended before.
-EgressDoor::Parts::~Parts() {
+EmbeddedEgress::Parts::~Parts() {
     if (life.state() == RunState::Ended) return;
     place.close_to_consumers();
     life.stop(StopMode::Abandon, "it was not drained");
@@ -207,7 +207,7 @@ EgressDoor::Parts::~Parts() {
 }
 
 // What the step throws is the run's error, if it is the first.
-void EgressDoor::Parts::attempt(const std::function<void()>& step) {
+void EmbeddedEgress::Parts::attempt(const std::function<void()>& step) {
     try {
         step();
     } catch (...) {
@@ -217,14 +217,14 @@ void EgressDoor::Parts::attempt(const std::function<void()>& step) {
 
 // Of a part that failed the threads have ended, or do so at once: what they met comes to light by waiting for them. The
 // broker is the one that abandons a run that its program still uses.
-void EgressDoor::Parts::require_no_failure() {
+void EmbeddedEgress::Parts::require_no_failure() {
     if (!life.error() && life.is_stopped(StopMode::Abandon)) attempt([this] { run->delivery().join(); });
     if (!life.error() && life.is_stopped(StopMode::Halt)) attempt([this] { stream->finish(); });
     if (life.error()) std::rethrow_exception(life.error());
 }
 
 // Of a run that is drained or abandoned: its threads end by themselves.
-void EgressDoor::Parts::end() {
+void EmbeddedEgress::Parts::end() {
     attempt([this] { stream->finish(); });
     attempt([this] { run->delivery().join(); });
     life.end();
@@ -233,7 +233,7 @@ void EgressDoor::Parts::end() {
 }
 
 // With each batch: words are made where something is wrong, and nowhere else.
-void EgressDoor::Parts::check(const Batch& batch) const {
+void EmbeddedEgress::Parts::check(const Batch& batch) const {
     if (life.stopped() == StopMode::Drain) refuse("a batch was submitted after drain()", "Open another run for it");
     if (batch.tensors.size() != options.tensors.size())
         refuse(std::to_string(batch.tensors.size()) + " tensors were submitted, the run was opened with " +
@@ -266,7 +266,7 @@ void EgressDoor::Parts::check(const Batch& batch) const {
         refuse("the item number " + std::to_string(kMostItems), "Number items from 0 to one less than that");
 }
 
-OutputBatch EgressDoor::Parts::described(Batch batch) {
+OutputBatch EmbeddedEgress::Parts::described(Batch batch) {
     void* const on_stream = batch.stream;
     const auto held = std::make_shared<Held>(Held{std::move(batch.keys), std::move(batch.owner)});
     OutputBatch output{.number = batches, .rows = std::vector<RowInfo>(batch.rows)};
@@ -282,7 +282,7 @@ OutputBatch EgressDoor::Parts::described(Batch batch) {
     return output;
 }
 
-std::optional<std::uint64_t> EgressDoor::Parts::submit(Batch batch) {
+std::optional<std::uint64_t> EmbeddedEgress::Parts::submit(Batch batch) {
     const std::lock_guard turn(turns);
     require_no_failure();
     check(batch);
@@ -297,7 +297,7 @@ std::optional<std::uint64_t> EgressDoor::Parts::submit(Batch batch) {
     return batches++;
 }
 
-bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
+bool EmbeddedEgress::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
     const std::lock_guard turn(turns);
     const auto until = timeout ? std::optional(kSteadyClock.now() + *timeout) : std::nullopt;
     require_no_failure();
@@ -313,23 +313,23 @@ bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
     return true;
 }
 
-RunStatusFigures EgressDoor::Parts::figures_now() const {
+RunStatusFields EmbeddedEgress::Parts::figures_now() const {
     return {.at_ns = now_ns(),
-            .output = stream->figures(),
+            .output = stream->stats(),
             .slab_wait_seconds = run->slab_wait_seconds(),
             .broker = run->delivery().report()};
 }
 
-EgressDoor::EgressDoor(EgressDoorOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+EmbeddedEgress::EmbeddedEgress(EmbeddedEgressOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
 
-EgressDoor::~EgressDoor() = default;
+EmbeddedEgress::~EmbeddedEgress() = default;
 
-std::optional<std::uint64_t> EgressDoor::submit(Batch batch) { return parts_->submit(std::move(batch)); }
+std::optional<std::uint64_t> EmbeddedEgress::submit(Batch batch) { return parts_->submit(std::move(batch)); }
 
-bool EgressDoor::drain(std::optional<std::chrono::nanoseconds> timeout) { return parts_->drain(timeout); }
+bool EmbeddedEgress::drain(std::optional<std::chrono::nanoseconds> timeout) { return parts_->drain(timeout); }
 
-EgressDoorFigures EgressDoor::figures() const {
-    const OutputFigures output = parts_->stream->figures();
+EmbeddedEgressStats EmbeddedEgress::stats() const {
+    const OutputStats output = parts_->stream->stats();
     const BrokerReport broker = parts_->run->delivery().report();
     const auto number_of = [&](auto&& is) {
         return static_cast<std::uint32_t>(std::ranges::count_if(

@@ -43,7 +43,7 @@ struct Limits {
 };
 
 // What the measured batches cost: those behind a warm-up that was delivered entirely before they started.
-struct MeasuredFigures {
+struct MeasuredStats {
     std::uint64_t at_ns = 0;
     std::uint64_t batches = 0;  // delivered
     std::uint64_t copy_bytes = 0;
@@ -52,7 +52,7 @@ struct MeasuredFigures {
 };
 
 // How the run stands at one moment.
-struct RunFigures {
+struct RunStats {
     std::string state = "starting";  // starting, running, draining, ended, failed
     BrokerReport broker;
     std::uint64_t sourced = 0;     // items taken from the source
@@ -74,8 +74,8 @@ struct RunFigures {
     bool waits_for_turn = false;                // still
     double seconds_to_first_slab = 0;
     double seconds_to_all_slabs = 0;
-    MeasuredFigures measured_from;  // at_ns 0: the warm-up was not drained
-    MeasuredFigures so_far;
+    MeasuredStats measured_from;  // at_ns 0: the warm-up was not drained
+    MeasuredStats so_far;
     PinningProof pinning;
     Limits limits;
     std::uint64_t tokens = 0;         // of texts, that were given to the model

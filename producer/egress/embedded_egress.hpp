@@ -16,7 +16,7 @@
 namespace offramp {
 
 // What a run of a program of one's own is made of. 0 and empty: chosen.
-struct EgressDoorOptions {
+struct EmbeddedEgressOptions {
     std::string run_dir;              // where consumers meet it: absent, empty, or an earlier run's
     std::string run_id;               // in the names of its shared memory
     std::string name;                 // of what fills the slabs, in their headers; at most 63 bytes
@@ -39,7 +39,7 @@ struct EgressDoorOptions {
     std::function<void(std::span<const ItemRange>)> on_given_up{};
 };
 
-struct EgressDoorFigures {
+struct EmbeddedEgressStats {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;
     std::uint64_t samples_published = 0, samples_completed = 0, samples_dropped = 0, samples_set_aside = 0;
     std::uint64_t bytes_copied = 0;
@@ -55,7 +55,7 @@ struct EgressDoorFigures {
 // Owns: the run, its place, its device, and threads "egress-copy", "egress-done", "broker". Thread: any; submit() and
 // drain() take turns. Blocks: the constructor until the first slabs are there; submit() while all slabs are full;
 // drain(). Errors: Error; what a thread of its own met is thrown by the next call. Never ends the process.
-class EgressDoor {
+class EmbeddedEgress {
   public:
     struct Batch {
         // on the device, in the order of the options'; dense, `rows` of dimension 0
@@ -69,11 +69,11 @@ class EgressDoor {
         std::optional<std::chrono::nanoseconds> timeout{};  // of the wait for slabs; none: until there are some
     };
 
-    explicit EgressDoor(EgressDoorOptions options);
+    explicit EmbeddedEgress(EmbeddedEgressOptions options);
     // What was not drained is abandoned: consumers give back what they have not begun.
-    ~EgressDoor();
-    EgressDoor(const EgressDoor&) = delete;
-    EgressDoor& operator=(const EgressDoor&) = delete;
+    ~EmbeddedEgress();
+    EmbeddedEgress(const EmbeddedEgress&) = delete;
+    EmbeddedEgress& operator=(const EmbeddedEgress&) = delete;
 
     // The caller's thread goes on at once, unless all slabs are full. Returns which batch of the run this is, counted
     // from 0; nothing when its timeout was over before, which changes nothing. Errors: ConfigError for a batch that
@@ -82,7 +82,7 @@ class EgressDoor {
     // Takes no more, and returns when consumers are done with everything. False: the time was over before; it may be
     // called again.
     bool drain(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
-    EgressDoorFigures figures() const;
+    EmbeddedEgressStats stats() const;
 
   private:
     struct Parts;

@@ -5,7 +5,7 @@
 namespace offramp {
 
 // What the run directory says of the run that a consumer came for.
-enum class RunStanding {
+enum class RunLiveness {
     Open,             // the producer that was met takes consumers, as far as anybody can tell
     TakenOver,        // a producer of a later epoch has published its endpoint
     Closed,           // there is no endpoint: whoever was let in is still served
@@ -14,13 +14,13 @@ enum class RunStanding {
     OverAndReplaced,  // as Over, and another run's endpoint is there
 };
 
-inline bool another_run_is_there(RunStanding standing) {
-    return standing == RunStanding::Replaced || standing == RunStanding::OverAndReplaced;
+inline bool is_replaced(RunLiveness liveness) {
+    return liveness == RunLiveness::Replaced || liveness == RunLiveness::OverAndReplaced;
 }
-inline bool somebody_may_serve(RunStanding standing) {
-    return standing == RunStanding::Closed || standing == RunStanding::Replaced;
+inline bool may_be_served(RunLiveness liveness) {
+    return liveness == RunLiveness::Closed || liveness == RunLiveness::Replaced;
 }
 
-using LookAtRun = std::function<RunStanding()>;
+using ObserveRun = std::function<RunLiveness()>;
 
 }  // namespace offramp

@@ -15,10 +15,10 @@ namespace offramp {
 // by SIGBUS. What cannot be read keeps its last value.
 //
 // Owns: a descriptor, and a copy of the heartbeat records. Thread: the broker's. Blocks: never.
-class HeartbeatsCopy {
+class HeartbeatSnapshot {
   public:
     // `name`: of the object. Errors: SystemError when it cannot be opened.
-    HeartbeatsCopy(const std::string& name, std::uint32_t consumer_capacity);
+    HeartbeatSnapshot(const std::string& name, std::uint32_t consumer_capacity);
 
     // Stays where it is; its contents change with refresh().
     std::span<const HeartbeatRecord> records() const { return heartbeats_; }
