@@ -55,7 +55,7 @@ class DrawingTest(unittest.TestCase):
         text = "\n".join(line.plain for line in self.lines(DOCUMENTS["trouble"], (80, 24)))
         consumer = next(each for each in DOCUMENTS["trouble"]["status"]["consumers"] if each["overdue"])
         self.assertRegex(text, rf"{consumer['session']} +{consumer['pid']} .*{', '.join(map(str, consumer['held']))}  overdue")
-        self.assertIn("20 free", text)
+        self.assertIn("22 free", text)
 
     def test_all_slabs_are_seen_where_they_have_room_and_their_shares_where_not(self):
         document = json.loads(json.dumps(DOCUMENTS["starved"]))
