@@ -2,9 +2,10 @@
 
     check_pages.py --source DIR links       every relative link, and every page or path of a room named in `code`, leads to a file
     check_pages.py --source DIR mentions    every page that a source file names is there, and every source file that one outside tests/ names
-    check_pages.py --source DIR lengths     a folder's README has at most 60 lines; a README has at most 100 columns, tables too,
+    check_pages.py --source DIR lengths     a folder's README has at most 15 lines, an index 60; a README has at most 100 columns, tables too,
                                             and any other page outside tables
-    check_pages.py --source DIR decisions   the index of common/decisions/ names each page once; each has its parts and at most 50 lines
+    check_pages.py --source DIR decisions   the index of common/design/ names each decision once; each has its parts and at most 200 words
+    check_pages.py --source DIR citations   every test in the last column of common/design/failure-matrix.md exists
     check_pages.py --source DIR answers     each row "find where ..." of a page names a `function()` in a `file`, which has it
 
 Several checks may be named at once. Every fault is one line on standard error, and the exit status is 1. A check that
@@ -17,8 +18,8 @@ import re
 import sys
 from pathlib import Path
 
-MOST_LINES, MOST_COLUMNS = 60, 100
-LINES_OF_A_DECISION = range(10, 51)
+MOST_LINES, MOST_LINES_OF_AN_INDEX, MOST_COLUMNS, MOST_WORDS_OF_A_DECISION = 15, 60, 100, 200
+INDEXES = {"common/design", "launch/guide", "tests", "tests/bench"}
 LEFT_OUT = {"build", ".git", "__pycache__"}
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h", ".c", ".py", ".cmake", ".txt", ".sh", ".pml", ".toml"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -31,7 +32,8 @@ MENTION = re.compile(r"(?<![\w./{}<-])((?:[\w-]+/)+[\w-]+\.md)\b")
 MENTIONED_SOURCE = re.compile(rf"(?<![\w./{{}}<-])((?:{'|'.join(ROOMS)})(?:[\w-]+/)*[\w-]+\.(?:hpp|cpp|cuh?|inl|h|py|cmake))\b")
 ASKED = re.compile(r"\| find (?:where|how|what) ")
 ANSWER = re.compile(r"`(\w+)\(\)` in `([^`]+)`")
-DECISIONS = Path("common/decisions")
+CITED = re.compile(r"`([\w.]+)`")
+DESIGN, DECISIONS, MATRIX = Path("common/design"), Path("common/design/decisions"), Path("common/design/failure-matrix.md")
 
 
 def files_under(source, suffixes):
@@ -116,32 +118,48 @@ def check_lengths(source):
     for page in pages:
         name, lines = page.relative_to(source), page.read_text(encoding="utf-8").splitlines()
         readme = page.name == "README.md"
-        if readme and page.parent != source and len(lines) > MOST_LINES:
-            faults.append(f"{name}: {len(lines)} lines, more than {MOST_LINES}: what is a decision, a measurement or a reference has a page of its own")
+        most = MOST_LINES_OF_AN_INDEX if name.parent.as_posix() in INDEXES else MOST_LINES
+        if readme and page.parent != source and len(lines) > most:
+            faults.append(f"{name}: {len(lines)} lines, more than {most}: purpose, what may enter, the file to read first; the rest belongs on a page")
         faults += [f"{name}:{number}: {len(line)} columns, more than {MOST_COLUMNS}" for number, line in enumerate(lines, 1)
                    if len(line) > MOST_COLUMNS and (readme or not line.startswith("|"))]
     return faults
 
 
 def check_decisions(source):
-    folder = source / DECISIONS
-    pages = sorted(path for path in folder.glob("*.md") if path.name != "README.md") if folder.is_dir() else []
+    pages = sorted((source / DECISIONS).glob("*.md"))
     if not pages:
-        return [f"no decisions under {folder}"]
-    index, faults = (folder / "README.md").read_text(encoding="utf-8"), []
+        return [f"no decisions under {source / DECISIONS}"]
+    index, faults = (source / DESIGN / "README.md").read_text(encoding="utf-8"), []
     for page in pages:
         name, text = f"{DECISIONS}/{page.name}", page.read_text(encoding="utf-8")
-        number = re.match(r"(\d{4})-[a-z0-9-]+\.md$", page.name)
-        if not number:
-            faults.append(f"{name}: is not called NNNN-short-title.md")
-        elif not text.startswith(f"# {int(number[1])}. "):
-            faults.append(f"{name}: its title does not begin with '# {int(number[1])}. '")
-        if index.count(f"({page.name})") != 1:
-            faults.append(f"{name}: is named {index.count(f'({page.name})')} times in the index, not once")
-        if len(text.splitlines()) not in LINES_OF_A_DECISION:
-            faults.append(f"{name}: {len(text.splitlines())} lines, not {LINES_OF_A_DECISION[0]} to {LINES_OF_A_DECISION[-1]}")
-        faults += [f"{name}: has no '{part}'" for part in ("## Context", "## Decision") if part not in text]
+        named = index.count(f"(decisions/{page.name})")
+        if named != 1:
+            faults.append(f"{name}: is named {named} times in the index, not once")
+        if len(text.split()) > MOST_WORDS_OF_A_DECISION:
+            faults.append(f"{name}: {len(text.split())} words, more than {MOST_WORDS_OF_A_DECISION}")
+        faults += [f"{name}: has no '{part}'" for part in ("**Decision.**", "**Forbids**") if part not in text]
     return faults
+
+
+def has_test(source, name):
+    """`room.part` is tests/**/room/test_part*.py or in the room's CMakeLists.txt; `Suite` or `Suite.Case` is a GoogleTest."""
+    room, _, part = name.partition(".")
+    if room[:1].isupper():
+        case = re.compile(rf"\((?:{room}), *{part}")
+        return any(case.search(file.read_text(encoding="utf-8")) for file in files_under(source / "tests", {".cpp"}))
+    folders = [folder for folder in (source / "tests" / room, source / "tests/unit" / room) if folder.is_dir()]
+    return any((folder / f"{part if part.startswith('test_') else 'test_' + part}.py").exists() or (folder / "CMakeLists.txt").is_file()
+               and re.search(rf"\b{part}\b", (folder / "CMakeLists.txt").read_text(encoding="utf-8")) for folder in folders)
+
+
+def check_citations(source):
+    page = source / MATRIX
+    rows = [(number, line) for number, line in prose(page.read_text(encoding="utf-8")) if line.startswith("|")] if page.is_file() else []
+    cited = [(number, name) for number, row in rows for name in CITED.findall(row.rstrip(" |").rpartition("|")[2])]
+    if not cited:
+        return [f"no cited tests in {page}"]
+    return [f"{MATRIX}:{number}: there is no test {name}" for number, name in cited if not has_test(source, name)]
 
 
 def has_function(text, name):
@@ -168,7 +186,8 @@ def check_answers(source):
     return faults
 
 
-CHECKS = {"links": check_links, "mentions": check_mentions, "lengths": check_lengths, "decisions": check_decisions, "answers": check_answers}
+CHECKS = {"links": check_links, "mentions": check_mentions, "lengths": check_lengths, "decisions": check_decisions,
+          "citations": check_citations, "answers": check_answers}
 
 
 def main():

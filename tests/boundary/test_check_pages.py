@@ -9,8 +9,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DECISION = "# 1. A title\n\n2026-11-21\n\n## Context\n\nWhy.\n\n## Decision\n\nThis.\n"
-INDEX = "# Decisions\n\n| | decision |\n| --- | --- |\n| [1](0001-a-title.md) | A title |\n"
+DECISION = "# A title\n\n**Decision.** This.\n\n**Why.** A reason.\n\n**Forbids** that.\n"
+INDEX = "# Design\n\n[A title](decisions/a-title.md)\n"
+MATRIX = "# Failures\n\n| event | test |\n| --- | --- |\n| `gone.word` dies | `Suite`, `Suite.Case`, `ipc.ends`, `launch.test_run`, `crash.matrix` |\n"
 
 
 def check(source, *checks):
@@ -111,8 +112,9 @@ class Mentions(Repository):
 
 
 class Lengths(Repository):
-    def test_sixty_lines_and_a_hundred_columns_are_enough(self):
-        self.write("room/README.md", "# room\n" + "a" * 100 + "\n" + "| " + "b" * 96 + " |\n" + "\n" * 57)
+    def test_fifteen_lines_and_a_hundred_columns_are_enough_and_an_index_has_sixty(self):
+        self.write("room/README.md", "# room\n" + "a" * 100 + "\n" + "| " + "b" * 96 + " |\n" + "\n" * 12)
+        self.write("tests/README.md", "# tests\n" + "\n" * 59)
         self.write("room/page.md", "line\n" * 200)
         self.write("README.md", "line\n" * 200)
         self.assert_clean("lengths")
@@ -128,8 +130,9 @@ class Lengths(Repository):
                 self.assert_faulty("lengths", f"{name}:3: 101 columns")
 
     def test_a_longer_readme_is_found(self):
-        self.write("room/README.md", "# room\n" + "\n" * 60)
-        self.assert_faulty("lengths", "room/README.md: 61 lines")
+        self.write("room/README.md", "# room\n" + "\n" * 15)
+        self.write("tests/README.md", "# tests\n" + "\n" * 60)
+        self.assert_faulty("lengths", "room/README.md: 16 lines, more than 15", "tests/README.md: 61 lines, more than 60")
 
     def test_a_longer_line_is_found_on_any_page(self):
         for name in ("room/README.md", "room/page.md", "README.md", "CHANGELOG.md"):
@@ -144,28 +147,51 @@ class Lengths(Repository):
 class Decisions(Repository):
     def setUp(self):
         super().setUp()
-        self.write("common/decisions/README.md", INDEX)
-        self.write("common/decisions/0001-a-title.md", DECISION)
+        self.write("common/design/README.md", INDEX)
+        self.write("common/design/decisions/a-title.md", DECISION)
 
     def test_a_page_in_the_index_is_right(self):
         self.assert_clean("decisions")
 
     def test_each_fault_is_found(self):
-        for name, text, said in (("0001-a-title.md", DECISION.replace("# 1.", "# 2."), "does not begin with"),
-                                 ("0001-a-title.md", DECISION.replace("## Decision", "## Choice"), "has no '## Decision'"),
-                                 ("0001-a-title.md", DECISION.replace("## Context", "## Before"), "has no '## Context'"),
-                                 ("README.md", "# Decisions\n", "0 times"), ("README.md", INDEX + INDEX, "2 times"),
-                                 ("2-other.md", DECISION, "is not called"), ("0001-a-title.md", DECISION + "\n" * 50, "61 lines"),
-                                 ("0001-a-title.md", "# 1. A title\n## Context\n## Decision\n", "3 lines")):
+        page = "decisions/a-title.md"
+        for name, text, said in ((page, DECISION.replace("**Decision.**", "Choice."), "has no '**Decision.**'"),
+                                 (page, DECISION.replace("**Forbids**", "Not"), "has no '**Forbids**'"),
+                                 ("README.md", "# Design\n", "0 times"), ("README.md", INDEX + INDEX, "2 times"),
+                                 (page, DECISION + "word " * 200, "210 words, more than 200")):
             with self.subTest(said):
                 before = INDEX if name == "README.md" else DECISION
-                self.write(f"common/decisions/{name}", text)
+                self.write(f"common/design/{name}", text)
                 self.assert_faulty("decisions", said)
-                self.write(f"common/decisions/{name}", before)
+                self.write(f"common/design/{name}", before)
 
     def test_nothing_to_look_at_is_a_fault(self):
         shutil.rmtree(self.folder / "common")
         self.assert_faulty("decisions", "no decisions")
+
+
+class Citations(Repository):
+    def setUp(self):
+        super().setUp()
+        self.write("common/design/failure-matrix.md", MATRIX)
+        self.write("tests/unit/room/part_test.cpp", "TEST_F(Suite, Case) {}\n")
+        self.write("tests/ipc/test_ends.py", "")
+        self.write("tests/unit/launch/test_run.py", "")
+        self.write("tests/crash/CMakeLists.txt", "add_test(NAME crash.matrix COMMAND x)\n")
+
+    def test_tests_that_exist_may_be_cited(self):
+        self.assert_clean("citations")
+
+    def test_each_test_that_does_not_exist_is_found(self):
+        for name, other in (("`Suite`", "`Suit`"), ("Suite.Case", "Suite.Other"), ("ipc.ends", "ipc.gone"), ("launch.test_run", "launch.test_gone"),
+                            ("crash.matrix", "crash.mat"), ("ipc.ends", "gone.ends")):
+            with self.subTest(other):
+                self.write("common/design/failure-matrix.md", MATRIX.replace(name, other))
+                self.assert_faulty("citations", f"failure-matrix.md:5: there is no test {other.strip('`')}")
+
+    def test_nothing_to_look_at_is_a_fault(self):
+        self.write("common/design/failure-matrix.md", "# Failures\n")
+        self.assert_faulty("citations", "no cited tests")
 
 
 class Answers(Repository):
@@ -193,7 +219,7 @@ class Answers(Repository):
 
 class TheRepository(unittest.TestCase):
     def test_its_pages_lead_somewhere_and_are_short_enough_to_be_read(self):
-        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "decisions", "answers"))
+        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "decisions", "citations", "answers"))
 
 
 if __name__ == "__main__":
