@@ -1,5 +1,5 @@
 // spdlog and fmt, compiled into libofframp.so as their own libraries are, so that it needs neither of them and a
-// program may have any of its own. What is missing here the check `needed` finds (tests/boundary/README.md).
+// program may have any of its own. What is missing here the check `needed` finds (tests/boundary/check_built.py).
 #include <fmt/format-inl.h>
 #include <spdlog/common-inl.h>
 #include <spdlog/details/backtracer-inl.h>

@@ -16,7 +16,7 @@
 namespace offramp {
 
 // Speaks for one consumer with the producer: announces it, takes its deliveries, gives its releases back
-// until they are acknowledged, and disconnects. common/messages.md has the sequence. Stepped: never waits,
+// until they are acknowledged, and disconnects. common/design/wire-protocol.md has the sequence. Stepped: never waits,
 // holds no thread, reads no memory.
 //
 // A producer's death does not end it: see lose_producer(), which ProducerLoss calls.

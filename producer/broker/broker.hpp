@@ -27,7 +27,7 @@
 namespace offramp {
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
-// common/messages.md is the protocol; this is its producer's side.
+// common/design/wire-protocol.md is the protocol; this is its producer's side.
 //
 // What it does is done by its parts, in the order that step() shows. Each has its own state, and is lent what they have
 // in common.

@@ -39,8 +39,8 @@ std::string_view to_string(ReleaseOutcome outcome);
 std::string_view to_string(SlabState state);
 
 // Decides who may touch which slab. A pure state machine over memory that its caller supplies: no time, no allocation
-// on the paths of a run, no sockets, so that it can be tested and model-checked exhaustively. common/README.md draws
-// its states.
+// on the paths of a run, no sockets, so that it can be tested and model-checked exhaustively.
+// common/design/slab-lifecycle.md draws its states.
 //
 // Borrows: the ledger's memory, which it alone writes while it lives.
 // Thread: the broker's. Blocks: never. Errors: an illegal transition is a caller's bug (expect); whatever comes from a

@@ -18,8 +18,8 @@
 
 namespace offramp {
 
-// What a producer does to go on with the run of one that died: all of it, in this order. common/recovery.md is the
-// whole story, with what consumers do meanwhile.
+// What a producer does to continue the run of a dead one: all of it, in this order. common/design/recovery.md also has
+// the steps of consumers.
 //
 //   find()            where the run is met: its id and its nonce. Nothing is changed.
 //   RunRecovery()     The slabs lie as this producer would lay them, and the producer that the ledger names is dead.

@@ -109,7 +109,7 @@ TEST(ReleaseLog, CutsWhatIsDueIntoMessages) {
     EXPECT_EQ(second->records.size(), 10U);
 }
 
-// A receiver by the letter of common/messages.md, and a channel that loses and repeats as it likes: each
+// A receiver by the letter of common/design/wire-protocol.md, and a channel that loses and repeats as it likes: each
 // release is taken once, in order, and in the end every one is acknowledged.
 TEST(ReleaseLog, EveryReleaseIsTakenOnceInOrderWhateverIsLost) {
     const bool holds = rc::check("go-back-N over a bad channel", [] {
