@@ -9,8 +9,8 @@
 
 namespace offramp {
 
-// What a consumer does when its producer dies: all of it, in this order. common/design/recovery.md also has the steps of
-// the next producer.
+// What a consumer does when its producer dies: all of it, in this order. common/design/recovery.md also has the steps
+// of the next producer.
 //
 //   see_death()       Its pidfd says so. What it had said before still counts.
 //   verdict()         Whether this consumer ends with it: if it was leaving, or has nothing left to do and has waited

@@ -115,8 +115,7 @@ Weights read(const std::string& path, std::span<const TensorDemand> demands,
     if (missing.count() != 0) text += ": " + std::to_string(missing.count()) + " missing: " + missing.text();
     if (unexpected.count() != 0)
         text += ": " + std::to_string(unexpected.count()) + " unexpected: " + unexpected.text();
-    throw ConfigError(text, "launch/guide/runner.md shows how to export them",
-                      ErrorKind::BadInput);
+    throw ConfigError(text, "launch/guide/runner.md shows how to export them", ErrorKind::BadInput);
 }
 
 }  // namespace
