@@ -12,7 +12,7 @@
 namespace offramp {
 namespace {
 
-// More gain nothing on one object, and disturb a model that is being loaded: common/decisions/0004.
+// More threads gain nothing on one object, and delay the model that is loading meanwhile.
 constexpr unsigned kMostOnFirstSpan = 5;
 // A thread for less costs more than it saves.
 constexpr std::size_t kLeastPart = std::size_t{1} << 20;

@@ -7,6 +7,13 @@
     check_boundaries.py --consumer PROGRAM --producer PROGRAM --library LIBRARY needed
     check_boundaries.py --library LIBRARY --symbols FILE --abi-header FILE symbols
 
+includes   #include lines: a folder includes a header outside the tables below
+headers    a header is in no library's HEADERS, so nothing compiles it alone
+objects    ninja -t deps: an object has read, directly or not, a side, room or toolkit that it may not know
+archives   ninja -t query: a program is linked from the other side's archives, or the library from a program's
+needed     readelf -d: a program or the library needs a GPU library, or one that must be opened on demand
+symbols    nm -D: the library exports more than its list, ends the process, handles signals or prints
+
 Several checks may be named at once. Every crossing is one line on standard error, and the exit status is 1. A check that
 finds nothing to look at fails too.
 """

@@ -1,5 +1,5 @@
 """The boundaries that only what was built can show: what objects have read, what programs link and need, what the library exports.
-check_boundaries.py runs these; README.md has the list."""
+check_boundaries.py runs these and lists them."""
 
 import os
 import re
