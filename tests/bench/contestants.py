@@ -43,7 +43,6 @@ class Places:
     gpu: bool = False
     small: bool = True
     servers: list = dataclasses.field(default_factory=list)   # processes of the row's own that work for whoever runs; counted as its readers
-    prepare: typing.Callable = die_with_parent   # each child, before its program; it has to call die_with_parent() too
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; or nothing where it was not built."""
@@ -173,7 +172,7 @@ class Program:
         """Each child leads a session and a process group of its own, dies with this process, and keeps its temporary files in the folder."""
         with open(self._folder / f"{log}.log", "ab") as sink:
             child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-                                     start_new_session=True, preexec_fn=self._places.prepare,
+                                     start_new_session=True, preexec_fn=die_with_parent,
                                      env={**os.environ, **self._places.environment, "TMPDIR": str(self._folder), **(environment or {})})
         self._children.append(child)
         return child

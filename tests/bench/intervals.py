@@ -24,16 +24,6 @@ def t_interval(values):
     return mean, mean - half, mean + half
 
 
-def median_with_interval(values):
-    """(the median, and where it lies with at least 95 % by the binomial order statistics: no form of a distribution is taken for granted)."""
-    ordered, below, many = sorted(values), 0.0, len(values)
-    rank = 0
-    while rank < many // 2 and (below := below + math.comb(many, rank) / 2 ** many) <= 0.025:
-        rank += 1
-    rank = max(rank, 1)
-    return median(ordered), ordered[rank - 1], ordered[many - rank]
-
-
 def ratio(ours, others):
     """Of two lists of neighbouring windows: {"median", "mean", "low", "high", "rounds"} of ours over the other, taken round by round."""
     rounds = [mine / other for mine, other in zip(ours, others)]

@@ -8,13 +8,11 @@ import dataclasses
 import os
 import pathlib
 import signal
-import subprocess
 import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
 GONE_SECONDS = 10   # for killed processes to be gone
-END_SECONDS = 30    # for a program that was asked to end
 LIBC = ctypes.CDLL(None)
 
 
@@ -23,16 +21,6 @@ def end_on_sigterm():
     def leave(number, frame):
         raise SystemExit(128 + number)
     signal.signal(signal.SIGTERM, leave)
-
-
-def end(process):
-    """A program that ends its own ones when it is asked to."""
-    process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# What watching and tracing show of a run on a GPU, and what they cost a run of messages alone, on a machine where nothing else runs. Results in OUT.
+# Checks what watching and tracing show of a run on a GPU. Results in OUT.
 #
 #   tests/gpu/watching_checks.sh [BIN [PART...]]
 #
-# BIN: as of gpu_checks.sh, with offramp-producer, offramp-consumer, offramp-message-bench and tests/device_contract_cuda. OUT: a folder, by default
+# BIN: as of gpu_checks.sh, with offramp-producer, offramp-consumer and tests/device_contract_cuda. OUT: a folder, by default
 # build/watching-checks. Python's standard library is enough; with matplotlib there is a picture of the trace as well.
 # Parts, all by default: contract (the device's timeline), gpu (a run of DeepLabV3 in bf16, watched, traced, and starved of consumers), gpus (the same of a run with
-# --gpus), watching-cost, trace-cost. Seconds: 5, 70, 15, 90, 90. PAIRS_OF_WINDOWS, PAIRS_OF_TRACES: how many of each. OFFRAMP_REVISION: of a copy's sources.
+# --gpus). Seconds: 5, 70, 15.
 # Exit code 1 if any failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 bin=$(cd "${1:-build/release/bin}" && pwd) || exit 1
 shift || true
 parts=("$@")
-((${#parts[@]})) || parts=(contract gpu gpus watching-cost trace-cost)
+((${#parts[@]})) || parts=(contract gpu gpus)
 out=${OUT:-build/watching-checks}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -118,14 +118,10 @@ gpus() {
     grep -q "offramp_run_info{gpu=\"GPU" "$out/gpus/metrics" || { grep offramp_run_info "$out/gpus/metrics"; return 1; }
 }
 
-cost() { python3 "tests/bench/$1_cost.py" --pairs "$2" --json "$out/$1-cost.json"; }
-
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for name in "${parts[@]}"; do
     case $name in
         contract | gpu | gpus) part "$name" "$name"; [[ -z $launcher ]] || { kill "$launcher"; wait "$launcher"; launcher=; } ;;
-        watching-cost) part "$name" cost watching "${PAIRS_OF_WINDOWS:-40}" ;;
-        trace-cost) part "$name" cost trace "${PAIRS_OF_TRACES:-24}" ;;
         *) echo "no part is called '$name'" >&2; exit 64 ;;
     esac
 done

@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 
-OURS = ("offramp-bench-", "offramp-message-bench-", "offramp-pool-bench-")
+OURS = ("offramp-bench-", "offramp-message-bench-")
 PEERS = ("sem.mp-", "torch_")
 PATIENCE_SECONDS = 60
 

@@ -23,13 +23,11 @@ import report
 import rows
 import specs
 import targets
-import tuning
 import workloads
 from contestants import ContestantError, Look, Places, flag_list
 from given import Given, given_by
 from left_behind import left_since
 from materials import Materials, server_module
-from offramp_launch.tuning.search import Outcome
 from one_shots import MessageBench, run_for_json
 from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
 from processes import Usage, members_of, usage_of, usage_of_servers
@@ -541,19 +539,6 @@ class ReportTest(unittest.TestCase):
 
     def test_results_are_plain_data(self):
         json.dumps(result_with())
-
-
-class TuningTest(unittest.TestCase):
-    def test_what_tune_finds_and_the_grid_are_tried_as_tune_itself_tries(self):
-        found = {"best": {"batch": 4, "decode-workers": 1, "slabs": 8, "consumers": 2, "rate": 90.0}, "tried": []}
-        trials = unittest.mock.create_autospec(tuning.Trials)
-        trials.return_value.measure.return_value = Outcome(100.0, "", 2, 8)
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(tuning, Trials=trials, said_by=lambda _: json.dumps(found), BINARIES=PROGRAMS), \
-                contextlib.redirect_stdout(None):
-            told = pathlib.Path(folder, "told")
-            self.assertEqual(0, tuning.compare(pathlib.Path(folder), argparse.Namespace(seconds=1, rounds=2, json=told)))
-            self.assertEqual([{"tune": 100.0, "grid": 100.0}] * 2, json.loads(told.read_text())["rounds"])
-        trials.return_value.close.assert_called_once_with()
 
 
 if __name__ == "__main__":
