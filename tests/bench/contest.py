@@ -1,11 +1,11 @@
 """The contest of a row: all contestants stay loaded, one runs at a time, and their windows alternate.
 
-A window: the contestant is continued and settles, a look; at least `seconds` later another look; it is stopped. A look is taken at a
-release and bears that release's own time, so a window's rate is (samples between the looks) / (time between the two releases): no part of
-a batch is lost or won at its edges. The windows of one round are neighbours, and ratios are taken within rounds.
+A window: the contestant continues and settles; a reading; at least `seconds` later a second reading; it is stopped. A reading is taken at a
+release and carries that release's own time, so the rate is (samples between the readings) / (time between the two releases) and the edges lose
+nothing. The windows of one round are neighbours, and ratios are taken within rounds.
 
-To stop a program does not stop the kernels and copies that it has already given to the GPU: the next one settles at least as long as those
-may take, and orders change so that each follows each other one.
+Stopping a program does not stop the kernels and copies that it has queued on the GPU. So the next one settles for at least as long as those
+may take, and the order changes so that each follows each other one.
 """
 
 import collections
@@ -106,7 +106,7 @@ def rounds_of(names, windows):
     return orders
 
 
-def hold_contest(programs, batch, pace, tell=lambda text: None):
+def hold_contest(programs, batch, pace, log=lambda text: None):
     """Windows by contestant's name, one a round. The programs are closed by their owner."""
     load(programs, batch, pace)
     by_name = {program.name: program for program in programs}
@@ -114,5 +114,5 @@ def hold_contest(programs, batch, pace, tell=lambda text: None):
     for number, order in enumerate(rounds_of(list(by_name), pace.windows)):
         for name in order:
             windows[name].append(by_name[name].window(batch, pace))
-        tell(f"round {number + 1}: " + ", ".join(f"{name} {windows[name][-1].batches_per_second:.4g}/s" for name in by_name))
+        log(f"round {number + 1}: " + ", ".join(f"{name} {windows[name][-1].batches_per_second:.4g}/s" for name in by_name))
     return windows

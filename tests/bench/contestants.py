@@ -42,7 +42,7 @@ class Places:
     shared: pathlib.Path | None = None      # a folder for what several rows work on
     gpu: bool = False
     small: bool = True
-    servers: list = dataclasses.field(default_factory=list)   # processes of the row's own that work for whoever runs; counted as its readers
+    servers: list = dataclasses.field(default_factory=list)   # processes that serve the running contestant; counted as its readers
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; or nothing where it was not built."""
@@ -53,7 +53,7 @@ class Places:
 
 
 class ContestantError(Exception):
-    """A contestant could not be started, died, or came to a halt; the text ends with what it logged last."""
+    """A contestant did not start, died or stalled; the text ends with the end of its log."""
 
 
 class Progress(typing.NamedTuple):
@@ -220,7 +220,7 @@ class OfframpRun(Program):
         self.scale(self._consumers)
 
     def scale(self, consumers):
-        """More consumers, at once."""
+        """Start consumers until there are this many."""
         for number in range(len(self._children), consumers + 1):
             self._spawn(f"consumer-{number}", self._consumer_command)
         self._readers = [child.pid for child in self._children[1:]]
@@ -315,11 +315,11 @@ class Peer(Program):
 
 
 def sweep_dead_runs(binaries):
-    """Removes what killed runs of ours left in /dev/shm; never anything of a run that lives."""
+    """Remove what killed runs left in /dev/shm. Live runs keep everything."""
     try:
         subprocess.run([str(binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise ContestantError(f"what killed runs left could not be swept: {problem}") from problem
+        raise ContestantError(f"cannot remove what killed runs left in /dev/shm: {problem}") from problem
 
 
 def flag_list(flags):
@@ -340,5 +340,5 @@ def python_command(program):
 def python_environment():
     """Peers and the processes that they start find the same modules; compiled files go where the driver's go, or nowhere."""
     compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
-    # As our own producer does: whoever loads and writes beside the model wants the cores that its threads would wait on.
+    # As our producer does: waiting threads would take cores from the loaders and writers beside the model.
     return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])), **compiled}

@@ -1,4 +1,4 @@
-"""The rows that stand for real work, from files to files or to a database: decoding, model and writing limit them, each by itself a contestant."""
+"""Rows from files to files or to a database. Decoding, model and writing limit them; each of these alone is a contestant."""
 
 from specs import (CUTOUT_RESULTS, DEEPLAB_RESULTS, DEEPLAB_WEIGHTS, ENCODER, FIRST_PIXEL, FIRST_TOKEN, IMAGES, LINES, MAX_TOKENS, OUTPUT, PHOTOGRAPHS,
                    POSTGRES, SENTENCES, SHIPPED_WEIGHTS, Ours, PeerProgram, Row, alone)
@@ -19,7 +19,7 @@ def mask_row(sizes):
     written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}    # as the plain program writes them
     model = "model and transform alone"
     plain = plain_pictures(flags, read, "deeplabv3", DEEPLAB_WEIGHTS, sizes.readers(8))
-    return Row("W7", "A whole road: JPEG files in, PNG masks out",
+    return Row("W7", "JPEG files in, PNG masks out",
                (Ours("ours", {**flags, **read, **written}, sizes.readers(8)), alone(flags, model, synthetic_on="device"),
                 decode_limit(flags, read), Ours(ENCODE, {**unfed(network, DEEPLAB_RESULTS), **written}, sizes.readers(8)), plain),
                (SmallestOf((model, DECODE, ENCODE), 0.95), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()), sizes.batch, raw_bytes=sizes.logits)

@@ -55,7 +55,7 @@ def describe_other_build(binaries):
 
 
 def programs_of(binaries, root, variable):
-    # A copy of the sources without its history is told what it is a copy of.
+    # A copy of the sources without git gets its revision from the variable.
     revision = os.environ.get(variable) or (ask("git", "describe", "--always", "--dirty", folder=root) if root else None)
     wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE", "CMAKE_CXX_FLAGS_RELWITHDEBINFO", "OFFRAMP_CUDA_ARCHITECTURES")
     flags = {name: value for name, value in cached(binaries).items() if name in wanted}
@@ -63,7 +63,7 @@ def programs_of(binaries, root, variable):
 
 
 def cached(binaries):
-    """The entries of the build's CMakeCache.txt, where it lies beside its programs."""
+    """The entries of the build's CMakeCache.txt, if it is beside its programs."""
     try:
         lines = (binaries.parent / "CMakeCache.txt").read_text().splitlines()
     except OSError:

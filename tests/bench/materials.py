@@ -1,5 +1,5 @@
-"""The files that a row's programs work on, made when they are asked for: pictures, texts, networks, a database's server. Flags name them by
-specs.py's placeholders."""
+"""The files that a row's programs work on, made on demand: pictures, texts, networks, a database server. Flags name them by the placeholders
+of specs.py."""
 
 import contextlib
 import hashlib
@@ -24,17 +24,17 @@ TOKENS, SMALL_TOKENS = 64, 16       # of a text
 LONGEST, SMALL_LONGEST = 640, 64    # side of a photograph
 LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}   # what a tokenizer alone reads in a contest, several times over
 EXPORT_SECONDS = 1500                       # on a busy machine
-# What a server does by itself would count as the CPU time of whoever runs then.
+# A server's background work would count as CPU time of the contestant that runs at that moment.
 SERVER_SETTINGS = "shared_buffers = 256MB\nmax_wal_size = 8GB\ncheckpoint_timeout = 1h\nautovacuum = off\n"
 
 
-class Wanting(Exception):
-    """What a row needs is not on this machine; the text says what, and how to give it."""
+class Missing(Exception):
+    """A row needs something that this machine lacks; the text says what, and how to provide it."""
 
 
 class Materials:
-    """Of one row, in `folder`; what several rows want, and takes long to make, in `shared`. What has to be ended goes onto `stack`. Thread: one. Blocks:
-    until a file is made. Errors: Wanting; ContestantError when it could not be made."""
+    """Materials of one row in `folder`, and those that several rows share in `shared`. Servers are ended by `stack`. Thread: one. Blocks: until a file is
+    made. Errors: Missing; ContestantError if a file cannot be made."""
 
     def __init__(self, folder, shared, stack, given, gpu, small, binaries=None):
         self._folder, self._shared, self._stack, self._given, self._gpu, self._small = folder, shared, stack, given, gpu, small
@@ -71,7 +71,7 @@ class Materials:
             self._made[name] = make()
         return self._made[name]
 
-    # Processors of somebody's own.
+    # User processors.
 
     def _built(self, name):
         """A file of the build, which has its programs in bin/ and its libraries in lib/, or all in one folder."""
@@ -84,7 +84,7 @@ class Materials:
     @staticmethod
     def _require_numpy():
         if not importlib.util.find_spec("numpy"):
-            raise Wanting("needs the Python package numpy, through which processors in Python see their slabs")
+            raise Missing("needs the Python package numpy, which Python processors use to read slabs")
 
     # Pictures and networks.
 
@@ -160,9 +160,9 @@ class Materials:
     def _require_sentences(self):
         missing = [name for name in ("tokenizers", "sentence_transformers") if importlib.util.find_spec(name) is None]
         if missing:
-            raise Wanting(f"needs the Python packages {', '.join(missing)}")
+            raise Missing(f"needs the Python packages {', '.join(missing)}")
         if not self._given.sentences and importlib.util.find_spec(PACKAGE) is None:
-            raise Wanting(f"needs a sentence-transformers model: --sentences FOLDER, or the PyPI package {PACKAGE.replace('_', '-')}")
+            raise Missing(f"needs a sentence-transformers model: --sentences FOLDER, or the PyPI package {PACKAGE.replace('_', '-')}")
 
     def _sentences(self, flags):
         return self._given.sentences or pathlib.Path(importlib.util.find_spec(PACKAGE).origin).parent / "model"
@@ -189,19 +189,19 @@ class Materials:
         notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml")
         shape = re.search(r'^input-shape = "2x(\d+)"', notes.read_text(encoding="utf-8"), re.MULTILINE)
         if not shape:
-            raise ContestantError(f"{notes} says no input-shape of tokens, \"2xN\": give what `offramp export sentence:FOLDER` made as --encoder")
+            raise ContestantError(f"{notes} lacks an input-shape \"2xN\" of tokens. Pass the output of `offramp export sentence:FOLDER` as --encoder")
         return int(shape[1])
 
     # The server.
 
     def _require_postgres(self):
         if importlib.util.find_spec("psycopg") is None:
-            raise Wanting("needs the Python package psycopg")
+            raise Missing("needs the Python package psycopg")
         if self._given.postgres:
             return
         reason = server_module().what_is_missing()
         if reason:
-            raise Wanting(f"needs a PostgreSQL with pgvector, --postgres URI, or one of its own, which {reason}")
+            raise Missing(f"needs a PostgreSQL with pgvector, --postgres URI, or a temporary one, which {reason}")
 
     def _postgres(self, flags):
         """A server, and in it a schema of the row's own, which is gone afterwards."""
@@ -213,7 +213,7 @@ class Materials:
                 database.execute("CREATE EXTENSION IF NOT EXISTS vector")
                 database.execute(f"CREATE SCHEMA {schema}")
         except (AssertionError, psycopg.Error) as problem:
-            raise ContestantError(f"the PostgreSQL cannot be used: {problem}") from problem
+            raise ContestantError(f"cannot use the PostgreSQL server: {problem}") from problem
         self._stack.callback(drop, uri, schema)
         return f"{uri}{'&' if '?' in uri else '?'}options=-csearch_path%3D{schema},public"
 

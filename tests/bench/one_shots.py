@@ -1,5 +1,4 @@
-"""Contestants that run to their end each time: they start, measure themselves, print one JSON line. They have nothing to be stopped in
-between windows."""
+"""Contestants that run to their end in each window: they start, measure themselves and print one line of JSON."""
 
 import contextlib
 import json
@@ -16,30 +15,30 @@ SHOT_SECONDS = 300
 
 
 def run_to_end(name, command, environment=None, seconds=None):
-    """What the command prints. A command that takes too long is killed with its whole process group."""
+    """The command's output. A command that takes too long is killed with its process group."""
     try:
-        with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:   # for whatever it leaves
+        with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:   # for its temporary files
             child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                      text=True, start_new_session=True, preexec_fn=die_with_parent,
                                      env={**os.environ, "TMPDIR": folder, **(environment or {})})
             with child:
                 try:
-                    told, logged = child.communicate(timeout=seconds or SHOT_SECONDS)
+                    output, logged = child.communicate(timeout=seconds or SHOT_SECONDS)
                 except BaseException:
                     kill_group(child.pid)
                     raise
         if child.returncode == 0:
-            return told
-        raise ContestantError(f"{name} ended with {child.returncode}\n{told[-1000:]}{logged[-3000:]}")
+            return output
+        raise ContestantError(f"{name} ended with {child.returncode}\n{output[-1000:]}{logged[-3000:]}")
     except (OSError, subprocess.TimeoutExpired, ValueError) as problem:
         raise ContestantError(f"{name}: {problem}\n    command: {' '.join(map(str, command))}") from problem
 
 
 def run_for_json(name, command, environment=None):
     """The last line that the command prints, parsed."""
-    told = run_to_end(name, command, environment)
+    output = run_to_end(name, command, environment)
     try:
-        return json.loads(told.strip().splitlines()[-1])
+        return json.loads(output.strip().splitlines()[-1])
     except (ValueError, IndexError) as problem:
         raise ContestantError(f"{name}: {problem}\n    command: {' '.join(map(str, command))}") from problem
 
@@ -49,7 +48,7 @@ def run_python_for_json(name, program, flags):
 
 
 class MessageBench:
-    """offramp-message-bench: our channels alone. A window is one run of it; its own start is not in its figures."""
+    """offramp-message-bench: our channels alone. A window is one run; the figures exclude its start."""
 
     def __init__(self, name, places, consumers, slabs, bare=False, consumer_flags=None, payload_bytes=4096):
         self.name = name
@@ -60,7 +59,7 @@ class MessageBench:
 
     def start(self):
         if not self._program.exists():
-            raise ContestantError(f"{self.name}: {self._program} does not exist; ninja -C {self._binaries.parent} {self._program.name} builds it")
+            raise ContestantError(f"{self.name}: {self._program} does not exist. Build it: ninja -C {self._binaries.parent} {self._program.name}")
 
     def wait_until_warm(self, samples):
         pass
@@ -72,13 +71,13 @@ class MessageBench:
         pass
 
     def window(self, batch, pace):
-        told = self._run(pace.seconds)
-        rate = told["slabs_per_second"]
+        output = self._run(pace.seconds)
+        rate = output["slabs_per_second"]
         if rate <= 0:
-            raise ContestantError(f"{self.name}: no slab was released in {pace.seconds} s, by what {self._program} tells: measure for longer")
+            raise ContestantError(f"{self.name}: no slab was released in {pace.seconds} s, according to {self._program}. Pass a larger --seconds")
         return Window(seconds=pace.seconds, batches=rate * pace.seconds, batches_per_second=rate, bytes_per_batch=0,
-                      producer_cpu_ms_per_batch=told["producer_cpu_us_per_slab"] / 1000,
-                      readers_cpu_ms_per_batch=told["consumer_cpu_us_per_slab"] / 1000, producer_faults_per_batch=0,
+                      producer_cpu_ms_per_batch=output["producer_cpu_us_per_slab"] / 1000,
+                      readers_cpu_ms_per_batch=output["consumer_cpu_us_per_slab"] / 1000, producer_faults_per_batch=0,
                       readers_faults_per_batch=0, producer_private_mib=0, readers_private_mib=0, stage="")
 
     def latency(self, seconds):

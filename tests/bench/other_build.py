@@ -1,8 +1,7 @@
-"""A second build of ours as a contestant (--beside): an older revision, or the same one built otherwise.
+"""A second build as a contestant (--beside): an older revision, or other compiler flags.
 
-It runs what the row's first contestant runs, by turns with it, so that the ratio says what changed between the builds and nothing of the
-machine. Its programs may lie in DIR/bin or in DIR, and may know fewer flags: those that the driver itself adds are left out with a note,
-while one that the row is about fails the row.
+It runs what the row's first contestant runs and alternates with it, so that the ratio shows the change and not the machine. Its programs are in
+DIR/bin or DIR. Flags that it lacks are left out with a note if the driver adds them; a flag of the row that it lacks fails the row.
 """
 
 import dataclasses
@@ -25,14 +24,14 @@ def programs_in(folder):
     for programs in (pathlib.Path(folder, "bin"), pathlib.Path(folder)):
         if (programs / PRODUCER).is_file():
             return programs.absolute()
-    raise ValueError(f"--beside: no {PRODUCER} in {folder} or {folder}/bin; name the folder of a build: build/release")
+    raise ValueError(f"--beside: no {PRODUCER} in {folder} or {folder}/bin. Pass the folder of a build, such as build/release")
 
 
 def with_other_build(row, programs):
-    """The row with the other build behind its first contestant, and behind the limit that is our consumers' own work."""
+    """The row with the other build as its second contestant, and with its encode limit measured in both builds."""
     first, *others = row.contestants
     if row.curve or not isinstance(first, (Ours, Messages)):
-        raise ValueError(f"--beside: {row.id} takes no second build; name rows that do, as W2 W6")
+        raise ValueError(f"--beside: row {row.id} cannot run a second build. Name rows that can, such as W2 W6")
     other = dataclasses.replace(first, name=NAME, build=programs)
     targets = (*row.targets, Reaches(NAME)) if row.kind == "contest" else row.targets
     encoders = [dataclasses.replace(spec, name=f"{spec.name}, {NAME}", build=programs) for spec in others if spec.name == ENCODE]
@@ -50,10 +49,10 @@ def program_of(spec):
 def flags_known_by(program):
     """As its help lists them."""
     try:
-        told = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS).stdout
+        help_text = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS).stdout
     except (OSError, subprocess.SubprocessError) as problem:
-        raise ContestantError(f"{NAME}: which flags {program} knows cannot be found out: {problem}") from problem
-    return set(re.findall(r"--([a-z][a-z0-9-]*)", told))
+        raise ContestantError(f"{NAME}: cannot read the flags of {program}: {problem}") from problem
+    return set(re.findall(r"--([a-z][a-z0-9-]*)", help_text))
 
 
 def flags_it_lacks(program, wanted, of_the_row):
@@ -61,6 +60,6 @@ def flags_it_lacks(program, wanted, of_the_row):
     lacking = set(wanted) - flags_known_by(program)
     missed = sorted(lacking & set(of_the_row))
     if missed:
-        raise ContestantError(f"{NAME}: {program} knows no {', '.join(f'--{name}' for name in missed)}, which this row is run with: "
+        raise ContestantError(f"{NAME}: {program} does not support {', '.join(f'--{name}' for name in missed)}, which this row needs: "
                               "the two builds cannot do the same work")
     return lacking

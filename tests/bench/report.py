@@ -33,8 +33,8 @@ def flags_of(build):
 
 
 def row_table(result):
-    """One row's section: its contestants, and what was to be reached."""
-    lines = [f"## {result['row']}", "", result["stands_for"], ""]
+    """One row's section: its contestants and targets."""
+    lines = [f"## {result['row']}", "", result["description"], ""]
     if result["failure"]:
         return "\n".join([*lines, f"FAILED: {result['failure'].strip()}", ""])
     if result["left_out"]:
@@ -143,7 +143,7 @@ def target_table(results):
 
 
 def summary(results):
-    return "\n".join(["## To reach, and reached", "", *target_table(results), ""])
+    return "\n".join(["## Targets", "", *target_table(results), ""])
 
 
 def singular(unit):

@@ -1,4 +1,4 @@
-"""Runs one row, whatever its kind, and gives its result: plain data, as it stands in the JSON."""
+"""Runs one row of any kind and returns its result: plain data, as in the JSON."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ import time
 from contest import hold_contest, load, rounds_of
 from contestants import ContestantError, OfframpRun, Peer
 from intervals import ratio, spread
-from materials import Materials, Wanting
+from materials import Materials, Missing
 from one_shots import MessageBench, run_python_for_json
 from other_build import flags_it_lacks, program_of
 from specs import Messages, Ours, PeerProgram
@@ -21,10 +21,10 @@ PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_pe
 HOPS = ("filled_to_broker_awake_p50_us", "broker_step_p50_us")   # parts of our latency
 
 
-def run_row(row, places, pace, tell=lambda text: None):
-    """The row's result. One that fails says why in "failure", one that cannot be run here in "left_out"; nothing of it is left running."""
+def run_row(row, places, pace, log=lambda text: None):
+    """The row's result: "failure" has the reason if it failed, "left_out" if this machine cannot run it. Ends every program it started."""
     began = time.monotonic()
-    result = {"row": row.id, "workload": row.workload, "stands_for": row.stands_for, "kind": row.kind, "unit": row.unit, "batch": row.batch,
+    result = {"row": row.id, "workload": row.workload, "description": row.description, "kind": row.kind, "unit": row.unit, "batch": row.batch,
               "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "started_as": {}, "contestants": {}, "ratios_of": {},
               "beside": row.beside, "targets": [], "curve": [], "notes": [], "cores": len(os.sched_getaffinity(0)), "left_out": None, "failure": None}
     places.row = row.id
@@ -37,7 +37,7 @@ def run_row(row, places, pace, tell=lambda text: None):
             result["started_as"] = {spec.name: builder.describe(spec) for spec in row.contestants}
             if row.curve:
                 result["started_as"][result["ours"]]["readers"] = row.curve
-            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, builder, pace, result, tell)
+            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, builder, pace, result, log)
             for target in row.targets:
                 found = target.judge(result)
                 result["targets"].append({**dataclasses.asdict(found), "reason": "" if found.reached else hint(result)})
@@ -48,18 +48,18 @@ def run_row(row, places, pace, tell=lambda text: None):
 
 @contextlib.contextmanager
 def failures_into(result):
-    """What a program or this machine can do wrong ends the row, not the benchmark; a mistake of the driver's own ends that."""
+    """An error of a program or of this machine ends the row; an error of the driver ends the benchmark."""
     try:
         yield
     except (ContestantError, OSError, subprocess.SubprocessError) as problem:
-        told = str(problem) if isinstance(problem, ContestantError) else f"{type(problem).__name__}: {problem}"
-        result["failure"] = "\n".join(filter(None, [result["failure"], told]))
-    except Wanting as problem:
+        reason = str(problem) if isinstance(problem, ContestantError) else f"{type(problem).__name__}: {problem}"
+        result["failure"] = "\n".join(filter(None, [result["failure"], reason]))
+    except Missing as problem:
         result["left_out"] = str(problem)
 
 
 class RowBuilder:
-    """Makes a row's contestants and closes them at its end."""
+    """Makes a row's contestants and closes them at the end of the row."""
 
     def __init__(self, places, folder, stack):
         self._places, self._stack = places, stack
@@ -83,7 +83,7 @@ class RowBuilder:
         return program
 
     def describe(self, spec):
-        """What a reader must know to judge a contestant's figures: program, flags, how many readers and how those read."""
+        """How a contestant was started: program, flags, number of consumers and how they read."""
         program = "offramp-message-bench" if isinstance(spec, Messages) else program_of(spec) if isinstance(spec, Ours) else spec.program
         flags = {"slabs": spec.slabs, "bare": spec.bare, "payload-bytes": spec.payload_bytes} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
@@ -95,11 +95,11 @@ class RowBuilder:
         return dataclasses.replace(self._places, binaries=spec.build) if spec.build else self._places
 
     def _lacking(self, spec):
-        """How flags that an older program does not know are found and told of; nothing for a program of this build."""
+        """A function that lists flags which an older program lacks, and adds a note; None for this build."""
         def lacks(program, flags):
             lacking = sorted(flags_it_lacks(program, flags, {*spec.flags, *spec.consumer_flags}))
             if lacking:
-                self._note(f"{spec.name}: {program.name} knows no {', '.join(f'--{name}' for name in lacking)}, and ran without")
+                self._note(f"{spec.name}: {program.name} does not support {', '.join(f'--{name}' for name in lacking)} and ran without")
             return lacking
         return lacks if spec.build else None
 
@@ -126,19 +126,19 @@ def pace_of(row, pace):
 
 
 def least_seconds(row, pace):
-    """How long a row takes at least: its windows. What programs need to start, and to end by themselves, comes on top."""
+    """The least duration of a row: its windows, without the start and the end of its programs."""
     pace = pace_of(row, pace)
     windows = pace.windows * (pace.settle_seconds + pace.seconds)
     return {"contest": len(row.contestants) * (pace.warm_seconds + windows), "latency": 2 * pace.windows * pace.seconds, "start": 0,
             "curve": 2 * pace.warm_seconds + len(row.curve) * (pace.warm_seconds + 2 * windows)}[row.kind]
 
 
-def contest(row, builder, pace, result, tell):
+def contest(row, builder, pace, result, log):
     programs = [builder.make(spec) for spec in row.contestants]
-    windows = hold_contest(programs, row.batch, pace, tell)
+    windows = hold_contest(programs, row.batch, pace, log)
     rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
     for program in programs:
-        program.end()     # an account is complete only then
+        program.end()     # completes its summary
     for program in programs:
         own = windows[program.name]
         result["contestants"][program.name] = {
@@ -162,18 +162,18 @@ def threads_of(windows):
     return dict(sorted(middles.items(), key=lambda item: -item[1]))
 
 
-def latency(row, builder, pace, result, tell):
-    """All by turns, each passing one number at a time; figures are medians over the rounds, histograms sums."""
-    told = {spec.name: [] for spec in row.contestants}
+def latency(row, builder, pace, result, log):
+    """Contestants alternate, each passing one number at a time. Figures are medians over the rounds, histograms are sums."""
+    runs_of = {spec.name: [] for spec in row.contestants}
     for number in range(pace.windows):
         for spec in row.contestants:
             if isinstance(spec, Messages):
                 figures = builder.make(spec).latency(pace.seconds)
             else:
                 figures = run_python_for_json(spec.name, spec.program, {**spec.flags, "latency": True})
-            told[spec.name].append(figures)
-        tell(f"round {number + 1}: " + ", ".join(f"{name} p50 {runs[-1]['p50_us']:.4g} µs" for name, runs in told.items()))
-    for name, runs in told.items():
+            runs_of[spec.name].append(figures)
+        log(f"round {number + 1}: " + ", ".join(f"{name} p50 {runs[-1]['p50_us']:.4g} µs" for name, runs in runs_of.items()))
+    for name, runs in runs_of.items():
         histogram = {}
         for run in runs:
             for upper, count in run["histogram"]:
@@ -183,9 +183,9 @@ def latency(row, builder, pace, result, tell):
                                        "histogram": sorted(histogram.items()), "windows": runs}
 
 
-def start(row, builder, pace, result, tell):
-    """Each program from its start to its end, by turns. Figures are the program's own, of the moment at which it was started."""
-    told = {spec.name: [] for spec in row.contestants}
+def start(row, builder, pace, result, log):
+    """Programs alternate, each from start to end. Times count from the start of the program."""
+    runs_of = {spec.name: [] for spec in row.contestants}
     for number in range(pace.windows):
         for spec in row.contestants:
             if isinstance(spec, Ours):
@@ -197,14 +197,14 @@ def start(row, builder, pace, result, tell):
                 program.close()
             else:
                 figures = run_python_for_json(spec.name, spec.program, spec.flags)
-            told[spec.name].append(figures)
-        tell(f"round {number + 1}: " + ", ".join(f"{name} all slabs {runs[-1].get('all_slabs_seconds', 0):.3g} s" for name, runs in told.items()))
-    for name, runs in told.items():
+            runs_of[spec.name].append(figures)
+        log(f"round {number + 1}: " + ", ".join(f"{name} all slabs {runs[-1].get('all_slabs_seconds', 0):.3g} s" for name, runs in runs_of.items()))
+    for name, runs in runs_of.items():
         keys = [key for key in ("first_batch_seconds", "first_slab_seconds", "all_slabs_seconds") if all(key in run for run in runs)]
         result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys}, "windows": runs}
 
 
-def curve(row, builder, pace, result, tell):
+def curve(row, builder, pace, result, log):
     """One run to which consumers are added, beside compute alone. Each number of consumers is a contest of its own."""
     ours, limit = (builder.make(spec) for spec in row.contestants)
     load([ours, limit], row.batch, pace)
@@ -227,11 +227,11 @@ def curve(row, builder, pace, result, tell):
         result["curve"].append(point)
         for name, own in windows.items():
             every[name] += [{"consumers": consumers, **dataclasses.asdict(window)} for window in own]
-        tell(f"{consumers} consumers: {point['ratio']['median']:.4f} of compute alone")
+        log(f"{consumers} consumers: {point['ratio']['median']:.4f} of compute alone")
     result["contestants"] = {name: {"windows": own} for name, own in every.items()}
 
 
 def hint(result):
-    """Why a target may have been missed, as far as the programs say it themselves; people write the rest."""
+    """The limiting stage that the programs report: a hint at why a target was missed."""
     stages = result["contestants"][result["ours"]].get("stages")
     return f"held back by: {', '.join(stages)}" if stages else ""

@@ -1,11 +1,11 @@
-"""What a row of the benchmark is made of: its contestants, its sizes, and what stands for files that are made when the row runs."""
+"""The parts of a row: contestants, sizes, and placeholders for files that are made when the row runs."""
 
 import dataclasses
 import pathlib
 
 ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
 FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
-PEER_ALONE = "article, compute alone"        # tells the peer's model from its egress
+PEER_ALONE = "article, compute alone"        # separates the peer's model from its egress
 
 # Values of flags that materials.py puts files in the place of.
 IMAGES = "{images}"                     # a list of JPEG files
@@ -60,7 +60,7 @@ class Messages:
 @dataclasses.dataclass(frozen=True)
 class Row:
     id: str
-    stands_for: str
+    description: str
     contestants: tuple
     targets: tuple = ()
     batch: int = 64               # samples in what the row counts

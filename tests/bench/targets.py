@@ -1,5 +1,4 @@
-"""What a row is to reach, and whether it did. Each target looks at a row's result (rows.py) and gives what was found beside what was
-wanted."""
+"""The targets of a row. Each judges a row's result (rows.py) and returns what was found beside what was wanted."""
 
 import dataclasses
 
@@ -21,8 +20,8 @@ def verdict(what, wanted, value, reached, found=None):
 
 def contestants_of(target):
     """The names of those that it looks at, but for the row's own first."""
-    said = [getattr(target, field, None) for field in ("over", "of")]
-    return {*filter(None, said), *getattr(target, "limits", ()), *getattr(target, "parts", ())}
+    names = [getattr(target, field, None) for field in ("over", "of")]
+    return {*filter(None, names), *getattr(target, "limits", ()), *getattr(target, "parts", ())}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Ratio:
 
 @dataclasses.dataclass(frozen=True)
 class Reaches:
-    """Our rate is not below another contestant's, as far as the windows can tell: the ratio's interval reaches 1."""
+    """Our rate is not measurably below another contestant's: the ratio's interval reaches 1."""
     over: str
 
     def judge(self, result):
@@ -188,7 +187,7 @@ class SmallestOf:
 @dataclasses.dataclass(frozen=True)
 class CoresAllow:
     """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together; where one of them
-    alone is slower than that, no core is wanting, and it is the ratio to that one."""
+    alone is slower than that, cores do not limit the row, and the ratio to that part counts."""
     parts: tuple
     at_least: float
 

@@ -1,4 +1,4 @@
-"""The benchmark's rows as data: what each stands for, who competes in it, what limits it and what is to be reached.
+"""The benchmark's rows as data: workload, contestants, limit and targets.
 
 In each row the first contestant is ours. Sizes are the full ones on a GPU; `small` ones show on any machine that every row works, and
 measure nothing.
@@ -17,7 +17,7 @@ def article_rows(sizes):
     reached = (Ratio("compute alone", 0.995, lower_bound=0.99),)
     rows = []
     for way, spelled in (("host", "fp32 input from the host"), ("device", "input resident")):
-        for reader, told in (("write", "consumers write their own copy to /dev/null"), ("read", "every byte read in place")):
+        for reader, reading in (("write", "consumers write their own copy to /dev/null"), ("read", "every byte read in place")):
             flags = sizes.deeplab("tf32", synthetic_on=way, **({"processor": "write", "write_copy": True} if reader == "write"
                                                                  else {"processor": "checksum"}))
             peer_reader = "write-copy" if reader == "write" else "read-all"
@@ -26,7 +26,7 @@ def article_rows(sizes):
                 peers.append(sizes.deeplab_peer("article 4", "4", "tf32", way, peer_reader))
             if reader == "read":
                 peers.append(sizes.deeplab_peer(PEER_ALONE, "compute-alone", "tf32", way))
-            rows.append(Row(f"W1-{way}-{reader}", f"The article's workload, DeepLabV3 TF32: {spelled}, {told}",
+            rows.append(Row(f"W1-{way}-{reader}", f"The article's workload, DeepLabV3 TF32: {spelled}, {reading}",
                             (Ours("ours", flags, sizes.readers(8)), alone(flags), *peers), reached, sizes.batch, raw_bytes=sizes.logits,
                             beside=(("article 4-pinned", PEER_ALONE),) if reader == "read" else (), settle_seconds=sizes.peer_settles))
     flags = sizes.deeplab("tf32", synthetic_on="host", processor="write", write_copy=True)
@@ -160,7 +160,7 @@ def hosted_rows(sizes):
     in_python = {"processor": IN_PYTHON, "consumer-python": PYTHON}
     large = {"slabs": 4 if sizes.small else 64, "payload_bytes": 4 << 20}
     copy = {"model": "copy", "copy-bytes": sizes.copy_bytes, "batch": sizes.of(64, 4, 4), **sizes.slabs}
-    return [Row("W12-nothing", "A processor of somebody's own that does nothing: what a slab costs one consumer",
+    return [Row("W12-nothing", "A user processor that does nothing: the cost per slab of one consumer",
                 (Messages("in Python", 1, slabs, consumer_flags=in_python), Messages("shared object", 1, slabs, consumer_flags=as_object),
                  Messages("program", 1, slabs, consumer_flags=as_program), Messages("built in", 1, slabs, consumer_flags=built_in)),
                 (PerSlab("in Python", 30, over="built in"), PerSlab("program", 150)), 1, "slabs", needs=("numpy",)),
@@ -195,7 +195,7 @@ def curve_rows(sizes):
 
 
 def make_rows(small, gpu=True):
-    """All of them; without a GPU, unless they are small, those from files to files."""
+    """All rows; in full size without a GPU, only those from files to files."""
     sizes = Sizes(small, gpu)
     from_files = [*picture_rows(sizes), *text_rows(sizes)]
     if not gpu and not small:
@@ -210,25 +210,25 @@ def choose(rows, wanted):
                                                        for name in wanted)]
     for name in wanted:
         if not any(row.id == name or row.workload == name or row.workload.rstrip("ab") == name for row in rows):
-            raise ValueError(f"no row or workload '{name}'; known: {', '.join(row.id for row in rows)}")
+            raise ValueError(f"unknown row or workload '{name}'. Known: {', '.join(row.id for row in rows)}")
     return chosen
 
 
 def without(rows, patterns):
-    """The rows less the contestants that these patterns name ("article*"), and less what is told of them: their targets, the ratios beside them.
-    What a machine without a GPU does not measure may be named on it, too."""
+    """The rows less the contestants that these patterns name ("article*"), and without the targets and ratios that name them.
+    Contestants that this machine does not measure may be named."""
     known = dict.fromkeys(spec.name for row in make_rows(False) for spec in row.contestants)
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
-            raise ValueError(f"no contestant '{pattern}' in any row; known: {'; '.join(known)}")
+            raise ValueError(f"unknown contestant '{pattern}'. Known: {'; '.join(known)}")
     return [thinned(row, {spec.name for spec in row.contestants if any(fnmatch.fnmatchcase(spec.name, pattern) for pattern in patterns)}) for row in rows]
 
 
 def thinned(row, gone):
     if row.contestants[0].name in gone:
-        raise ValueError(f"'{row.contestants[0].name}' cannot be left out of {row.id}, which is about it")
+        raise ValueError(f"cannot leave '{row.contestants[0].name}' out of {row.id}: it is the row's subject")
     if row.curve and gone:
-        raise ValueError(f"nothing can be left out of {row.id}, a curve beside its limit")
+        raise ValueError(f"cannot leave anything out of {row.id}: a curve needs its limit")
     left = tuple(spec for spec in row.contestants if spec.name not in gone)
     # Only what a peer leaves the GPU to do takes longer than the pace allows for.
     return dataclasses.replace(row, contestants=left, settle_seconds=row.settle_seconds if any(isinstance(spec, PeerProgram) for spec in left) else 0,

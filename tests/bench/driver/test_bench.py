@@ -167,13 +167,13 @@ class CommandLine(unittest.TestCase):
     def test_an_unknown_row_is_refused_with_the_known_ones(self):
         done = run_bench("W77")
         self.assertEqual(64, done.returncode)
-        self.assertIn("no row or workload 'W77'; known: W1-host-write", done.stderr)
+        self.assertIn("unknown row or workload 'W77'. Known: W1-host-write", done.stderr)
 
     def test_rows_are_listed(self):
         done = run_bench("--list")
         self.assertEqual(0, done.returncode)
         self.assertEqual([row.id for row in workloads.make_rows(False)], [line.split()[0] for line in done.stdout.splitlines()[:-1]])
-        self.assertRegex(done.stdout.splitlines()[-1], r"^These take \d+ minutes of windows")
+        self.assertRegex(done.stdout.splitlines()[-1], r"^Total: \d+ minutes of windows")
 
     def test_a_contestant_that_dies_is_one_failed_row_and_shows_its_log(self):
         with tempfile.TemporaryDirectory() as folder:

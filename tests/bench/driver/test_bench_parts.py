@@ -247,7 +247,7 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(["W4a-4-readers", "W4a-1-reader", "W4b"], [row.id for row in workloads.choose(rows, ["W4"])])
         self.assertEqual(["W2-host"], [row.id for row in workloads.choose(rows, ["W2-host"])])
         self.assertEqual(rows, workloads.choose(rows, []))
-        with self.assertRaisesRegex(ValueError, "no row or workload 'W77'; known: W1-host-write"):
+        with self.assertRaisesRegex(ValueError, "unknown row or workload 'W77'. Known: W1-host-write"):
             workloads.choose(rows, ["W1", "W77"])
 
     def test_contestants_are_left_out_with_what_is_told_of_them(self):
@@ -266,8 +266,8 @@ class RowsTest(unittest.TestCase):
 
     def test_what_cannot_be_left_out_is_refused(self):
         rows = workloads.make_rows(False)
-        for wanted, pattern, told in (("W2", "artcle*", "no contestant 'artcle\\*' in any row; known: ours; compute alone; article 4-pinned"),
-                                      ("W2", "ours", "'ours' cannot be left out of W2-device"), ("E", "compute alone", "nothing can be left out of E")):
+        for wanted, pattern, told in (("W2", "artcle*", "unknown contestant 'artcle\\*'. Known: ours; compute alone; article 4-pinned"),
+                                      ("W2", "ours", "cannot leave 'ours' out of W2-device"), ("E", "compute alone", "cannot leave anything out of E")):
             with self.subTest(pattern), self.assertRaisesRegex(ValueError, told):
                 workloads.without(workloads.choose(rows, [wanted]), [pattern])
 
@@ -319,7 +319,7 @@ class MaterialsTest(unittest.TestCase):
         flags = {"model": specs.ENCODER, "folder": specs.SENTENCES, "max-tokens": specs.MAX_TOKENS}
         self.assertEqual({"model": self.folder / "mine.pt2", "folder": self.folder, "max-tokens": 48}, materials.fill_in(flags))
         (self.folder / "mine.toml").write_text('input-shape = "3x64x64"\n')
-        with self.assertRaisesRegex(ContestantError, "no input-shape of tokens"):
+        with self.assertRaisesRegex(ContestantError, "lacks an input-shape"):
             self.materials(encoder=self.folder / "mine.pt2").fill_in({"max-tokens": specs.MAX_TOKENS})
 
     def test_a_server_has_a_schema_for_the_row_while_it_runs_and_keeps_what_it_had(self):
@@ -337,7 +337,7 @@ class MaterialsTest(unittest.TestCase):
     def test_a_server_that_is_not_there_is_the_rows_failure(self):
         if not importlib.util.find_spec("psycopg"):
             self.skipTest("needs psycopg")
-        with self.assertRaisesRegex(ContestantError, "PostgreSQL cannot be used"):
+        with self.assertRaisesRegex(ContestantError, "cannot use the PostgreSQL server"):
             self.materials(postgres=f"postgres://me@/db?host={self.folder}").fill_in({"sink": specs.POSTGRES})
 
     def test_a_row_that_needs_what_is_not_there_is_left_out_and_nothing_is_started(self):
@@ -380,7 +380,7 @@ class FailuresTest(unittest.TestCase):
         self.program("offramp-consumer", "exit 3")
         with unittest.mock.patch("contestants.SWEEP_SECONDS", 0.1):
             failure = self.run_small_row("W5")["failure"]
-        self.assertRegex(failure, r"^ours ended with 3(.|\n)*\nwhat killed runs left could not be swept: ")
+        self.assertRegex(failure, r"^ours ended with 3(.|\n)*\ncannot remove what killed runs left in /dev/shm: ")
 
     def test_a_shot_that_takes_too_long_is_killed_with_all_its_processes(self):
         pids = self.folder / "pids"
@@ -412,7 +412,7 @@ def result_with(**changes):
         "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")}
     contestants = {"ours": {"rate": {"median": 9.9, "min": 9.8, "max": 10.0}, **middle}, "limit": {
         "rate": {"median": 10.0, "min": 10.0, "max": 10.0}, **middle, "producer_cpu_ms_per_batch": {"median": 20.0, "min": 1, "max": 1}}}
-    return {"row": "W", "stands_for": "a test", "kind": "contest", "unit": "batches", "ours": "ours", "raw_bytes": 100, "failure": None,
+    return {"row": "W", "description": "a test", "kind": "contest", "unit": "batches", "ours": "ours", "raw_bytes": 100, "failure": None,
             "contestants": contestants, "ratios_of": {"ours": {"limit": {"median": 0.99, "mean": 0.99, "low": 0.98, "high": 1.0}}},
             "beside": [], "settle_seconds": 0.5,
             "started_as": {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "readers_flags": {}, "reads_with": None}},
@@ -458,12 +458,12 @@ class TargetsTest(unittest.TestCase):
         curve_of = lambda *words: [row.curve for row in bench.rows_of(bench.parse(words)) if row.curve]
         self.assertEqual([(4, 6, 12)], curve_of("E", "--consumers", "4,6,12"))
         self.assertEqual([(4,)], curve_of("--consumers", "4"))
-        with self.assertRaisesRegex(ValueError, "--consumers 4 is for the curve of row E"):
+        with self.assertRaisesRegex(ValueError, "--consumers 4 applies to row E only"):
             bench.rows_of(bench.parse(["W2", "--consumers", "4"]))
         for words in ("0,4", "4,4", "6,4", "four", "", "4,"):
             with self.subTest(words), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 bench.parse(["E", "--consumers", words])
-            self.assertIn("rising numbers from 1 on", said.getvalue())
+            self.assertIn("increasing numbers from 1", said.getvalue())
 
     def test_of_several_limits_the_smallest_counts(self):
         result = result_with()

@@ -86,21 +86,21 @@ class Runs(OlderBuild):
         self.program("offramp-consumer", lacks=["log-format", "lease-seconds"])
         row = self.results("W4a-4-readers", "--beside", self.folder, *self.others)["W4a-4-readers"]
         self.assert_compared(row)
-        self.assertEqual(["other build: offramp-producer knows no --log-format, and ran without",
-                          "other build: offramp-consumer knows no --lease-seconds, --log-format, and ran without"], row["notes"])
+        self.assertEqual(["other build: offramp-producer does not support --log-format and ran without",
+                          "other build: offramp-consumer does not support --lease-seconds, --log-format and ran without"], row["notes"])
 
     def test_a_build_that_cannot_do_the_rows_work_fails_the_row_and_says_why(self):
         self.program("offramp-producer", lacks=["samples-per-slab"], folder="bin")
         self.program("offramp-consumer", folder="bin")
         done = self.bench("W6", "--beside", self.folder, *self.others)
         self.assertEqual(1, done.returncode, done.stderr)
-        self.assertRegex(done.stdout, r"FAILED: other build: .*/bin/offramp-producer knows no --samples-per-slab, which this row is run with")
+        self.assertRegex(done.stdout, r"FAILED: other build: .*/bin/offramp-producer does not support --samples-per-slab, which this row needs")
 
     def test_a_build_without_the_message_benchmark_fails_that_row(self):
         self.program("offramp-producer")
         done = self.bench("W8-1-reader", "--beside", self.folder, *self.others)
         self.assertEqual(1, done.returncode, done.stderr)
-        self.assertRegex(done.stdout, r"FAILED: other build: .*/offramp-message-bench does not exist; ninja -C .* offramp-message-bench builds it")
+        self.assertRegex(done.stdout, r"FAILED: other build: .*/offramp-message-bench does not exist. Build it: ninja -C .* offramp-message-bench")
 
     def test_what_is_no_build_and_rows_that_take_none_are_refused_before_anything_runs(self):
         done = self.bench("W6", "--beside", self.folder)
@@ -108,7 +108,7 @@ class Runs(OlderBuild):
         self.assertIn(f"--beside: no offramp-producer in {self.folder} or {self.folder}/bin", done.stderr)
         done = self.bench("E", "--beside", BIN.parent)
         self.assertEqual(64, done.returncode)
-        self.assertIn("--beside: E takes no second build", done.stderr)
+        self.assertIn("--beside: row E cannot run a second build", done.stderr)
 
 
 class Parts(OlderBuild):
@@ -143,9 +143,9 @@ class Parts(OlderBuild):
     def test_flags_are_read_from_the_help(self):
         program = self.program("offramp-producer", lacks=["log-format"])
         self.assertEqual({"log-format"}, other_build.flags_it_lacks(program, {"batch", "log-format"}, {"batch"}))
-        with self.assertRaisesRegex(ContestantError, "knows no --log-format, which this row is run with"):
+        with self.assertRaisesRegex(ContestantError, "does not support --log-format, which this row needs"):
             other_build.flags_it_lacks(program, {"batch", "log-format"}, {"batch", "log-format"})
-        with self.assertRaisesRegex(ContestantError, "which flags .*/absent knows cannot be found out"):
+        with self.assertRaisesRegex(ContestantError, "cannot read the flags of .*/absent"):
             other_build.flags_known_by(self.folder / "absent")
 
     def test_its_interval_has_to_reach_one(self):

@@ -9,7 +9,7 @@
 
 #include "consumer/processors/raw/row_hash.hpp"
 
-// Processors of somebody's own in C++, for the rows W12: `--processor-option work=nothing`, `hash` or `copy`.
+// User processors in C++, for the rows W12: `--processor-option work=nothing`, `hash` or `copy`.
 namespace {
 
 const offramp_sample& sample_of(const offramp_slab& slab, std::uint32_t index) {

@@ -159,7 +159,7 @@ Moment look(const BenchRun& run, const Consumers& consumers) {
             counts.steps};
 }
 
-// Once a slab was released behind that moment: what the broker tells of itself is a copy, and some time old. Nothing
+// Once a slab was released behind that moment: the broker's statistics are an older copy. Nothing
 // where none was, for so long.
 std::optional<Moment> look_behind(const Moment& before, const BenchRun& run, const Consumers& consumers) {
     const auto until = std::chrono::steady_clock::now() + kPatience;
@@ -278,7 +278,7 @@ nlohmann::json measure(const Settings& settings) {
         {"conserved", books.conserved() && books.completed.slabs == consumed && books.published.slabs == consumed}};
     if (settings.latency) {
         result["latency"] = describe_latencies(std::move(figures->latencies_ns));
-        // None where whoever published stood in for the broker each time: there was no such hop.
+        // None if every slab was dispatched inline, without the broker's thread: there was no hop.
         if (!hops.filled_to_awake_ns.empty()) {
             result["latency"]["filled_to_broker_awake_p50_us"] = median_us(std::move(hops.filled_to_awake_ns));
             result["latency"]["broker_step_p50_us"] = median_us(std::move(hops.awake_to_sent_ns));
@@ -331,7 +331,7 @@ void serve(const Settings& settings) {
     stopping = true;
     status.change("draining");
     const bool is_alone = run.report().consumers.empty();
-    if (is_alone) run.stop();  // nobody will give a slab back, or leave
+    if (is_alone) run.stop();  // no consumer will release a slab, or leave
     feeder.join();
     if (!is_alone) run.join();
     trace.end();

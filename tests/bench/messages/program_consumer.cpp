@@ -18,7 +18,7 @@ namespace {
 Error ended_with(int status) {
     const std::string how = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
                                                 : "exit code " + std::to_string(WEXITSTATUS(status));
-    return {ErrorKind::Internal, "an offramp-consumer ended with " + how + "; what it logged stands above"};
+    return {ErrorKind::Internal, "an offramp-consumer ended with " + how + ". See its log above"};
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ def make_feed(way, shape, device):
 
 
 class Resident:
-    """The batch lies on the device."""
+    """The batch is on the device."""
 
     def __init__(self, batch):
         self._batch = batch

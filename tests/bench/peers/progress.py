@@ -10,7 +10,7 @@ is a record's commit: it is stored last, as one word, and its parity says which 
                   bytes   u64   of their payloads
    40 record 1    the same
 
-A process that dies or is stopped in the middle of a record has left the committed one as it was: nobody waits for it. The stores and
+A process that dies or is stopped in the middle of a record has left the committed one as it was: no reader waits for it. The stores and
 loads are in the program's order, as x86-64 keeps them.
 """
 

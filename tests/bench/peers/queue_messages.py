@@ -15,7 +15,7 @@ import time
 from processes import die_with_parent
 from progress import ProgressCell
 
-IDLE_SECONDS = 0.0005   # between two messages: whoever waits is asleep by then
+IDLE_SECONDS = 0.0005   # between two messages, so that the receiver is asleep
 
 
 def parse():
