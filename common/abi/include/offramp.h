@@ -37,7 +37,7 @@ extern "C" {
 #define OFFRAMP_API
 #endif
 
-/* The codes that programs of Offramp end with have the same numbers (launch/exit_codes.md). What has none here is
+/* Exit codes of programs have the same numbers (launch/guide/reference/exit-codes.md). An error without a code here is
  * OFFRAMP_INTERNAL. */
 typedef enum offramp_code {
     OFFRAMP_OK = 0,

@@ -30,7 +30,7 @@ from offramp._run import Figures, Run, Watch
 
 ONLY = "output"         # the name of a tensor that is submitted without one
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
-SAMPLES_SET_ASIDE = 84  # launch/exit_codes.md
+SAMPLES_SET_ASIDE = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
 

@@ -128,7 +128,7 @@ class Stopped(Error):
 
 
 class ConsumersFailed(Error):
-    """The consumers that an Egress started gave up, or not all samples are done; `code` is the exit code of their command (launch/exit_codes.md)."""
+    """The consumers that an Egress started gave up, or not all samples are done; `code` is the exit code of their command (launch/guide/reference/exit-codes.md)."""
 
     def __init__(self, text: str, code: int = 1):
         super().__init__(text)

@@ -37,7 +37,7 @@ TOLD_AGAIN_SECONDS = 60
 
 
 class ShardFailed(Error):
-    """A shard ended with a code that no other try mends, or was tried as often as it may be; `index`, and `code`: its exit code (launch/exit_codes.md)."""
+    """A shard ended with a code that no other try mends, or was tried as often as it may be; `index`, and `code`: its exit code (launch/guide/reference/exit-codes.md)."""
 
     def __init__(self, text: str, index: int, code: int):
         super().__init__(text)

@@ -710,22 +710,6 @@ class BuildTest(unittest.TestCase):
 
 
 class ExitCodeTest(unittest.TestCase):
-    def test_mirrors_the_programs(self):
-        theirs = {}
-        for header in ("base/error_kind.hpp", "settings/exit_code.hpp"):
-            found = re.findall(r"^    (\w+) = (\d+),", (REPOSITORY / "common" / header).read_text(), re.MULTILINE)
-            self.assertTrue(found, header)
-            for name, value in found:
-                self.assertEqual(theirs.setdefault(name, value), value, f"{name} in {header}")
-        self.assertEqual("0", theirs.pop("None"), "an error's kind, with which no program ends")
-        self.assertEqual({re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper(): int(value) for name, value in theirs.items()},
-                         {code.name: code.value for code in ExitCode})
-
-    def test_each_has_its_line_in_the_table(self):
-        table = (REPOSITORY / "launch" / "exit_codes.md").read_text()
-        for code in ExitCode:
-            self.assertRegex(table, rf"(?m)^\| {code.value} \|")
-
     def test_a_signal_is_what_a_shell_makes_of_it(self):
         self.assertEqual([0, 84, 137], [shell_code(status) for status in (0, 84, -9)])
 
