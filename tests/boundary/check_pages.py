@@ -5,7 +5,7 @@
     check_pages.py --source DIR lengths     a folder's README has at most 15 lines, an index 60; a README has at most 100 columns, tables too,
                                             and any other page outside tables; generated pages may be wider
     check_pages.py --source DIR decisions   the index of common/design/ names each decision once; each has its parts and at most 200 words
-    check_pages.py --source DIR citations   every test in the last column of common/design/failure-matrix.md exists
+    check_pages.py --source DIR citations   every test in the last column of common/design/failure-matrix.md, and every `room.test_part` or `PartTest` of a page, exists
     check_pages.py --source DIR answers     each row "find where ..." of a page names a `function()` in a `file`, which has it
     check_pages.py --source DIR commands    each flag in `code` is in the reference of commands or in a source; each `offramp COMMAND` exists
 
@@ -38,6 +38,7 @@ COMMAND = re.compile(r"(?:^|[ /])offramp ([a-z][a-z-]+)(?= |$)")
 ASKED = re.compile(r"\| find (?:where|how|what) ")
 ANSWER = re.compile(r"`(\w+)\(\)` in `([^`]+)`")
 CITED = re.compile(r"`([\w.]+)`")
+NAMES_A_TEST = re.compile(r"(?<![\w./])(\w+\.test_\w+|[A-Z]\w*Test(?:\.\w+)?)(?![\w.(])")
 DESIGN, DECISIONS, MATRIX = Path("common/design"), Path("common/design/decisions"), Path("common/design/failure-matrix.md")
 
 
@@ -166,7 +167,11 @@ def check_citations(source):
     cited = [(number, name) for number, row in rows for name in CITED.findall(row.rstrip(" |").rpartition("|")[2])]
     if not cited:
         return [f"no cited tests in {page}"]
-    return [f"{MATRIX}:{number}: there is no test {name}" for number, name in cited if not has_test(source, name)]
+    cited = [(MATRIX, number, name) for number, name in cited]
+    for other in pages_of(source):
+        cited += [(other.relative_to(source), number, name) for number, line in prose(other.read_text(encoding="utf-8")) if other != page
+                  for code in CODE.findall(line) for name in NAMES_A_TEST.findall(code)]
+    return [f"{where}:{number}: there is no test {name}" for where, number, name in cited if not has_test(source, name)]
 
 
 def commands_in_code(text):

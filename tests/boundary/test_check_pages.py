@@ -214,6 +214,14 @@ class Citations(Repository):
                 self.write("common/design/failure-matrix.md", MATRIX.replace(name, other))
                 self.assert_faulty("citations", f"failure-matrix.md:5: there is no test {other.strip('`')}")
 
+    def test_a_test_that_another_page_cites_exists(self):
+        self.write("room/README.md", "# room\n\n`launch.test_run` `test_x.py` `a_test.cpp`\n")
+        self.assert_clean("citations")
+        for name in ("launch.test_gone", "GoneTest", "GoneTest.Case"):
+            with self.subTest(name):
+                self.write("room/README.md", f"# room\n\nSee `{name}`.\n")
+                self.assert_faulty("citations", f"room/README.md:3: there is no test {name}")
+
     def test_nothing_to_look_at_is_a_fault(self):
         self.write("common/design/failure-matrix.md", "# Failures\n")
         self.assert_faulty("citations", "no cited tests")
