@@ -27,7 +27,7 @@ class Pace:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """One contestant in one round. Processes' times are shares of the window's wall time, so that they need no edges either."""
+    """One contestant in one round. CPU times are shares of the wall time, so that they need no edges either."""
     seconds: float
     batches: float
     batches_per_second: float
@@ -44,7 +44,7 @@ class Window:
 
 
 def between(first, last, batch):
-    """The window between two looks; `batch`: samples in a batch."""
+    """The window between two readings; `batch`: samples in a batch."""
     seconds = (last.release_ns - first.release_ns) / 1e9
     batches = (last.samples - first.samples) / batch
     rate = batches / seconds
@@ -67,14 +67,14 @@ def between(first, last, batch):
 
 
 def computed(first, last):
-    """Milliseconds a batch between two counts of (seconds, batches)."""
+    """Milliseconds per batch between two counts of (seconds, batches)."""
     if first is None or last is None or last[1] <= first[1]:
         return None
     return 1000 * (last[0] - first[0]) / (last[1] - first[1])
 
 
 def load(programs, batch, pace):
-    """Starts, warms up and stops each; one after another, so that none tunes itself beside another."""
+    """Start, warm up and stop each program, one after another, so that none tunes its model beside another."""
     if pace.overlapping_starts:
         for program in programs:
             program.start()
@@ -87,8 +87,8 @@ def load(programs, batch, pace):
 
 
 def rounds_of(names, windows):
-    """The order of each round: over all of them each contestant runs in each place, and behind each other one, as equally often as choosing
-    round by round allows. Of two: A B, B A, A B. Of three, six rounds are all the orders there are, and everything is equal."""
+    """The order of each round, chosen so that each contestant runs in each place, and after each other one, about equally often.
+    Two alternate: A B, B A, A B. Three run in all six orders in six rounds."""
     orders, places, follows = [], collections.Counter(), collections.Counter()
 
     def neighbours(order):
@@ -107,7 +107,7 @@ def rounds_of(names, windows):
 
 
 def hold_contest(programs, batch, pace, log=lambda text: None):
-    """Windows by contestant's name, one a round. The programs are closed by their owner."""
+    """Windows by contestant's name, one per round. The caller closes the programs."""
     load(programs, batch, pace)
     by_name = {program.name: program for program in programs}
     windows = {name: [] for name in by_name}

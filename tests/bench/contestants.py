@@ -32,7 +32,7 @@ TOKENIZER_PYTHON = "OFFRAMP_TOKENIZER_PYTHON"
 
 @dataclasses.dataclass
 class Places:
-    """What the contestants of a driver share."""
+    """Settings that all contestants share."""
     binaries: pathlib.Path
     row: str = ""                           # in front of the logs' names
     logs: pathlib.Path | None = None        # a folder that keeps them
@@ -45,7 +45,7 @@ class Places:
     servers: list = dataclasses.field(default_factory=list)   # processes that serve the running contestant; counted as its readers
 
     def native_reader(self):
-        """The library of our consumers' hash loop, for peers; or nothing where it was not built."""
+        """The library of our consumers' hash loop, for peers; None if it was not built."""
         for folder in (self.binaries.parent / "lib", self.binaries):
             if (folder / "libofframp_native_reader.so").exists():
                 return folder / "libofframp_native_reader.so"
@@ -57,7 +57,7 @@ class ContestantError(Exception):
 
 
 class Progress(typing.NamedTuple):
-    """How far a contestant says it is."""
+    """A contestant's report of its progress."""
     samples: int = 0
     release_ns: int = 0
     payload_bytes: int = 0
@@ -67,7 +67,7 @@ class Progress(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What a contestant had done at one moment."""
+    """A reading: what a contestant had done at one moment."""
     samples: int
     release_ns: int            # CLOCK_MONOTONIC of the newest release, the one that made `samples` what it is
     payload_bytes: int         # released so far; 0 where the program does not say
@@ -80,7 +80,7 @@ class Look:
 
 
 class Program:
-    """One contestant's processes, logs and temporary folder. Thread: one. Blocks: until its processes have done what is waited for."""
+    """One contestant's processes, logs and temporary folder. Thread: one. Blocks: until its processes reach the awaited state."""
 
     def __init__(self, name, places):
         self.name = name
@@ -111,14 +111,14 @@ class Program:
         signal_groups(self._groups(), signal.SIGCONT)
 
     def look_after(self, release_ns, more_than):
-        """The first look whose newest release came at `release_ns` or later and that counts more than `more_than` samples."""
+        """The first reading with a release at `release_ns` or later and more than `more_than` samples."""
         seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
         producer = self._children[0].pid
         return Look(seen.samples, seen.release_ns, seen.payload_bytes, time.monotonic_ns(), usage_of_all([producer, *self._producers_own()]),
                     usage_of_all(self._readers) + usage_of_servers(self._places.servers), seen.stage, cpu_by_thread(producer), seen.compute)
 
     def window(self, batch, pace):
-        """Runs for one window and is stopped again; `batch`: samples in what the row counts."""
+        """Run for one window, then stop again; `batch`: samples in a batch of the row."""
         settled_ns = time.monotonic_ns() + int(pace.settle_seconds * 1e9)
         self.resume()
         try:
@@ -129,7 +129,7 @@ class Program:
         return between(first, last, batch)
 
     def end(self):
-        """Ends all processes, even when an orderly end fails; what they left in the folder stays for facts()."""
+        """End all processes, even if an orderly end fails. Their files stay for facts()."""
         if self._ended:
             return
         self._ended = True
@@ -141,7 +141,7 @@ class Program:
                 child.wait()
 
     def close(self):
-        """Ends it if that was not done, keeps the logs if wanted, removes the folder."""
+        """End it if needed, keep the logs if asked to, remove the folder."""
         try:
             self.end()
             if self._places.logs:
@@ -151,7 +151,7 @@ class Program:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def facts(self):
-        """What is worth keeping beside the figures."""
+        """Facts to keep beside the figures."""
         return {}
 
     def logs(self):
@@ -194,10 +194,10 @@ class Program:
 
 
 class OfframpRun(Program):
-    """Our own producer and consumers, as the launch script starts them, without the launch script."""
+    """Our producer and consumers, started with the launcher's flags but without the launcher."""
 
     def __init__(self, name, places, flags, consumers, consumer_flags, program, lacks=None):
-        """`lacks(program, flags)`: which of the flags an older program does not know, and is started without."""
+        """`lacks(program, flags)`: the flags that an older program lacks; it starts without them."""
         super().__init__(name, places)
         self._program = program
         self._consumers = consumers
@@ -264,7 +264,7 @@ class OfframpRun(Program):
         return children_of(self._children[0].pid)   # tokenizers
 
     def _end(self):
-        """Abandons the run, so that it clears up behind itself; a run that does not is killed and swept."""
+        """Abandon the run, which cleans up after itself; kill and sweep a run that does not."""
         if not self._children:
             return
         self.resume()
@@ -281,7 +281,7 @@ class OfframpRun(Program):
 
 
 class Peer(Program):
-    """One Python program of peers/, which counts what it finishes in a file of cells."""
+    """One Python program of peers/, which counts finished samples in a file of cells."""
 
     def __init__(self, name, places, program, flags, readers):
         super().__init__(name, places)
@@ -302,7 +302,7 @@ class Peer(Program):
         signal_all(trackers_among(members_of(self._groups())), signal.SIGCONT)   # or a killed driver would leave them stopped for good
 
     def _end(self):
-        """Kills all but multiprocessing's tracker, which then removes the queues' semaphores and ends."""
+        """Kill all but multiprocessing's tracker, which removes the queues' semaphores and ends."""
         members = members_of(self._groups())
         trackers = trackers_among(members)
         signal_all(trackers, signal.SIGCONT)
@@ -338,7 +338,7 @@ def python_command(program):
 
 
 def python_environment():
-    """Peers and the processes that they start find the same modules; compiled files go where the driver's go, or nowhere."""
+    """Peers and their processes find the same modules; compiled files go to the driver's cache or nowhere."""
     compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
     # As our producer does: waiting threads would take cores from the loaders and writers beside the model.
     return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])), **compiled}

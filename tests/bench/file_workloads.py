@@ -50,13 +50,13 @@ def decode_limit(flags, read):
 
 
 def unfed(flags, results):
-    """The flags for a model that gives what it has ready."""
+    """The flags for a model that returns results it has ready."""
     kept = {name: value for name, value in flags.items() if name not in ("precision", "weights")}
     return {**kept, "model": results, "synthetic-on": "device"}
 
 
 def plain_pictures(flags, read, network, weights, writers, cut_outs=False):
-    """As many processes decode and write as ours has threads and consumers."""
+    """Uses as many decoding and writing processes as ours has threads and consumers."""
     return PeerProgram(PLAIN, "pictures.py", {"network": network, "weights": weights, "input": read["input"], "output": OUTPUT,
                                               **{name: flags[name] for name in ("batch", "image-size", "precision")},
                                               "loaders": read["decode-workers"], "readers": writers, "cut-outs": cut_outs}, writers)

@@ -1,4 +1,4 @@
-"""What the user has ready of what rows work on; materials.py makes the rest, where it can."""
+"""Materials that the user provides; materials.py makes the rest."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ class Given:
 
 
 def given_by(options, environment=os.environ):
-    """By the command line, else by the environment: OFFRAMP_BENCH_ENCODER, OFFRAMP_BENCH_MATERIALS."""
+    """From the command line, else from the environment: OFFRAMP_BENCH_ENCODER, OFFRAMP_BENCH_MATERIALS."""
     def find(name):
         return getattr(options, name, None) or environment.get(f"OFFRAMP_BENCH_{name.upper()}") or None
     paths = {name: pathlib.Path(value).absolute() for name in ("sentences", "encoder", "materials") if (value := find(name))}

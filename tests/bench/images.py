@@ -1,4 +1,4 @@
-"""JPEG files for producers and peers, and a list of them that goes on.
+"""Makes JPEG files for producers and peers, and a long list that repeats them.
 
     images.py FOLDER BATCH                    smooth pictures with some noise, of 640×480; a list of paths
     images.py FOLDER BATCH --longest PIXELS   photographs from the demo's studio; a JSONL manifest, whose ids are the items' numbers, each batch the same
@@ -18,7 +18,7 @@ SERIES = 4                 # of photographs: the demo's are trained, measured an
 
 
 def make_images(folder, batch):
-    """Keys of repetitions get numbers, so every item has an output of its own."""
+    """Repetitions get numbered keys, so that every item has its own output."""
     import torch                                  # slow, and leaves files of its own: in a process of its own
     from torchvision.io import write_jpeg
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""The few statistics that the benchmark's tables need, of handfuls of windows."""
+"""Statistics of a few windows, for the benchmark's tables."""
 
 import math
 
@@ -14,7 +14,7 @@ def median(values):
 
 
 def t_interval(values):
-    """(mean, lower end, upper end) of the mean's 95 % confidence interval. With one value nothing is known: it is as wide as can be."""
+    """(mean, lower end, upper end) of the mean's 95 % confidence interval. With one value it is infinitely wide."""
     count = len(values)
     mean = sum(values) / count
     if count < 2:
@@ -25,7 +25,7 @@ def t_interval(values):
 
 
 def ratio(ours, others):
-    """Of two lists of neighbouring windows: {"median", "mean", "low", "high", "rounds"} of ours over the other, taken round by round."""
+    """Of two lists of neighbouring windows: {"median", "mean", "low", "high", "rounds"} of ours over the other, per round."""
     rounds = [mine / other for mine, other in zip(ours, others)]
     mean, low, high = t_interval(rounds)
     return {"median": median(rounds), "mean": mean, "low": low, "high": high, "rounds": rounds}

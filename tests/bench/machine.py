@@ -1,4 +1,4 @@
-"""What the figures were measured on, and with."""
+"""Describes the machine and the builds that were measured."""
 
 import importlib.metadata
 import json
@@ -29,7 +29,7 @@ def cuda_version(number):
 
 
 def driver_version():
-    """Of the kernel's module, which is what nvidia-smi says too."""
+    """The kernel module's version, as in nvidia-smi."""
     try:
         return pathlib.Path("/sys/module/nvidia/version").read_text().strip()
     except OSError:
@@ -37,7 +37,7 @@ def driver_version():
 
 
 def ask(*command, folder=None):
-    """What it prints, or nothing where it cannot."""
+    """The command's output; None if it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=folder).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -45,7 +45,7 @@ def ask(*command, folder=None):
 
 
 def describe_build(binaries, root):
-    """Revision, compiler flags and versions, as far as they are to be found from here."""
+    """Revision, compiler flags and versions, as far as they are known."""
     return {**programs_of(binaries, root, "OFFRAMP_REVISION"), "python": platform.python_version(), "torch": importlib.metadata.version("torch")}
 
 

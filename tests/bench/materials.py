@@ -44,12 +44,12 @@ class Materials:
         self._outputs = 0
 
     def require(self, needs):
-        """Before anything is made."""
+        """Raise Missing if this machine lacks one of them."""
         for need in needs:
             {"sentences": self._require_sentences, "postgres": self._require_postgres, "numpy": self._require_numpy}[need]()
 
     def fill_in(self, flags, of=None):
-        """The flags with files where placeholders were. `of`: the program's other flags, which files may depend on."""
+        """The flags with placeholders replaced by files. `of`: the program's other flags, on which files may depend."""
         return {name: self._file_for(value, of or flags) if isinstance(value, str) and value.startswith("{") else value for name, value in flags.items()}
 
     def _file_for(self, placeholder, flags):
@@ -74,7 +74,7 @@ class Materials:
     # User processors.
 
     def _built(self, name):
-        """A file of the build, which has its programs in bin/ and its libraries in lib/, or all in one folder."""
+        """A file of the build: in bin/ and lib/, or all in one folder."""
         places = (self._binaries.parent / name, self._binaries / pathlib.Path(name).name)
         for place in places:
             if place.exists():
@@ -128,7 +128,7 @@ class Materials:
         return pathlib.Path(self._kept(name, "networks.py", (kind, *words, importlib.metadata.version("torch")), make))
 
     def _kept(self, name, program, words, make, place=None):
-        """What `make` makes in a folder, a path; where there is a folder for materials, once for all calls that want the same of the same program. `place`: else."""
+        """The path that `make` returns. With a folder for materials, equal calls share one result; otherwise it is made in `place`."""
         if self._given.materials is None:
             return str(make(place or self._folder))
         sources = sorted((HERE / program).glob("*.py")) or [HERE / program]
@@ -168,7 +168,7 @@ class Materials:
         return self._given.sentences or pathlib.Path(importlib.util.find_spec(PACKAGE).origin).parent / "model"
 
     def _encoder(self, flags):
-        """Made once for all rows: exported, which takes a minute; for small ones traced."""
+        """Made once for all rows: exported, which takes a minute; traced for small rows."""
         if self._given.encoder:
             return self._given.encoder
         name = "encoder.pt" if self._small else "encoder.pt2"
@@ -204,7 +204,7 @@ class Materials:
             raise Missing(f"needs a PostgreSQL with pgvector, --postgres URI, or a temporary one, which {reason}")
 
     def _postgres(self, flags):
-        """A server, and in it a schema of the row's own, which is gone afterwards."""
+        """A server with a schema for this row, which is dropped afterwards."""
         import psycopg
         try:
             uri = self._given.postgres or self._own_server()

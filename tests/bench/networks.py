@@ -1,4 +1,4 @@
-"""Networks that a row's programs are started with, as files: TorchScript where a producer opens them, so that nothing has to be compiled.
+"""Makes the network files of a row: TorchScript for producers, so that nothing has to be compiled.
 
     networks.py first-pixel OUTPUT                              takes pictures and looks at one pixel of each
     networks.py first-token OUTPUT --tokens N                   takes tokens and looks at one of each text

@@ -40,14 +40,14 @@ def with_other_build(row, programs):
 
 
 def program_of(spec):
-    """What the build calls the contestant's program."""
+    """The name of the contestant's program in its build."""
     if spec.build and spec.program == LADDER and not (spec.build / LADDER).exists():
         return PRODUCER
     return spec.program
 
 
 def flags_known_by(program):
-    """As its help lists them."""
+    """The flags in the program's help."""
     try:
         help_text = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS).stdout
     except (OSError, subprocess.SubprocessError) as problem:
@@ -56,7 +56,7 @@ def flags_known_by(program):
 
 
 def flags_it_lacks(program, wanted, of_the_row):
-    """Those of the driver's own that the program does not know. Errors: ContestantError where it is one of the row's."""
+    """The driver's flags that the program lacks. Errors: ContestantError if it lacks a flag of the row."""
     lacking = set(wanted) - flags_known_by(program)
     missed = sorted(lacking & set(of_the_row))
     if missed:

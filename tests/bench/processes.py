@@ -1,5 +1,4 @@
-"""What the kernel knows of a contestant's processes: their CPU time, page faults and private memory; and how they are stopped and
-continued. Linux only."""
+"""CPU time, page faults and private memory of processes, from /proc, and signals to stop and continue them. Linux only."""
 
 import collections
 import contextlib
@@ -17,7 +16,7 @@ LIBC = ctypes.CDLL(None)
 
 
 def end_on_sigterm():
-    """By an ordinary exception, so that every program that was started is ended on the way out. Thread: the main one."""
+    """Raise SystemExit on SIGTERM, so that every started program is ended on the way out. Thread: main."""
     def leave(number, frame):
         raise SystemExit(128 + number)
     signal.signal(signal.SIGTERM, leave)
@@ -25,7 +24,7 @@ def end_on_sigterm():
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Sums over processes, since each one's start; private_kib is what they hold now (resident, not shared)."""
+    """Sums over processes since their start; private_kib is their resident, unshared memory now."""
     cpu_seconds: float = 0.0
     faults: int = 0
     private_kib: int = 0
@@ -35,7 +34,7 @@ class Usage:
 
 
 def die_with_parent():
-    """The calling process is killed when its parent ends, even while it is stopped: no contestant outlives a killed driver."""
+    """Kill the calling process when its parent ends, even while it is stopped, so that no contestant outlives the driver."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -43,7 +42,7 @@ OWN, WITH_ENDED_CHILDREN = ((11, 12), (7, 9)), ((11, 12, 13, 14), (7, 8, 9, 10))
 
 
 def usage_of(pid, fields=OWN):
-    """Usage of one process, all its threads; nothing when it has ended."""
+    """Usage of one process with all its threads; zero if it has ended."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         private = 0
@@ -71,12 +70,12 @@ def usage_of_all(pids):
 
 
 def usage_of_servers(pids):
-    """Of each with all its children: a database's server has one for each connection, and others that come and go."""
+    """Usage of each server with all its children, of which a database server has one per connection."""
     return sum((usage_of(pid, WITH_ENDED_CHILDREN) + usage_of_all(children_of(pid)) for pid in pids), Usage())
 
 
 def children_of(pid):
-    """The processes that this one has started and that live."""
+    """The live children of a process."""
     found = []
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError, ValueError):
@@ -85,7 +84,7 @@ def children_of(pid):
 
 
 def members_of(groups):
-    """The processes of these process groups, a dead one's left-over entry not counted."""
+    """The processes of these process groups, without zombies."""
     wanted, found = set(groups), []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -98,8 +97,7 @@ def members_of(groups):
 
 
 def trackers_among(pids):
-    """Of these processes those that clean up behind Python's multiprocessing: they end by themselves when all others have, and only if
-    they are left running."""
+    """The resource trackers of Python's multiprocessing among these processes. They end after all others, and only if they may run."""
     def is_tracker(pid):
         try:
             return b"multiprocessing.resource_tracker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -121,7 +119,7 @@ def signal_groups(groups, number):
 
 
 def kill_group(group):
-    """Kills a process group and waits until what its processes held is given back."""
+    """Kill a process group and wait until its processes are gone."""
     signal_groups([group], signal.SIGKILL)
     deadline = time.monotonic() + GONE_SECONDS
     while members_of([group]) and time.monotonic() < deadline:

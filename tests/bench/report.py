@@ -72,7 +72,7 @@ def contest_table(result):
 
 
 def thread_lines(result):
-    """Where our producer's CPU time goes, thread by thread; what takes less than a fiftieth of it is left out."""
+    """Our producer's CPU time by thread; threads below 2 % are left out."""
     threads = result["contestants"][result["ours"]].get("producer_threads_cpu_ms_per_batch") or {}
     shown = [f"{name} {ms:.3g}" for name, ms in threads.items() if ms > 0.02 * sum(threads.values())]
     return [f"\nCPU of {result['ours']}'s producer by thread, ms a {singular(result['unit'])}: {', '.join(shown)}"] if shown else []

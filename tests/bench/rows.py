@@ -150,13 +150,13 @@ def contest(row, builder, pace, result, log):
 
 
 def computed_by(windows):
-    """The device's time a batch; None where the program does not say it."""
+    """The device's time per batch; None if the program does not report it."""
     known = [window.compute_ms_per_batch for window in windows if window.compute_ms_per_batch is not None]
     return spread(known) if known else None
 
 
 def threads_of(windows):
-    """The producer's CPU time a batch by kind of thread, median over the windows, largest first."""
+    """The producer's CPU time per batch by kind of thread, median over the windows, largest first."""
     names = {name for window in windows for name in window.producer_threads_cpu_ms_per_batch}
     middles = {name: spread([window.producer_threads_cpu_ms_per_batch.get(name, 0) for window in windows])["median"] for name in names}
     return dict(sorted(middles.items(), key=lambda item: -item[1]))
@@ -205,7 +205,7 @@ def start(row, builder, pace, result, log):
 
 
 def curve(row, builder, pace, result, log):
-    """One run to which consumers are added, beside compute alone. Each number of consumers is a contest of its own."""
+    """One run to which consumers are added, beside compute alone. Each number of consumers is a separate contest."""
     ours, limit = (builder.make(spec) for spec in row.contestants)
     load([ours, limit], row.batch, pace)
     programs = {program.name: program for program in (ours, limit)}

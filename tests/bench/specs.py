@@ -27,7 +27,7 @@ AS_OBJECT, AS_PROGRAM = "{so: of hosted/}", "{exec: of hosted/}"
 
 @dataclasses.dataclass(frozen=True)
 class Ours:
-    """A producer with consumers; compute alone, which the ladder's program runs, needs none."""
+    """A producer with consumers; compute alone (offramp-ladder) has none."""
     name: str
     flags: dict
     consumers: int = 0
@@ -79,7 +79,7 @@ class Row:
 
 
 class Sizes:
-    """What full and small rows differ in; and the rows that are measured on machines without a GPU, too."""
+    """The sizes of full and small rows, and of full rows without a GPU."""
 
     def __init__(self, small, gpu=True):
         self.small = small

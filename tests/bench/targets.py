@@ -19,14 +19,14 @@ def verdict(what, wanted, value, reached, found=None):
 
 
 def contestants_of(target):
-    """The names of those that it looks at, but for the row's own first."""
+    """The contestants that the target compares with."""
     names = [getattr(target, field, None) for field in ("over", "of")]
     return {*filter(None, names), *getattr(target, "limits", ()), *getattr(target, "parts", ())}
 
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """Our rate over another contestant's, window by neighbouring window: the median, and the lower end of its mean's interval if wanted."""
+    """Our rate over another contestant's in neighbouring windows: the median and, if given, the lower end of the mean's interval."""
     over: str
     at_least: float
     lower_bound: float | None = None
@@ -66,7 +66,7 @@ class Rate:
 
 @dataclasses.dataclass(frozen=True)
 class PerSlab:
-    """What a slab takes a contestant's one consumer, in µs: as a whole, or beyond what it takes another's."""
+    """The time per slab of a contestant's single consumer in µs, in total or beyond another contestant's."""
     of: str
     at_most: float
     over: str | None = None
@@ -93,7 +93,7 @@ class Cpu:
 
 @dataclasses.dataclass(frozen=True)
 class Faults:
-    """Page faults a batch, of the producer and of all consumers together; each has to be within it."""
+    """Page faults per batch of the producer, and of all consumers together; both must be within the limit."""
     at_most: float = 1.0
 
     def judge(self, result):
@@ -105,7 +105,7 @@ class Faults:
 
 @dataclasses.dataclass(frozen=True)
 class OnCurve:
-    """The ratio at so many consumers."""
+    """The ratio at this number of consumers."""
     consumers: int
     at_least: float
 
@@ -144,7 +144,7 @@ class Latency:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A figure of our own account, by itself or over the same one of another contestant."""
+    """A figure of our summary, alone or over that of another contestant."""
     name: str
     at_most: float
     over: str | None = None
@@ -166,14 +166,14 @@ def slowest_of(contestants, names):
 
 
 def allowed_by_cores(contestants, names, cores):
-    """Batches a second, for the CPU time that a batch takes in all of these together; None where they take none."""
+    """Batches per second that the cores allow for the CPU time per batch of all these contestants together; None without CPU time."""
     spent = sum(contestants[name][key]["median"] for name in names for key in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch"))
     return 1000 * cores / spent if spent > 0 else None
 
 
 @dataclasses.dataclass(frozen=True)
 class SmallestOf:
-    """Our rate over the slowest of these contestants': what limits a row whose work passes through all of them."""
+    """Our rate over that of the slowest of these contestants, which limits a row that needs all of them."""
     limits: tuple
     at_least: float
 

@@ -1,7 +1,6 @@
 """The benchmark's rows as data: workload, contestants, limit and targets.
 
-In each row the first contestant is ours. Sizes are the full ones on a GPU; `small` ones show on any machine that every row works, and
-measure nothing.
+The first contestant of each row is ours. Full sizes are for a GPU; small ones show on any machine that every row works, and measure nothing.
 """
 
 import dataclasses
@@ -205,7 +204,7 @@ def make_rows(small, gpu=True):
 
 
 def choose(rows, wanted):
-    """The rows that are asked for: by id (W1-host-write), by workload (W1; W4 takes W4a and W4b). None asked for: all."""
+    """The rows by id (W1-host-write) or workload (W1; W4 includes W4a and W4b); all if none is named."""
     chosen = [row for row in rows if not wanted or any(row.id == name or row.workload.rstrip("ab") == name or row.workload == name
                                                        for name in wanted)]
     for name in wanted:

@@ -6,7 +6,7 @@ def nothing(slab):
 
 
 class Copy:
-    """Every byte of each output, into one buffer that is there from the first slab on."""
+    """Copies every byte of each output into one buffer, which exists from the first slab on."""
 
     def __init__(self):
         self._buffers = {}

@@ -46,7 +46,7 @@ def parse():
 
 
 class DoneEvent:
-    """On the CPU everything is done when its call returns."""
+    """An event on the CPU, where work is done when its call returns."""
 
     def record(self, stream=None):
         pass

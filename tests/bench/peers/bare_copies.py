@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copies and nothing else, back to back: the limit that the benchmark's contestants are held against. Run by its driver until killed.
+"""Copies back to back and does nothing else: the limit of the link. Runs until the driver kills it.
 
     --direction d2h --memory page-locked     the copy ceiling: from the device into page-locked shared memory
     --direction h2d --memory ...             what an upload gets from ordinary memory, blocking or not, and from page-locked memory

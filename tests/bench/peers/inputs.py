@@ -1,4 +1,4 @@
-"""How a peer's input reaches the device. The batches are made once and used again: making numbers is not a part of what is compared."""
+"""Ways in which a peer's input reaches the device. Batches are made once and reused, so that making them is not measured."""
 
 import torch
 

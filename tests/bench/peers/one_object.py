@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pool as one object: reserved, mapped and registered with CUDA as a whole, as the straightforward program does it. Prints one JSON line."""
+"""The pool as one object: reserved, mapped and registered with CUDA as a whole. Prints one line of JSON."""
 
 import argparse
 import json

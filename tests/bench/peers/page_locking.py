@@ -1,4 +1,4 @@
-"""The one call that truly page-locks memory that is there already."""
+"""Page-locks existing memory."""
 
 import torch
 

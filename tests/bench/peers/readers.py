@@ -13,7 +13,7 @@ die_with_parent()   # the fork server itself; a worker says it again
 
 
 def flat_bytes(tensor):
-    """The tensor's memory as bytes, in the order in which they lie there."""
+    """The tensor's memory as bytes, in storage order."""
     flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
     return flat[:tensor.numel() * tensor.element_size()]
 
@@ -29,7 +29,7 @@ class WriteCopy:
 
 
 class ReadAll:
-    """Every byte is read in place: by our own consumers' hash loop, or by NumPy's sum where the library was not built."""
+    """Every byte is read in place: by our own consumers' hash loop, or by NumPy's sum if the library was not built."""
 
     def __init__(self, library):
         self._read = None
