@@ -16,8 +16,8 @@ std::string fix_of(int errno_value, const std::string& hint) {
 
 }  // namespace
 
-Error::Error(ErrorKind kind, const std::string& what_happened, const std::string& hint)
-    : std::runtime_error(hint.empty() ? what_happened : what_happened + ". " + hint), kind_(kind) {}
+Error::Error(ErrorKind kind, const std::string& problem, const std::string& hint)
+    : std::runtime_error(hint.empty() ? problem : problem + ". " + hint), kind_(kind) {}
 
 SystemError::SystemError(const std::string& tried, int errno_value, const std::string& hint, ErrorKind kind)
     : Error(kind, tried + ": " + std::strerror(errno_value) + " (errno " + std::to_string(errno_value) + ")",

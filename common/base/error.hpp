@@ -16,7 +16,7 @@ namespace offramp {
 // The what() text is "tried: found. hint" in one line; kind() says which of the kinds of failure it is.
 class Error : public std::runtime_error {
   public:
-    Error(ErrorKind kind, const std::string& what_happened, const std::string& hint = {});
+    Error(ErrorKind kind, const std::string& problem, const std::string& hint = {});
 
     ErrorKind kind() const noexcept { return kind_; }
 
@@ -39,17 +39,16 @@ class SystemError : public Error {
 // A setting cannot be used: names the setting, the value, what is accepted.
 class ConfigError : public Error {
   public:
-    explicit ConfigError(const std::string& what_happened, const std::string& hint = {},
-                         ErrorKind kind = ErrorKind::Usage)
-        : Error(kind, what_happened, hint) {}
+    explicit ConfigError(const std::string& problem, const std::string& hint = {}, ErrorKind kind = ErrorKind::Usage)
+        : Error(kind, problem, hint) {}
 };
 
 // Bytes from a peer or a shared region are not what the layout says: another version, magic or bound.
 class ProtocolError : public Error {
   public:
-    explicit ProtocolError(const std::string& what_happened, const std::string& hint = {},
+    explicit ProtocolError(const std::string& problem, const std::string& hint = {},
                            ErrorKind kind = ErrorKind::Protocol)
-        : Error(kind, what_happened, hint) {}
+        : Error(kind, problem, hint) {}
 };
 
 [[noreturn]] void fail_expectation(std::string_view contract, std::source_location where);

@@ -44,13 +44,13 @@ class BasicNappingCondition {
     template <class Ready>
     bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint until, Ready ready) {
         const TimePoint began = begin();
-        const bool told = nap_until(lock, began, until, ready) || asleep_.wait_until(lock, until, ready);
-        if (told) note_waited(began);
-        return told;
+        const bool notified = nap_until(lock, began, until, ready) || asleep_.wait_until(lock, until, ready);
+        if (notified) note_waited(began);
+        return notified;
     }
     // No system call unless somebody sleeps.
     void notify_one() {
-        if (told_ns_.load(std::memory_order_relaxed) == 0) told_ns_.store(now_ns(), std::memory_order_relaxed);
+        if (notified_ns_.load(std::memory_order_relaxed) == 0) notified_ns_.store(now_ns(), std::memory_order_relaxed);
         asleep_.notify_one();
     }
     // Ends naps too.
@@ -77,18 +77,18 @@ class BasicNappingCondition {
         return std::clamp(waited - expected, Lengths::kShortest, most);
     }
     TimePoint begin() {
-        told_ns_.store(0, std::memory_order_relaxed);
+        notified_ns_.store(0, std::memory_order_relaxed);
         return kSteadyClock.now();
     }
-    // Until it was told first, not until it saw that: else a nap would make the next one longer.
+    // Until it was notified first, not until it saw that: else a nap would make the next one longer.
     void note_waited(TimePoint began) {
-        const std::uint64_t told = told_ns_.load(std::memory_order_relaxed);
-        const std::uint64_t from = to_ns(began), to = told == 0 ? now_ns() : std::max(told, from);
+        const std::uint64_t notified = notified_ns_.load(std::memory_order_relaxed);
+        const std::uint64_t from = to_ns(began), to = notified == 0 ? now_ns() : std::max(notified, from);
         waits_[next_++ % waits_.size()] = std::chrono::nanoseconds(to - from);
     }
 
     std::condition_variable napping_, asleep_;
-    std::atomic<std::uint64_t> told_ns_{0};            // when notify_one() was first called in this wait
+    std::atomic<std::uint64_t> notified_ns_{0};        // when notify_one() was first called in this wait
     std::array<std::chrono::nanoseconds, 4> waits_{};  // the last ones
     std::size_t next_ = 0;
 };

@@ -20,16 +20,16 @@ namespace {
 // fork. So a child never closes a number that was given to something else meanwhile. There, the number may then be
 // given to something else while the object's copy still bears it: it stays here, as a copy's, until that copy is gone.
 struct OwnFds {
-    enum class Bearer { Object, Copy, Library };
+    enum class FdKind { Object, Copy, Library };
     struct Entry {
         int fd = -1;
-        Bearer bearer = Bearer::Object;
+        FdKind kind = FdKind::Object;
     };
     std::mutex mutex;
     std::vector<Entry> entries;
 };
 
-using Bearer = OwnFds::Bearer;
+using FdKind = OwnFds::FdKind;
 
 // Never destroyed: objects of static life may outlive it.
 OwnFds& own_fds() {
@@ -43,10 +43,10 @@ void unlock_behind_fork() { own_fds().mutex.unlock(); }
 void close_in_the_child() {
     auto& entries = own_fds().entries;
     for (OwnFds::Entry& entry : entries) {
-        if (entry.bearer != Bearer::Copy) ::close(entry.fd);
-        if (entry.bearer == Bearer::Object) entry.bearer = Bearer::Copy;
+        if (entry.kind != FdKind::Copy) ::close(entry.fd);
+        if (entry.kind == FdKind::Object) entry.kind = FdKind::Copy;
     }
-    std::erase_if(entries, [](const OwnFds::Entry& entry) { return entry.bearer == Bearer::Library; });
+    std::erase_if(entries, [](const OwnFds::Entry& entry) { return entry.kind == FdKind::Library; });
     own_fds().mutex.unlock();
 }
 
@@ -59,14 +59,14 @@ void close_in_children() {
 // A number that no copy bears. What is locked stays so: the lock is the open file's, whichever number it has. Under the
 // mutex.
 UniqueFd apart_from_copies(UniqueFd fd) {
-    const auto is_borne = [](int number) {
+    const auto is_registered = [](int number) {
         return std::ranges::any_of(own_fds().entries, [&](const OwnFds::Entry& entry) {
-            return entry.bearer == Bearer::Copy && entry.fd == number;
+            return entry.kind == FdKind::Copy && entry.fd == number;
         });
     };
     // The lowest that is free and not borne; those in between are free again when this returns.
     std::vector<UniqueFd> in_between;
-    while (is_borne(fd.get())) {
+    while (is_registered(fd.get())) {
         UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
         if (!moved) throw SystemError("giving a lock another descriptor", errno);
         in_between.push_back(std::exchange(fd, std::move(moved)));
@@ -88,10 +88,9 @@ void ProcessOwnFd::reset() noexcept {
     if (!fd_) return;
     const std::lock_guard guard(own_fds().mutex);
     auto& entries = own_fds().entries;
-    const auto found = std::ranges::find_if(entries, [this](const OwnFds::Entry& entry) {
-        return entry.fd == fd_.get() && entry.bearer != Bearer::Library;
-    });
-    const bool is_a_copy = found == entries.end() || found->bearer == Bearer::Copy;
+    const auto found = std::ranges::find_if(
+        entries, [this](const OwnFds::Entry& entry) { return entry.fd == fd_.get() && entry.kind != FdKind::Library; });
+    const bool is_a_copy = found == entries.end() || found->kind == FdKind::Copy;
     if (found != entries.end()) entries.erase(found);
     if (is_a_copy) {
         static_cast<void>(fd_.release());  // in a child: closed, and its number may be another's
@@ -113,7 +112,7 @@ int open_process_own(const std::function<int()>& open) noexcept {
         close_in_children();
         const std::lock_guard guard(own_fds().mutex);
         auto& entries = own_fds().entries;
-        entries.push_back({.bearer = Bearer::Library});  // before there is anything to lose
+        entries.push_back({.kind = FdKind::Library});  // before there is anything to lose
         const int fd = open();
         if (fd >= 0)
             entries.back().fd = fd;
@@ -129,7 +128,7 @@ int open_process_own(const std::function<int()>& open) noexcept {
 int close_process_own(int fd) noexcept {
     const std::lock_guard guard(own_fds().mutex);
     std::erase_if(own_fds().entries,
-                  [fd](const OwnFds::Entry& entry) { return entry.bearer == Bearer::Library && entry.fd == fd; });
+                  [fd](const OwnFds::Entry& entry) { return entry.kind == FdKind::Library && entry.fd == fd; });
     return ::close(fd);
 }
 

@@ -28,7 +28,7 @@ std::string without_credentials(std::string_view url) {
 
 bool has_credentials(std::string_view url) { return without_credentials(url) != url; }
 
-bool lacks_its_query(std::string_view url) {
+bool is_missing_query(std::string_view url) {
     const std::size_t query = url.find('?');
     return query != std::string_view::npos && url.substr(query + 1) == kLeftOut;
 }

@@ -16,7 +16,7 @@ std::string redacted_url(std::string_view url);
 // As files keep it: of a query only that there was one. Of a URL that was kept so it is the same.
 std::string kept_url(std::string_view url);
 // True of what kept_url() gives for a URL with a query: nothing can be reached by it.
-bool lacks_its_query(std::string_view url);
+bool is_missing_query(std::string_view url);
 
 // Of a header, "NAME: VALUE" or "@FILE", as files keep it: of one in the clear only that there was one. Of one that was
 // kept so it is the same.

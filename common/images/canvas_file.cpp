@@ -105,7 +105,7 @@ FoundCanvas::FoundCanvas(std::string path, const CanvasForm& wanted)
     const std::uint32_t classes = std::exchange(form.classes, wanted.classes);
     if (!(form == wanted) || !is_possible(form)) return;
     form.classes = classes;
-    is_as_wanted_ = length_of(file_.get()) == CanvasLayout(form).bytes && read_cells(form, header.set_cells);
+    matches_form_ = length_of(file_.get()) == CanvasLayout(form).bytes && read_cells(form, header.set_cells);
 }
 
 // False where there is a byte that no consumer writes, or one is not set any more: what it stands for may be half

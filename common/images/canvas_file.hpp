@@ -84,7 +84,7 @@ class FoundCanvas {
     bool is_there() const { return static_cast<bool>(file_); }
     // It is as long as it was made, has all cells that were set, and is of this picture, in this state, and of these
     // tiles.
-    bool is_as_wanted() const { return is_as_wanted_; }
+    bool matches_form() const { return matches_form_; }
     // The mask was put in its place, of whatever state of the picture.
     bool is_committed() const { return is_committed_; }
     // Call the rest where it is as wanted. No cell is left to be set.
@@ -105,7 +105,7 @@ class FoundCanvas {
 
     std::string path_;
     UniqueFd file_;
-    bool is_as_wanted_ = false, is_committed_ = false, has_seams_ = false;
+    bool matches_form_ = false, is_committed_ = false, has_seams_ = false;
     std::uint32_t rows_ = 0, columns_ = 0;
     std::vector<std::byte> cells_;
 };

@@ -21,7 +21,7 @@ struct Stretch {
 };
 
 // The pixels of `full` that became `count` of `resized` from `first` on.
-Stretch seen_along(std::uint64_t first, std::uint32_t count, std::uint64_t resized, std::uint32_t full) {
+Stretch visible_range(std::uint64_t first, std::uint32_t count, std::uint64_t resized, std::uint32_t full) {
     const double scale = static_cast<double>(full) / static_cast<double>(resized);
     const auto at = [&](std::uint64_t position) {
         return static_cast<std::uint32_t>(std::lround(static_cast<double>(position) * scale));
@@ -44,11 +44,11 @@ ResizedPart PictureFrame::part_of(ImageSize picture) const {
     return part;
 }
 
-PictureRect PictureFrame::seen_of(ImageSize picture) const {
+PictureRect PictureFrame::visible_rect(ImageSize picture) const {
     if (shorter_side == 0) return {.size = picture};
     const ResizedPart part = part_of(picture);
-    const Stretch across = seen_along(part.left, size.width, part.width, picture.width);
-    const Stretch down = seen_along(part.top, size.height, part.height, picture.height);
+    const Stretch across = visible_range(part.left, size.width, part.width, picture.width);
+    const Stretch down = visible_range(part.top, size.height, part.height, picture.height);
     return {.left = across.first, .top = down.first, .size = {across.count, down.count}};
 }
 

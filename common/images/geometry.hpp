@@ -70,7 +70,7 @@ struct PictureFrame {
     // Where `size` lies in the resized picture, which has pixels.
     ResizedPart part_of(ImageSize picture) const;
     // The picture's own pixels that lie in the frame, to the nearest; at least one each way.
-    PictureRect seen_of(ImageSize picture) const;
+    PictureRect visible_rect(ImageSize picture) const;
 };
 
 }  // namespace offramp

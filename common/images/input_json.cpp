@@ -56,7 +56,7 @@ std::string repeated_name(std::string_view text) {
 }
 
 // What JSON has not and some write nevertheless. `at`: the byte where the parser gave up, from 1.
-std::string why_no_json(std::string_view text, std::size_t at, std::string_view complaint) {
+std::string describe_json_error(std::string_view text, std::size_t at, std::string_view complaint) {
     const std::string_view rest = text.substr(std::min(at > 0 ? at - 1 : 0, text.size()));
     for (const std::string_view number : {"NaN", "Infinity"})
         if (rest.starts_with(number))
@@ -116,7 +116,7 @@ json parse_input_object(std::string_view text) {
     try {
         parsed = parse_json(with_texts);
     } catch (const json::parse_error& problem) {
-        const std::string why = why_no_json(with_texts, problem.byte, problem.what());
+        const std::string why = describe_json_error(with_texts, problem.byte, problem.what());
         throw UnreadableItem("not JSON: it breaks at byte " + std::to_string(problem.byte) +
                              (why.empty() ? "" : ", since " + why));
     } catch (const json::out_of_range& problem) {

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-std::string caution_of_16_bits(std::uint16_t largest) {
+std::string warning_about_16_bits(std::uint16_t largest) {
     constexpr int kMostOfDark = 14;
     const int bits = std::bit_width(largest);
     if (bits == 0 || bits > kMostOfDark) return {};
@@ -19,10 +19,10 @@ std::string caution_of_16_bits(std::uint16_t largest) {
 }
 
 void warn_of_16_bits(std::uint16_t largest) {
-    static std::atomic<bool> was_said = false;
-    if (was_said) return;
-    if (const std::string caution = caution_of_16_bits(largest); !caution.empty() && !was_said.exchange(true))
-        spdlog::warn("{}", caution);
+    static std::atomic<bool> was_reported = false;
+    if (was_reported) return;
+    if (const std::string warning = warning_about_16_bits(largest); !warning.empty() && !was_reported.exchange(true))
+        spdlog::warn("{}", warning);
 }
 
 }  // namespace offramp

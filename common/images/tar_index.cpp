@@ -121,7 +121,7 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
             return "truncated: there is nothing " + at_byte(at) + ", where its next member or its end mark would be";
         if (got < kBlock) return "truncated: it ends " + at_byte(at + got) + ", within a header";
         if (is_zero(block)) {
-            if (left_out != nullptr) passed_over.goes_on_behind_end = has_header_behind(read_at, at);
+            if (left_out != nullptr) passed_over.continues_after_end = has_header_behind(read_at, at);
             return std::nullopt;
         }
         const auto said = number(block, 124, 12);

@@ -16,9 +16,9 @@ struct TarMember {
 
 // What an archive has that is not an ordinary file with bytes of its own there.
 struct TarLeftOut {
-    std::uint64_t links = 0;          // hard or symbolic, to other members
-    std::uint64_t sparse = 0;         // files with holes, as GNU tar writes them
-    bool goes_on_behind_end = false;  // another archive was put behind it
+    std::uint64_t links = 0;           // hard or symbolic, to other members
+    std::uint64_t sparse = 0;          // files with holes, as GNU tar writes them
+    bool continues_after_end = false;  // another archive was put behind it
 };
 
 // Reads the headers of a tar archive, from one to the next, and hands out its ordinary files in their order: ustar, pax

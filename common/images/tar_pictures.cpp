@@ -144,7 +144,7 @@ void TarPictures::read_shard(const std::string& name) {
                     ++repeated_;
             },
             &passed_over_);
-        going_on_ += std::exchange(passed_over_.goes_on_behind_end, false) ? 1 : 0;
+        continuing_ += std::exchange(passed_over_.continues_after_end, false) ? 1 : 0;
         end_sample();
         std::array<char, 2> front{};
         if (problem && read_at(file, 0, front) == 2 && front[0] == '\x1f' && front[1] == '\x8b')
@@ -241,7 +241,7 @@ std::vector<LeftOut> TarPictures::left_out() const {
     };
     add("members that are links", passed_over_.links);
     add("members that are sparse files", passed_over_.sparse);
-    add("shards that go on behind their end mark (archives put one behind another)", going_on_);
+    add("shards that go on behind their end mark (archives put one behind another)", continuing_);
     add("further pictures of samples that have their picture", further_pictures_);
     add("members of a name that their sample has already", repeated_);
     add("members that are neither pictures nor .json, .txt or .cls of one", other_members_);

@@ -69,7 +69,7 @@ class TarPictures final : public PictureList {
     std::vector<Sample> samples_;
     std::vector<std::string> keys_;                          // at first the names that they are made of
     TarLeftOut passed_over_;                                 // of all shards
-    std::uint64_t going_on_ = 0;                             // shards that go on behind their end mark
+    std::uint64_t continuing_ = 0;                           // shards that go on behind their end mark
     std::uint64_t further_pictures_ = 0;                     // of samples that have their picture
     std::uint64_t repeated_ = 0;                             // members of a name that the sample has already
     std::uint64_t other_members_ = 0;                        // neither pictures nor notes

@@ -172,8 +172,8 @@ class TiffPicture::Reader {
     void read_row(std::size_t of, std::uint32_t row) {
         Plane& plane = planes_[of];
         const std::uint32_t begin = row - row % strip_rows_;
-        const bool goes_on = plane.next > begin && plane.next <= row;
-        std::uint32_t y = goes_on ? plane.next : begin;
+        const bool continues = plane.next > begin && plane.next <= row;
+        std::uint32_t y = continues ? plane.next : begin;
         plane.next = 0;  // a strip that fails is begun anew
         for (; y <= row; ++y) {
             std::ranges::fill(pieces_[of], std::uint8_t{0});

@@ -109,7 +109,7 @@ void TiffHandle::refuse() const {
 }
 
 std::uint32_t go_to_page_in_full(TiffHandle& handle) {
-    static std::atomic<bool> was_said = false;
+    static std::atomic<bool> was_reported = false;
     std::uint32_t page = 0;
     bool at_it = true;
     if (is_a_lesser_page(handle.get())) {
@@ -125,9 +125,10 @@ std::uint32_t go_to_page_in_full(TiffHandle& handle) {
             handle.forget();
             if (libtiff().read_directory(handle.get()) != 1) handle.refuse();
         } while (is_a_lesser_page(handle.get()));
-    } else if (!was_said && libtiff().is_last_directory(handle.get()) == 0) {
+    } else if (!was_reported && libtiff().is_last_directory(handle.get()) == 0) {
         at_it = false;
-        if (libtiff().read_directory(handle.get()) == 1 && !is_a_lesser_page(handle.get()) && !was_said.exchange(true))
+        if (libtiff().read_directory(handle.get()) == 1 && !is_a_lesser_page(handle.get()) &&
+            !was_reported.exchange(true))
             spdlog::warn("a TIFF of the input has several pages: of such ones the first is read");
     }
     handle.forget();  // what is wrong with other pages

@@ -39,8 +39,8 @@ bool lock_shared(int fd) {
 OutputHolder OutputHolder::read(int fd) {
     std::array<char, 512> text{};
     const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
-    const std::string_view told(text.data(), static_cast<std::size_t>(got > 0 ? got : 0));
-    return {.run = value_of(told, "run"), .pid = value_of(told, "pid")};
+    const std::string_view text_found(text.data(), static_cast<std::size_t>(got > 0 ? got : 0));
+    return {.run = value_of(text_found, "run"), .pid = value_of(text_found, "pid")};
 }
 
 OutputShare::OutputShare(const HeldFolder& output, const std::string& run_id, Lock lock) {
@@ -57,7 +57,7 @@ OutputShare::OutputShare(const HeldFolder& output, const std::string& run_id, Lo
         file_ = ProcessOwnFd(std::move(file));
         return;
     }
-    if (lock == Lock::MayBeThere) return;
+    if (lock == Lock::Optional) return;
     fail_moved("the output folder", output.name(),
                is_there ? "the lock there is of run " + run : "no lock of run " + run_id + " is there");
 }

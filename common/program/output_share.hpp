@@ -25,7 +25,7 @@ struct OutputHolder {
 // CannotWrite, RunInUse.
 class OutputShare {
   public:
-    enum class Lock { MustBeThere, MayBeThere };
+    enum class Lock { Required, Optional };
 
     // `run_id`: empty for a program that knows none, which goes by whatever lock is there. Without a lock, or with
     // another run's: an error where it must be there, else no share.

@@ -133,7 +133,7 @@ DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) 
 
 Effect effect_of(const DeclaredSetting& declared) {
     if (declared.changes == "results") return of_processing(has_reader_of(declared));
-    return declared.changes == "place" ? kPlace : declared.changes == "memory" ? kMemory : kConduct;
+    return declared.changes == "place" ? kPlace : declared.changes == "memory" ? kMemory : kRuntime;
 }
 
 // What is printed of both goes into files and logs: of a header that is given in the clear only that there was one, and

@@ -19,7 +19,7 @@ namespace offramp {
 struct Effect {
     enum class On {
         Program,  // one program alone: where it logs, which run it belongs to, what is asked of it
-        Conduct,  // how a run goes, and nothing that comes out of it: its pace, patience and reports
+        Runtime,  // how a run goes, and nothing that comes out of it: its pace, patience and reports
         Memory,   // its slabs, and who may see them
         Items,    // which items there are; --resume knows them by their names
         Place,    // where its results are, and how safe there
@@ -32,7 +32,7 @@ struct Effect {
     When in_processing{};  // in which runs a processor makes something of a slab that follows from it
 
     bool is_the_runs() const { return on != On::Program; }
-    bool outlives_producer() const { return on != On::Program && on != On::Conduct; }
+    bool outlives_producer() const { return on != On::Program && on != On::Runtime; }
     bool makes_results(const RunConfig& config) const {
         return on == On::Results && (holds(in_slabs, config) || holds(in_processing, config));
     }

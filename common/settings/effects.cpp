@@ -56,13 +56,13 @@ bool is_chunked(const RunConfig& config) { return config.chunk_tokens > 0; }
 bool shows_its_batches(const RunConfig& config) { return is_synthetic(config) || config.has_processor("checksum"); }
 bool is_by_length(const RunConfig& config) { return shows_its_batches(config) && config.group_rows() > 0; }
 
-bool tells_foregrounds(const RunConfig& config) {
+bool separates_foreground(const RunConfig& config) {
     return has_one_with(config, [](const ProcessorResults& known) {
         return known.reads == Reads::Masks || known.looks_at == LooksAt::Items || known.processor == "auto";
     });
 }
 
-bool tells_of_items(const RunConfig& config) {
+bool records_items(const RunConfig& config) {
     return has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Items; });
 }
 
@@ -72,7 +72,7 @@ bool reads_pictures(const RunConfig& config) {
 }
 bool reads_cut_pictures(const RunConfig& config) { return config.resize_size > 0 && reads_pictures(config); }
 bool reads_beside_texts(const RunConfig& config) { return has_setting_with(config, &DeclaredSetting::reads_texts); }
-bool reads_columns(const RunConfig& config) { return tells_of_items(config) || reads_beside_texts(config); }
+bool reads_columns(const RunConfig& config) { return records_items(config) || reads_beside_texts(config); }
 bool reads_input(const RunConfig& config) { return reads_pictures(config) || reads_columns(config); }
 
 Effect::When has_reader_of(const DeclaredSetting& setting) {

@@ -10,7 +10,7 @@ namespace offramp {
 struct DeclaredSetting;
 
 inline const Effect kProgram{.on = Effect::On::Program};
-inline const Effect kConduct{.on = Effect::On::Conduct};
+inline const Effect kRuntime{.on = Effect::On::Runtime};
 inline const Effect kMemory{.on = Effect::On::Memory};
 inline const Effect kItems{.on = Effect::On::Items};
 inline const Effect kPlace{.on = Effect::On::Place};
@@ -40,9 +40,9 @@ bool shows_its_batches(const RunConfig& config);
 // The same of what is computed of them at once.
 bool is_by_length(const RunConfig& config);
 // A processor takes an output of one channel for the foreground's.
-bool tells_foregrounds(const RunConfig& config);
+bool separates_foreground(const RunConfig& config);
 // A processor makes a row of each item, of skipped ones as well.
-bool tells_of_items(const RunConfig& config);
+bool records_items(const RunConfig& config);
 // A processor looks at the pictures themselves, or at how they were cut for the model.
 bool reads_pictures(const RunConfig& config);
 bool reads_cut_pictures(const RunConfig& config);

@@ -72,22 +72,22 @@ RunConfig kept_settings(const std::string& run_dir) {
 std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv, const std::string& program,
                                                const std::string& run_dir) {
     const std::vector<Setting> settings = make_settings();
-    auto told = read_given(argc, argv, program, settings);
-    if (!told) return std::nullopt;
+    auto given = read_given(argc, argv, program, settings);
+    if (!given) return std::nullopt;
     const GivenValues kept = read_kept(run_dir, settings);
 
     RunConfig config;
     for (const Setting& setting : settings)
         if (setting.effect.is_the_runs()) apply(setting, kept, config);
     for (const Setting& setting : settings)
-        if (const auto found = told->find(setting.flag);
-            found != told->end() && setting.leaves_open(found->second.text))
-            told->erase(found);
-    // A profile that it was told stands for the settings in it.
+        if (const auto found = given->find(setting.flag);
+            found != given->end() && setting.leaves_unset(found->second.text))
+            given->erase(found);
+    // A profile that it was given stands for the settings in it.
     for (const Setting& setting : settings)
-        if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *told, config);
+        if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *given, config);
     apply_profile(config.profile, config);
-    for (const Setting& setting : settings) apply(setting, *told, config);
+    for (const Setting& setting : settings) apply(setting, *given, config);
     return config;
 }
 

@@ -21,7 +21,7 @@ std::string Setting::environment_name() const {
     return name;
 }
 
-bool Setting::leaves_open(const std::string& text) const {
+bool Setting::leaves_unset(const std::string& text) const {
     if (zero == "auto") return text == "auto" || text == "0";
     return text == "auto" && to_text(get(RunConfig{})) == "auto";
 }

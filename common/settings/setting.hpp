@@ -38,7 +38,7 @@ struct Setting {
 
     std::string environment_name() const;
     // True of a text that leaves the value to the program.
-    bool leaves_open(const std::string& text) const;
+    bool leaves_unset(const std::string& text) const;
     // The value as it is compared. Of a path: perhaps with a look at links.
     std::string compared(const RunConfig& config) const;
 };

@@ -9,7 +9,7 @@ namespace offramp {
 // How many bytes a place still takes, and which file said so.
 struct MemoryRoom {
     std::uint64_t free_bytes = 0;
-    std::string said_by;
+    std::string source;
 };
 
 // The tightest memory limit above this process, over both cgroup versions: limit - usage + page cache of

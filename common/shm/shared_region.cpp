@@ -45,9 +45,9 @@ std::string in_gib(std::uint64_t bytes) {
 [[noreturn]] void throw_full(std::size_t wanted, const MemoryRoom& room, const std::string& what) {
     const std::string tried = "reserving " + in_gib(wanted) + " of shared memory for " + what + " (wanted " +
                               std::to_string(wanted) + " bytes, free " + std::to_string(room.free_bytes) +
-                              " bytes = " + in_gib(room.free_bytes) + " according to " + room.said_by + ")";
+                              " bytes = " + in_gib(room.free_bytes) + " according to " + room.source + ")";
     const std::string more =
-        room.said_by == "/dev/shm"
+        room.source == "/dev/shm"
             ? "Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host); in Kubernetes mount an emptyDir {medium: "
               "Memory} at /dev/shm; on a host mount -o remount,size=SIZE /dev/shm"
             : "Shared memory counts against the memory limit: raise docker run --memory=SIZE, Kubernetes "

@@ -27,7 +27,7 @@ std::uint64_t hash_of(const PictureList& pictures, std::uint64_t number) {
 
 // Of the first rows: their number, and a hash of what is said of each.
 template <class List>
-std::string told_of(const List& list, std::uint64_t rows) {
+std::string serialize(const List& list, std::uint64_t rows) {
     XXH64_hash_t hash = 0;
     for (std::uint64_t number = 0; number < rows; ++number) {
         const std::uint64_t row = hash_of(list, number);
@@ -36,14 +36,14 @@ std::string told_of(const List& list, std::uint64_t rows) {
     return fmt::format("{} {:016x}", rows, hash);
 }
 
-void keep(const std::string& path, const std::string& told, bool readable_by_group) {
+void keep(const std::string& path, const std::string& content, bool readable_by_group) {
     const mode_t mode = readable_by_group ? 0640 : 0600;
     WholeFile file(path, mode, [&](int problem) {
         return SystemError("writing " + path, problem, "Give the run a directory that can be written",
                            ErrorKind::CannotWrite);
     });
     file.set_mode(mode);
-    file.write(told + "\n");
+    file.write(content + "\n");
     file.put_in_place();
 }
 
@@ -53,10 +53,11 @@ void require(const std::string& path, const List& list) {
     if (!std::filesystem::exists(path, ignored)) return;
     std::ifstream file(path);
     std::uint64_t rows = 0;
-    std::string told;
-    if (!std::getline(file, told) || std::from_chars(told.data(), told.data() + told.size(), rows).ec != std::errc())
+    std::string content;
+    if (!std::getline(file, content) ||
+        std::from_chars(content.data(), content.data() + content.size(), rows).ec != std::errc())
         throw ProtocolError(path + " cannot be read", "Start the run again, with --resume");
-    if (list.size() < rows || told_of(list, rows) != told)
+    if (list.size() < rows || serialize(list, rows) != content)
         throw Error(ErrorKind::BadInput,
                     list.description() + ": they are not the " + std::to_string(rows) +
                         " that the run began with: a row was changed, taken out or put in between",
@@ -66,11 +67,11 @@ void require(const std::string& path, const List& list) {
 }  // namespace
 
 void keep_listed_rows(const std::string& path, const TextTable& texts, bool readable_by_group) {
-    keep(path, told_of(texts, texts.size()), readable_by_group);
+    keep(path, serialize(texts, texts.size()), readable_by_group);
 }
 
 void keep_listed_rows(const std::string& path, const PictureList& pictures, bool readable_by_group) {
-    keep(path, told_of(pictures, pictures.size()), readable_by_group);
+    keep(path, serialize(pictures, pictures.size()), readable_by_group);
 }
 
 void require_listed_rows(const std::string& path, const TextTable& texts) { require(path, texts); }

@@ -283,7 +283,7 @@ class File final : public ParquetRows {
 
 // Arrow's own exceptions, which the program does not know.
 template <class Work>
-auto in_our_words(const Work& work) {
+auto translate_errors(const Work& work) {
     try {
         return work();
     } catch (const Error&) {
@@ -297,14 +297,14 @@ class Guarded final : public ParquetRows {
   public:
     Guarded(const std::string& path, std::uint64_t most_bytes) : file_(path, most_bytes) {}
     std::vector<std::string> columns() const override {
-        return in_our_words([&] { return file_.columns(); });
+        return translate_errors([&] { return file_.columns(); });
     }
     std::vector<std::uint64_t> rows_of_groups() const override {
-        return in_our_words([&] { return file_.rows_of_groups(); });
+        return translate_errors([&] { return file_.rows_of_groups(); });
     }
     void read(std::size_t group, const std::vector<std::string>& columns,
               const std::function<void(json&&)>& found) override {
-        in_our_words([&] { file_.read(group, columns, found); });
+        translate_errors([&] { file_.read(group, columns, found); });
     }
 
   private:
@@ -312,7 +312,8 @@ class Guarded final : public ParquetRows {
 };
 
 std::unique_ptr<ParquetRows> open_file(const std::string& path, std::uint64_t most_bytes) {
-    return in_our_words([&]() -> std::unique_ptr<ParquetRows> { return std::make_unique<Guarded>(path, most_bytes); });
+    return translate_errors(
+        [&]() -> std::unique_ptr<ParquetRows> { return std::make_unique<Guarded>(path, most_bytes); });
 }
 
 }  // namespace

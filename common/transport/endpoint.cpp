@@ -177,9 +177,10 @@ void Endpoint::remove_previous_sockets() const {
         const std::string name = entry.path().filename().string();
         const bool ours =
             std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name == socket_name(begin, *this); });
-        const bool named_so = std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name.starts_with(begin); });
+        const bool is_socket_name =
+            std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name.starts_with(begin); });
         struct stat found {};
-        if (!ours && named_so && name.ends_with(kSocketsEnd) && ::lstat(entry.path().c_str(), &found) == 0 &&
+        if (!ours && is_socket_name && name.ends_with(kSocketsEnd) && ::lstat(entry.path().c_str(), &found) == 0 &&
             S_ISSOCK(found.st_mode))
             ::unlink(entry.path().c_str());
     }

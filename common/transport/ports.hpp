@@ -49,8 +49,8 @@ class BrokerPort {
     // Returns when a message may be waiting, one of `fds` is readable or hung up, or the time is up; may
     // return early.
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) {
-        std::unique_lock<std::mutex> nobody_else;
-        wait(fds, timeout, nobody_else);
+        std::unique_lock<std::mutex> no_lock;
+        wait(fds, timeout, no_lock);
     }
     // The same; `turn`, if it is held, is given up while it sleeps, as by a condition variable: whoever has it may send
     // meanwhile.

@@ -240,7 +240,7 @@ ZmqDoor::~ZmqDoor() {
         while (*place != nullptr && *place != this) place = &(*place)->next_;
         if (*place != nullptr) *place = next_;
     }
-    if (!is_given_away_) close_process_own(fd_);
+    if (!is_disowned_) close_process_own(fd_);
 }
 
 void ZmqDoor::retry() noexcept {

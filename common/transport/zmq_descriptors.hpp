@@ -38,7 +38,7 @@ class ZmqDescriptors {
 // A socket at which libzmq accepts connections. When no descriptor is left for a peer, the peer waits in the socket's
 // queue, and libzmq does not look at the queue until retry(). A connection beyond the limit is closed immediately.
 //
-// Owns: the socket until give_away(); libzmq closes it from then on. Borrows: the limit. It outlives the context.
+// Owns: the socket until disown(); libzmq closes it from then on. Borrows: the limit. It outlives the context.
 // Thread: any, one at a time; libzmq's own thread accepts. Blocks: never. Errors: the constructor throws SystemError.
 class ZmqDoor {
   public:
@@ -48,7 +48,7 @@ class ZmqDoor {
     ZmqDoor& operator=(const ZmqDoor&) = delete;
 
     int fd() const { return fd_; }
-    void give_away() noexcept { is_given_away_ = true; }
+    void disown() noexcept { is_disowned_ = true; }
     void retry() noexcept;
 
   private:
@@ -56,7 +56,7 @@ class ZmqDoor {
 
     ConnectionLimit& limit_;
     int fd_;  // -1 once libzmq has closed it
-    bool is_given_away_ = false;
+    bool is_disowned_ = false;
     int epoll_ = -1;  // libzmq's, and what it wants to hear there
     epoll_event event_{};
     bool is_at_rest_ = false;

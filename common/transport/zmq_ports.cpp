@@ -128,7 +128,7 @@ class ZmqBrokerPort final : public BrokerPort {
         if (::zmq_setsockopt(socket.handle(), ZMQ_USE_FD, &fd, sizeof fd) != 0 ||
             ::zmq_bind(socket.handle(), address.c_str()) != 0)
             throw_zmq("binding " + address);
-        at.door->give_away();
+        at.door->disown();
     }
 
     // In this order, so that the sockets are closed before their files go, and those before another producer

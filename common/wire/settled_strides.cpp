@@ -13,7 +13,7 @@ TensorSpec with_settled_strides(TensorSpec tensor) {
     return tensor;
 }
 
-bool lies_as(std::span<const std::int64_t> strides, const TensorSpec& tensor) {
+bool has_strides(std::span<const std::int64_t> strides, const TensorSpec& tensor) {
     if (strides.size() != tensor.dims) return false;
     for (std::size_t d = 0; d < tensor.dims; ++d)
         if (tensor.shape[d] > 1 && strides[d] != tensor.strides[d]) return false;

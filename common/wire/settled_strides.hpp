@@ -13,6 +13,6 @@ namespace offramp {
 TensorSpec with_settled_strides(TensorSpec tensor);
 
 // Whether a tensor of this shape with these strides lies as `tensor` says.
-bool lies_as(std::span<const std::int64_t> strides, const TensorSpec& tensor);
+bool has_strides(std::span<const std::int64_t> strides, const TensorSpec& tensor);
 
 }  // namespace offramp

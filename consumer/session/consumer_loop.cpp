@@ -31,8 +31,8 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
       trace_(trace),
       progress_([this] { heartbeat_->progress(); }),
       still_current_([this] {
-          told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
-          return !told_overtaken_;
+          overtaken_ = overtaken_ || !mappings_->ledger().may_complete(current_);
+          return !overtaken_;
       }),
       loss_(session, clock, next_producer, fds.lifeline >= 0) {}
 
@@ -52,7 +52,7 @@ ConsumerLoop::End ConsumerLoop::run() {
 void ConsumerLoop::abandon() noexcept {
     try {
         abandoned_ = true;
-        mappings_->let_go_of_slabs();
+        mappings_->unmap_slabs();
         session_->abandon();
         while (!session_->away() && session_->state() != ConsumerSession::State::Refused && !turn())
             if (idle_) wait();
@@ -103,7 +103,7 @@ void ConsumerLoop::look_at_fds() {
     }
     if (has_input(fds_.producer)) {
         fds_.producer = -1;
-        loss_.see_death();
+        loss_.note_death();
     }
 }
 
@@ -117,7 +117,7 @@ void ConsumerLoop::look_for_producer() {
 
 // A producer that is slow, or stands still, keeps endpoint and memory; one that is killed leaves its endpoint.
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
-    const bool just_died = loss_.run_is_to_say();
+    const bool just_died = loss_.needs_liveness();
     if (!observe_run_ || session_->has_pending()) return std::nullopt;
     if (!just_died && (loss_.producer_is_dead() || now_ - observed_run_ < kObserveRunEvery)) return std::nullopt;
     observed_run_ = now_;
@@ -127,7 +127,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     if (liveness == RunLiveness::TakenOver) {  // of whoever is let in the pidfd says it
         if (just_died || session_->state() != State::Greeting) return std::nullopt;
         fds_.producer = -1;
-        loss_.see_death();
+        loss_.note_death();
         return std::nullopt;
     }
     session_->step();  // what was said before still counts
@@ -155,7 +155,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     if (session_->state() == ConsumerSession::State::Ended) return End{.error = error_, .launcher_gone = launcher_gone};
     if (loss_.producer_is_dead()) {
         if (auto end = end_with_producer()) return end;
-        loss_.let_go();
+        loss_.detach();
         port_ = nullptr;
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
@@ -170,7 +170,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
 std::optional<ConsumerLoop::End> ConsumerLoop::end_with_producer() {
     const bool launcher_gone = launcher_gone_since_.has_value();
     switch (loss_.verdict({.asked_to_end = asked_to_end_, .launcher_gone = launcher_gone})) {
-        case ProducerLoss::Verdict::GoOn:
+        case ProducerLoss::Verdict::Continue:
             break;
         case ProducerLoss::Verdict::EndInOrder:
             return End{.error = error_, .launcher_gone = launcher_gone};
@@ -225,12 +225,12 @@ void ConsumerLoop::begin_session() {
         processor_ = &make_(welcome.consumer_index);
     } catch (const Error& problem) {
         if (problem.kind() != ErrorKind::SinkUnavailable) throw;
-        return sink_is_away(problem);
+        return note_sink_unreachable(problem);
     }
     session_->open();
 }
 
-void ConsumerLoop::sink_is_away(const Error& problem) {
+void ConsumerLoop::note_sink_unreachable(const Error& problem) {
     spdlog::error("{}", problem.what());
     error_ = ErrorKind::SinkUnavailable;
     session_->leave();
@@ -244,7 +244,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     }
     failpoint("consumer.ticket_taken");
     current_ = ticket;
-    told_overtaken_ = false;
+    overtaken_ = false;
     ReadLoan loan = ReadLoan::open(ticket, *mappings_, *heartbeat_, *session_, contents_);
     const SlabContents& slab = loan.contents();
     const std::uint64_t batch = slab.batches.empty() ? 0 : slab.batches.front().batch;
@@ -264,7 +264,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
             throw;
         }
         std::move(loan).give_back();
-        return sink_is_away(problem);
+        return note_sink_unreachable(problem);
     } catch (...) {
         std::move(loan).fail(ReleaseKind::Failed, exception_text(std::current_exception()));
         throw;
@@ -272,7 +272,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     failpoint("consumer.committed");
     mappings_->done_with(ticket.slab);
     // A processor that was told that its work is no longer wanted may have left it uncommitted: it completes nothing.
-    if (told_overtaken_)
+    if (overtaken_)
         std::move(loan).give_back();
     else
         std::move(loan).complete(clock_->now() - now_);

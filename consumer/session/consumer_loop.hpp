@@ -77,7 +77,7 @@ class ConsumerLoop {
     void look_for_producer();
     std::optional<End> end_if_run_is_over();
     void begin_session();
-    void sink_is_away(const Error& problem);
+    void note_sink_unreachable(const Error& problem);
     void work_on(const SlabTicket& ticket);
     void abandon() noexcept;
     void wait();
@@ -90,9 +90,9 @@ class ConsumerLoop {
     const Clock* clock_;
     WatchedFds fds_;
     std::optional<Heartbeat> heartbeat_;
-    SlabTicket current_{};         // asked about by still_current_
-    bool told_overtaken_ = false;  // still_current_ said no about it
-    SlabContents contents_;        // of the slab at hand; its memory is used again
+    SlabTicket current_{};    // asked about by still_current_
+    bool overtaken_ = false;  // still_current_ said no about it
+    SlabContents contents_;   // of the slab at hand; its memory is used again
     ObserveRun observe_run_;
     TimePoint observed_run_;  // or when it met its producer
     LiveTrace* trace_;        // null: nobody asks for one

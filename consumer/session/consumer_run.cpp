@@ -60,7 +60,7 @@ bool is_of_same_run(const std::optional<Endpoint>& found, const Endpoint& endpoi
 // The producer came to its end between the look at the run and the joining, as one does that finds nothing left to do.
 // The launcher says what follows; without one the run directory does, for a run that is over takes its endpoint away.
 // True when this consumer is to end; false when it has to join another producer, or cannot.
-bool is_told_to_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
+bool must_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
     const bool has_launcher = fds.lifeline >= 0;
     spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in",
                  endpoint.names.run_id, endpoint.producer_pid);
@@ -81,9 +81,9 @@ ConsumerLoop::End dead_producers(const Endpoint& endpoint, const WatchedFds& fds
     return {.error = ErrorKind::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
 }
 
-// `let_in`: set once the producer has.
+// `admitted`: set once the producer has.
 ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make,
-                        bool& let_in) {
+                        bool& admitted) {
     const SteadyClock clock;
     LiveTrace trace(endpoint.run_dir, "consumer", "consumer");  // first: its end may wait for a disk, and holds nothing
     WatchedFds fds = options.fds;
@@ -96,7 +96,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
         found = opened->look();
     } catch (const Error& problem) {
         if (problem.kind() != ErrorKind::NoSuchRun) throw;
-        if (is_told_to_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
+        if (must_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
         if (fds.lifeline < 0 && !process_exists(endpoint.producer_pid)) return dead_producers(endpoint, fds);
         throw;
     }
@@ -104,7 +104,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
     RunConnection& connection = *opened;
     const LedgerHeader& ledger = mappings.ledger().header();
     if (!found) {
-        if (is_told_to_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
+        if (must_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
         found = connection.look();
     }
     if (!found) return dead_producers(endpoint, fds);
@@ -117,7 +117,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
                              .program_version = std::string(program_version()),
                              .work = options.work});
     const MakeOnEntry make_when_in = [&](std::uint32_t consumer_index) -> SlabProcessor& {
-        let_in = true;
+        admitted = true;
         return make(consumer_index);
     };
     return ConsumerLoop(
@@ -132,16 +132,16 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
 // comes to sweep. Who fails later leaves what a killed one leaves: all that another producer continues with, unless
 // another run has the directory.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
-    bool let_in = false;
+    bool admitted = false;
     try {
-        const ConsumerLoop::End end = serve(endpoint, options, make, let_in);
-        if (!let_in) sweep_run(endpoint.names);
+        const ConsumerLoop::End end = serve(endpoint, options, make, admitted);
+        if (!admitted) sweep_run(endpoint.names);
         return end;
     } catch (const Error& problem) {
-        if (!let_in || problem.kind() == ErrorKind::NoSuchRun) sweep_run(endpoint.names);
+        if (!admitted || problem.kind() == ErrorKind::NoSuchRun) sweep_run(endpoint.names);
         throw;
     } catch (...) {
-        if (!let_in) sweep_run(endpoint.names);
+        if (!admitted) sweep_run(endpoint.names);
         throw;
     }
 }

@@ -86,16 +86,16 @@ std::optional<SlabTicket> ConsumerSession::take() {
 }
 
 void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy) {
-    let_go(ticket, kind);
+    queue_release(ticket, kind);
     unsent_busy_ += busy;
 }
 
 void ConsumerSession::release_failed(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
-    let_go(ticket, kind, std::move(why));
+    queue_release(ticket, kind, std::move(why));
     unsent_busy_ += kHoldBack;
 }
 
-void ConsumerSession::let_go(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
+void ConsumerSession::queue_release(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
     const auto held = std::find(held_.begin(), held_.end(), ticket);
     expect(held != held_.end(), "only a slab that take() gave is released, once");
     releases_.add(ticket, kind, std::move(why));  // in this order: without memory it is held still
@@ -211,7 +211,7 @@ void ConsumerSession::on_refused(const Refused& refused) {
 }
 
 void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabTicket>& records) {
-    if (!is_ours(tickets.session)) return;
+    if (!is_current_session(tickets.session)) return;
     // The numbers are the producer's; the comparisons below cannot overflow whatever they are.
     if (tickets.first_delivery == 0) {
         ++counts_.out_of_place;
@@ -240,13 +240,13 @@ void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabT
 }
 
 void ConsumerSession::on_ack(const ReleaseAck& ack) {
-    if (!is_ours(ack.session)) return;
+    if (!is_current_session(ack.session)) return;
     failpoint("consumer.acknowledged");
     if (!releases_.acknowledge(ack.through_sequence, clock_->now())) ++counts_.out_of_place;
 }
 
 void ConsumerSession::on_drain(const Drain& drain) {
-    if (!is_ours(drain.session)) return;
+    if (!is_current_session(drain.session)) return;
     const auto reason = static_cast<DrainReason>(drain.reason);
     if (reason != DrainReason::ScaleDown && reason != DrainReason::RunEnded && reason != DrainReason::Aborted) {
         ++counts_.out_of_place;
@@ -259,7 +259,7 @@ void ConsumerSession::on_drain(const Drain& drain) {
     }
 }
 
-bool ConsumerSession::is_ours(std::uint64_t session) {
+bool ConsumerSession::is_current_session(std::uint64_t session) {
     if (welcomed() && session == welcome_.session) return true;
     ++counts_.other_session;
     return false;

@@ -113,10 +113,10 @@ class ConsumerSession {
     void on_tickets(const Tickets& tickets, const std::vector<SlabTicket>& records);
     void on_ack(const ReleaseAck& ack);
     void on_drain(const Drain& drain);
-    bool is_ours(std::uint64_t session);
+    bool is_current_session(std::uint64_t session);
     void return_pending();
     bool may_hold_back() const;
-    void let_go(const SlabTicket& ticket, ReleaseKind kind, std::string why = {});
+    void queue_release(const SlabTicket& ticket, ReleaseKind kind, std::string why = {});
     void send_releases();
     bool send_reasons(const ReleaseLog::Batch& batch);
     void try_disconnect();

@@ -6,21 +6,21 @@
 
 namespace offramp {
 
-void ProducerLoss::see_death() {
+void ProducerLoss::note_death() {
     session_.step();
     died_at_ = clock_.now();
 }
 
 // Whoever was leaving leaves: its death says the rest. Whoever owes the predecessor nothing, and is asked to end or
 // drained, ends in order: most often the producer came to its end before it let this consumer in.
-ProducerLoss::Verdict ProducerLoss::verdict(const Wishes& wishes) const {
+ProducerLoss::Verdict ProducerLoss::verdict(const Requests& requests) const {
     const bool draining = session_.state() == ConsumerSession::State::Draining;
-    const bool over = (draining || wishes.asked_to_end) && session_.settled();
-    const bool leaving = draining || wishes.asked_to_end || wishes.launcher_gone;
-    const bool patience_is_over =
+    const bool over = (draining || requests.asked_to_end) && session_.settled();
+    const bool leaving = draining || requests.asked_to_end || requests.launcher_gone;
+    const bool timed_out =
         next_producer_.search == nullptr || (!has_launcher_ && clock_.now() - *died_at_ >= next_producer_.patience);
     const bool at_work = session_.has_pending() && next_producer_.search != nullptr;
-    if (!leaving && (!patience_is_over || at_work)) return Verdict::GoOn;
+    if (!leaving && (!timed_out || at_work)) return Verdict::Continue;
     if (over)
         spdlog::info("the producer has ended, and nothing of it is held: ending");
     else
@@ -28,20 +28,20 @@ ProducerLoss::Verdict ProducerLoss::verdict(const Wishes& wishes) const {
     return over ? Verdict::EndInOrder : Verdict::EndAlone;
 }
 
-void ProducerLoss::let_go() {
-    if (let_go_) return;
+void ProducerLoss::detach() {
+    if (detached_) return;
     if (session_.settled())
         spdlog::info("the producer has ended: waiting for another one, or to be told to end");
     else
         spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
     session_.lose_producer();
-    let_go_ = true;
+    detached_ = true;
     next_producer_.search->forget();
     failpoint("consumer.producer_lost");
 }
 
 std::optional<ProducerSearch::Found> ProducerLoss::look_for_next() {
-    if (!let_go_) return std::nullopt;
+    if (!detached_) return std::nullopt;
     const TimePoint now = clock_.now();
     if (now - searched_at_ < kSearchEvery) return std::nullopt;
     searched_at_ = now;
@@ -49,7 +49,7 @@ std::optional<ProducerSearch::Found> ProducerLoss::look_for_next() {
     if (!found) return std::nullopt;
     spdlog::info("another producer has taken over");
     died_at_.reset();
-    let_go_ = false;
+    detached_ = false;
     session_.meet(*found->port);
     failpoint("consumer.producer_met");
     return found;

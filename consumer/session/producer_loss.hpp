@@ -12,17 +12,17 @@ namespace offramp {
 // What a consumer does when its producer dies: all of it, in this order. common/design/recovery.md also has the steps
 // of the next producer.
 //
-//   see_death()       Its pidfd says so. What it had said before still counts.
+//   note_death()       Its pidfd says so. What it had said before still counts.
 //   verdict()         Whether this consumer ends with it: if it was leaving, or has nothing left to do and has waited
 //                     for long enough.
-//   let_go()          The connection goes, so that nothing meant for the dead reaches the next. Mappings, held slabs
+//   detach()          The connection goes, so that nothing meant for the dead reaches the next. Mappings, held slabs
 //                     and unacknowledged releases stay; held slabs are worked on.
 //   look_for_next()   A producer of a later epoch is met with a Hello: the session that this was, what it holds, what
 //                     it has released without an acknowledgement (ConsumerSession::meet).
 //
 // That one may die as well: then it begins again.
 //
-// Borrows: session, clock, search. Thread: the loop's. Blocks: let_go(), see ProducerSearch::forget(). Errors: the
+// Borrows: session, clock, search. Thread: the loop's. Blocks: detach(), see ProducerSearch::forget(). Errors: the
 // search's.
 class ProducerLoss {
   public:
@@ -34,12 +34,12 @@ class ProducerLoss {
         ProducerSearch* search = nullptr;
         std::chrono::nanoseconds patience{};
     };
-    struct Wishes {
+    struct Requests {
         bool asked_to_end = false;
         bool launcher_gone = false;
     };
     enum class Verdict {
-        GoOn,
+        Continue,
         EndInOrder,  // nothing of the dead producer is held
         EndAlone,    // nobody is left who would take back what is held
     };
@@ -48,16 +48,16 @@ class ProducerLoss {
     ProducerLoss(ConsumerSession& session, const Clock& clock, const NextProducer& next_producer, bool has_launcher)
         : session_(session), clock_(clock), next_producer_(next_producer), has_launcher_(has_launcher) {}
 
-    void see_death();
+    void note_death();
     // From its death to the next producer's coming.
     bool producer_is_dead() const { return died_at_.has_value(); }
     // Its death was just seen, and no launcher says what follows: the run directory says whether that was the run's
     // end.
-    bool run_is_to_say() const { return died_at_ && !let_go_ && !has_launcher_; }
-    Verdict verdict(const Wishes& wishes) const;
+    bool needs_liveness() const { return died_at_ && !detached_ && !has_launcher_; }
+    Verdict verdict(const Requests& requests) const;
     // Only with a search. Does nothing when it is called again.
-    void let_go();
-    // After let_go(), at most every kSearchEvery: the next producer, met.
+    void detach();
+    // After detach(), at most every kSearchEvery: the next producer, met.
     std::optional<ProducerSearch::Found> look_for_next();
 
   private:
@@ -66,7 +66,7 @@ class ProducerLoss {
     const NextProducer next_producer_;
     const bool has_launcher_;
     std::optional<TimePoint> died_at_;
-    bool let_go_ = false;
+    bool detached_ = false;
     TimePoint searched_at_{};
 };
 

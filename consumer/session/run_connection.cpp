@@ -17,7 +17,7 @@ void RunConnection::forget() {
 std::optional<ProducerSearch::Found> RunConnection::look() {
     const auto endpoint = Endpoint::read(run_dir_);
     if (!endpoint) return std::nullopt;
-    if (is_anothers(*endpoint))
+    if (is_other_run(*endpoint))
         throw Error(ErrorKind::NoSuchRun,
                     "the run directory '" + run_dir_ + "' is another run's by now, '" + endpoint->names.run_id + "'",
                     "The run that this consumer was started for is over; start it again");
@@ -37,7 +37,7 @@ RunLiveness RunConnection::liveness() const {
     try {
         const auto endpoint = Endpoint::read(run_dir_);
         if (!endpoint) return has_memory() ? RunLiveness::Closed : RunLiveness::Over;
-        if (is_anothers(*endpoint)) return has_memory() ? RunLiveness::Replaced : RunLiveness::OverAndReplaced;
+        if (is_other_run(*endpoint)) return has_memory() ? RunLiveness::Replaced : RunLiveness::OverAndReplaced;
         return endpoint->epoch > epoch_ ? RunLiveness::TakenOver : RunLiveness::Open;
     } catch (const Error& problem) {
         spdlog::debug("the run's endpoint could not be looked at: {}", problem.what());
@@ -45,7 +45,7 @@ RunLiveness RunConnection::liveness() const {
     }
 }
 
-bool RunConnection::is_anothers(const Endpoint& endpoint) const {
+bool RunConnection::is_other_run(const Endpoint& endpoint) const {
     return endpoint.names.run_id != names_.run_id || endpoint.names.nonce != names_.nonce;
 }
 

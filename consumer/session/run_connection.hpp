@@ -27,7 +27,7 @@ class RunConnection final : public ProducerSearch {
     RunLiveness liveness() const;
 
   private:
-    bool is_anothers(const Endpoint& endpoint) const;
+    bool is_other_run(const Endpoint& endpoint) const;
     bool has_memory() const;
 
     std::string run_dir_;

@@ -45,7 +45,7 @@ bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint
 }
 
 // A run that begins tells its state before it can be met.
-bool says_it_is_over(const std::string& run_dir) {
+bool run_has_ended(const std::string& run_dir) {
     std::ifstream file(run_dir + "/" + run_files::kStatus);
     const auto status = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
     const auto state = status.is_object() ? status.find("state") : status.end();
@@ -83,11 +83,11 @@ void require_same_pid_namespace(const std::string& run_dir, const Endpoint& endp
                 "Share the pid namespace (the pid option of docker run, shareProcessNamespace of a pod)");
 }
 
-std::string what_is_found(const std::string& run_dir, const std::optional<Endpoint>& endpoint) {
+std::string describe_found(const std::string& run_dir, const std::optional<Endpoint>& endpoint) {
     if (endpoint)
         return "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead";
     return std::string("there is no file 'endpoint'") +
-           (says_it_is_over(run_dir) ? " any more: the run there is over" : "");
+           (run_has_ended(run_dir) ? " any more: the run there is over" : "");
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
         if (endpoint) require_same_pid_namespace(run_dir, *endpoint);
 
         const auto waiting = [&] {
-            return "waiting for a run in '" + run_dir + "': " + what_is_found(run_dir, endpoint);
+            return "waiting for a run in '" + run_dir + "': " + describe_found(run_dir, endpoint);
         };
         if (hung_up(fds.lifeline))
             throw Error(ErrorKind::NoSuchRun, waiting() + ", and the process that started this consumer is gone");

@@ -56,7 +56,7 @@ void SlabMappings::done_with(std::uint32_t index) {
     spans_[plan_.span_of(index)].reset();
 }
 
-void SlabMappings::let_go_of_slabs() {
+void SlabMappings::unmap_slabs() {
     for (auto& span : spans_) span.reset();
 }
 

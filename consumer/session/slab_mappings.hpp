@@ -37,7 +37,7 @@ class SlabMappings {
     // Called before a slab that was read is given back.
     void done_with(std::uint32_t index);
     // Unmaps every slab: nothing of this process reads one any more.
-    void let_go_of_slabs();
+    void unmap_slabs();
 
   private:
     SlabMappings(const RunNames& names, Keeping keeping, SharedRegionView ledger_region, const LedgerView& ledger);

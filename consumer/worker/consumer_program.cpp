@@ -42,13 +42,13 @@ ConsumerOptions options_of(const RunConfig& config, std::uint64_t work, const En
 
 }  // namespace
 
-std::optional<Endpoint> wait_for_run(const RunConfig& told, std::optional<std::uint64_t> nonce,
+std::optional<Endpoint> wait_for_run(const RunConfig& options, std::optional<std::uint64_t> nonce,
                                      const EndSignals& signals) {
-    if (told.run_dir.empty())
+    if (options.run_dir.empty())
         throw ConfigError("no --run-dir", "Give the directory of the run that this consumer belongs to");
-    check_lifeline(told.lifeline_fd);
+    check_lifeline(options.lifeline_fd);
     const SteadyClock clock;
-    return find_run(told.run_dir, {.lifeline = told.lifeline_fd, .signals = signals.fd()}, clock, kStartPatience,
+    return find_run(options.run_dir, {.lifeline = options.lifeline_fd, .signals = signals.fd()}, clock, kStartPatience,
                     nonce);
 }
 

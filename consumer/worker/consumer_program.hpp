@@ -11,11 +11,11 @@
 
 namespace offramp {
 
-// Waits for the run in told.run_dir. `told`: as the program was told, before anything of the run is known. `nonce`: of
-// the only run that this consumer is for; without it, for whichever is there. Nothing when SIGTERM or SIGINT came
-// first, or that run is over. Blocks: for minutes, while a producer loads its model. Errors: ConfigError without a
-// directory; NoSuchRun, also where another run is there.
-std::optional<Endpoint> wait_for_run(const RunConfig& told, std::optional<std::uint64_t> nonce,
+// Waits for the run in options.run_dir. `options`: as given to the program, before anything of the run is known.
+// `nonce`: of the only run that this consumer is for; without it, for whichever is there. Nothing when SIGTERM or
+// SIGINT came first, or that run is over. Blocks: for minutes, while a producer loads its model. Errors: ConfigError
+// without a directory; NoSuchRun, also where another run is there.
+std::optional<Endpoint> wait_for_run(const RunConfig& options, std::optional<std::uint64_t> nonce,
                                      const EndSignals& signals);
 
 // Of a run of a program of one's own, which lets in whoever asks.

@@ -40,7 +40,7 @@ OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id) {
     else if (!std::filesystem::exists(config.output, unknown))
         fail_moved("the output folder", config.output, "it is not there");
     const HeldFolder& output = held_.hold(config.output, "the output folder");
-    share_.emplace(output, run_id, is_launched ? OutputShare::Lock::MustBeThere : OutputShare::Lock::MayBeThere);
+    share_.emplace(output, run_id, is_launched ? OutputShare::Lock::Required : OutputShare::Lock::Optional);
     if (!config.samples_folder.empty()) held_.hold(config.samples_folder, "the output folder");
 }
 
@@ -55,7 +55,7 @@ SlabProcessor& OutputOfRun::guard(SlabProcessor& processor, const RunConfig& con
 std::optional<OutputShare> share_in_output(const RunConfig& config) {
     std::error_code unknown;
     if (!std::filesystem::is_directory(config.output, unknown)) return std::nullopt;
-    return OutputShare(HeldFolder(config.output), config.run_id, OutputShare::Lock::MayBeThere);
+    return OutputShare(HeldFolder(config.output), config.run_id, OutputShare::Lock::Optional);
 }
 
 }  // namespace offramp

@@ -63,17 +63,17 @@ class RetryReport {
 
   private:
     void read(const std::string& line) {
-        const json told = parse_json_or_discard(line);
-        if (!told.is_object()) return;  // a line that was cut short by a death
+        const json entry = parse_json_or_discard(line);
+        if (!entry.is_object()) return;  // a line that was cut short by a death
         for (const char* const word : {"trying", "done", "failed"}) {
-            const auto found = told.find(word);
-            if (found == told.end() || !found->is_array() || found->size() != 2) continue;
+            const auto found = entry.find(word);
+            if (found == entry.end() || !found->is_array() || found->size() != 2) continue;
             const Part part{(*found)[0].get<std::uint32_t>(), (*found)[1].get<std::uint32_t>()};
             outcomes_[part] = std::string_view(word) == "done" ? Outcome::Done : Outcome::Failed;
         }
     }
-    void append(const std::string& told) const {
-        const std::string line = told + "\n";
+    void append(const std::string& text) const {
+        const std::string line = text + "\n";
         if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) throw cannot_write();
     }
     SystemError cannot_write() const {
@@ -134,8 +134,8 @@ int retry_payload(const std::string& path, SlabProcessor& processor) {
 int retry_samples(const std::string& path, const std::string& report, SlabProcessor& processor) {
     const PayloadFile payload(path);
     const SlabContents& slab = payload.slab();
-    RetryReport told(report);
-    settle(slab, {0, static_cast<std::uint32_t>(slab.samples.size())}, processor, told);
+    RetryReport retry_report(report);
+    settle(slab, {0, static_cast<std::uint32_t>(slab.samples.size())}, processor, retry_report);
     return to_int(ExitCode::Ok);
 }
 

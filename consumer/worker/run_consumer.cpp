@@ -109,7 +109,7 @@ int join(std::string_view items, std::string_view count, int argc, const char* c
     return to_int(ExitCode::Ok);
 }
 
-// What it was told and the run does otherwise. Errors: ConfigError names it, with both values.
+// What it was given and the run does otherwise. Errors: ConfigError names it, with both values.
 void require_same_work(const RunConfig& config, const RunConfig& run) {
     const std::string difference = SlabWork::difference(config, run);
     if (difference.empty()) return;
@@ -119,7 +119,7 @@ void require_same_work(const RunConfig& config, const RunConfig& run) {
 }
 
 // Goes on as the interpreter that the processors need, unless this is it.
-void go_on_in_interpreter(const RunConfig& config, CommandLine whole, const ProcessorMaking& making) {
+void exec_interpreter(const RunConfig& config, CommandLine whole, const ProcessorMaking& making) {
     if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, whole.argc, whole.argv);
 }
 
@@ -133,28 +133,28 @@ std::uint64_t nonce_of(std::string_view text) {
 }
 
 // The processor may be made of what the run settled, and is made when the run has let this consumer in.
-int serve(CommandLine flags, CommandLine whole, const RunConfig& told, std::optional<std::uint64_t> nonce,
+int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::optional<std::uint64_t> nonce,
           const EndSignals& signals, const ProcessorMaking& making) {
-    const auto endpoint = wait_for_run(told, nonce, signals);
+    const auto endpoint = wait_for_run(given, nonce, signals);
     if (!endpoint) return to_int(ExitCode::Ok);
-    // A run of a program of one's own has no settings: what to do is what this consumer was told.
-    const bool has_settings = keeps_settings(told.run_dir);
+    // A run of a program of one's own has no settings: what to do is what this consumer was given.
+    const bool has_settings = keeps_settings(given.run_dir);
     const RunConfig config =
-        has_settings ? for_any_folder(parse_consumer_config(flags.argc, flags.argv, kProgram, told.run_dir).value())
-                     : told;
+        has_settings ? for_any_folder(parse_consumer_config(flags.argc, flags.argv, kProgram, given.run_dir).value())
+                     : given;
     require_processors(config, making.besides);
-    go_on_in_interpreter(config, whole, making);  // where the run's settings name it, and not this consumer's
-    RunConfig as_told = config;
-    if (!making.stands_for.empty()) as_told.processor = making.stands_for;
-    if (has_settings) require_same_work(as_told, kept_settings(told.run_dir));
+    exec_interpreter(config, whole, making);  // where the run's settings name it, and not this consumer's
+    RunConfig effective = config;
+    if (!making.stands_for.empty()) effective.processor = making.stands_for;
+    if (has_settings) require_same_work(effective, kept_settings(given.run_dir));
 
     if (making.python == nullptr) keep_freed_memory();  // an interpreter's memory is its user's
     if (!config.trace_dir.empty())
         start_recording(config.trace_dir, "consumer", ChosenEgress::in(config.catalogue).name);
     std::unique_ptr<Processor> processor;
-    const std::uint64_t work = has_settings ? SlabWork::of(as_told).hash() : kNoSettings;
+    const std::uint64_t work = has_settings ? SlabWork::of(effective).hash() : kNoSettings;
     OutputOfRun output(config, endpoint->names.run_id);
-    const int code = serve_run(as_told, work, *endpoint, signals, [&]() -> SlabProcessor& {
+    const int code = serve_run(effective, work, *endpoint, signals, [&]() -> SlabProcessor& {
         return output.guard(*(processor = making.make(config)), config);
     });
     save_recording();
@@ -169,20 +169,20 @@ int retry(CommandLine flags, CommandLine whole, const std::string& payload, cons
     config = for_any_folder(*std::move(config));  // a processor of one's own may change the working folder
     require_processors(*config, making.besides);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
-    go_on_in_interpreter(*config, whole, making);
+    exec_interpreter(*config, whole, making);
     OutputOfRun output(*config, {});
     const auto processor = making.make(*config);
     return retry_samples(payload, report, output.guard(*processor, *config));
 }
 
-int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& making) {
+int run_command(int argc, const char* const* argv, const ProcessorMaking& making) {
     const CommandLine whole{argc, argv};
     // Words of the launcher's, no settings: before a run, and behind one. Its flags follow.
     const std::string_view word = argc > 1 ? argv[1] : "";
     // A user's code is loaded, and what earlier runs left is put in order, under a share in the output's lock.
     const auto checked = [&](const std::function<void(const RunConfig&)>& work) {
         return [&, work](const RunConfig& config) {
-            go_on_in_interpreter(config, whole, making);
+            exec_interpreter(config, whole, making);
             const std::optional<OutputShare> share = share_in_output(config);
             check_hosted(config, making.python);
             work(config);
@@ -192,8 +192,9 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
     if (argc > 2 && word == "--prepare-own-run")
         return prepare(argc - 2, argv + 2, checked([&](const RunConfig& config) { prepare_own_run(config, argv[2]); }));
     if (argc > 2 && word == "--prepare-own-work")
-        return prepare(argc - 2, argv + 2,
-                       checked([&](const RunConfig& config) { prepare_own_run(config, argv[2], ItemNumbers::GoOn); }));
+        return prepare(argc - 2, argv + 2, checked([&](const RunConfig& config) {
+                           prepare_own_run(config, argv[2], ItemNumbers::Continue);
+                       }));
     if (argc > 3 && word == "--join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
     if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     // Whoever met the run starts this consumer for it alone, and not for the next one in the same directory.
@@ -205,23 +206,23 @@ int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& m
     }
     if (argc > 3 && word == "--retry-samples") return retry({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
     const EndSignals signals;
-    auto told = parse_run_config(argc, argv, kProgram);
-    if (!told) return to_int(ExitCode::Ok);
-    if (told->list) return list_processors();
-    require_processors(*told, making.besides);
-    if (told->print_config) return std::printf("%s\n", to_json(*told).c_str()), to_int(ExitCode::Ok);
+    auto given = parse_run_config(argc, argv, kProgram);
+    if (!given) return to_int(ExitCode::Ok);
+    if (given->list) return list_processors();
+    require_processors(*given, making.besides);
+    if (given->print_config) return std::printf("%s\n", to_json(*given).c_str()), to_int(ExitCode::Ok);
 
-    start_logging(kProgram, told->log_level, told->log_format, told->log_file);
-    if (told->finish) {
-        finish_run(*told);
+    start_logging(kProgram, given->log_level, given->log_format, given->log_file);
+    if (given->finish) {
+        finish_run(*given);
         return to_int(ExitCode::Ok);
     }
-    go_on_in_interpreter(*told, whole, making);  // it starts while the run does
-    told = for_any_folder(*std::move(told));     // a processor of one's own may change the working folder
-    if (told->retry.empty()) return serve({argc, argv}, whole, *told, nonce, signals, making);
-    OutputOfRun output(*told, {});
-    const auto processor = making.make(*told);
-    return retry_payload(told->retry, output.guard(*processor, *told));
+    exec_interpreter(*given, whole, making);    // it starts while the run does
+    given = for_any_folder(*std::move(given));  // a processor of one's own may change the working folder
+    if (given->retry.empty()) return serve({argc, argv}, whole, *given, nonce, signals, making);
+    OutputOfRun output(*given, {});
+    const auto processor = making.make(*given);
+    return retry_payload(given->retry, output.guard(*processor, *given));
 }
 
 }  // namespace
@@ -236,7 +237,7 @@ ProcessorMaking own_processors(const offramp_processor* python) {
 
 int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
     put_remedies(flag_remedy);
-    return exit_code_of([&] { return do_what_is_asked(argc, argv, making); });
+    return exit_code_of([&] { return run_command(argc, argv, making); });
 }
 
 }  // namespace offramp

@@ -52,12 +52,12 @@ void Admission::take_messages() {
         }
         Peer* const known = state_.peers.find(inbound.peer);
         if (known == nullptr || known->gone) {
-            if (!ends_unheard(message)) state_.count(Refusal::NobodyKnown);  // it was refused, or is gone already
+            if (!ends_unheard(message)) state_.count(Refusal::UnknownConsumer);  // it was refused, or is gone already
             continue;
         }
         Peer& peer = *known;
         if (inbound.credentials.pid != peer.credentials.pid || inbound.credentials.uid != peer.credentials.uid) {
-            state_.count(Refusal::WorkInAnothersName);
+            state_.count(Refusal::WorkForOtherConsumer);
             continue;
         }
         if (message.type == MessageType::Answer) {
@@ -76,7 +76,7 @@ void Admission::take_messages() {
 }
 
 void Admission::keep_unwatched(const Inbound& inbound, const SystemError& problem) {
-    if (!std::exchange(told_of_unwatched_, true)) spdlog::warn("a consumer has to wait: {}", problem.what());
+    if (!std::exchange(reported_unwatched_, true)) spdlog::warn("a consumer has to wait: {}", problem.what());
     if (unwatched_.empty()) look_at_unwatched_ = state_.clock.now() + kLookAtUnwatchedEvery;
     unwatched_.push_back(inbound);
 }
@@ -160,7 +160,7 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
     }
     if (continued_.rejoin(peer)) return;
     if (peer.previous_session != 0) {
-        state_.count(Refusal::AnothersSession);
+        state_.count(Refusal::ForeignSession);
         refuse(peer.routing_id, RefusalReason::Nonce,
                "session " + std::to_string(admission_of(peer.previous_session)) +
                    " is not this process's: start the consumer again");

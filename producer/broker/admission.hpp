@@ -43,7 +43,7 @@ class Admission {
     std::random_device entropy_;
     std::vector<Inbound> unwatched_;  // Hellos of processes that no descriptor was left for
     TimePoint look_at_unwatched_{};
-    bool told_of_unwatched_ = false;
+    bool reported_unwatched_ = false;
 };
 
 }  // namespace offramp

@@ -21,7 +21,7 @@ Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, Pee
 void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                    std::span<const SpilledSlab> spilled) {
     continued_.adopt(in_flight, dead_letters);
-    for (const PublishedSlab& slab : dead_letters) dead_letters_.see_to(slab.slab);
+    for (const PublishedSlab& slab : dead_letters) dead_letters_.enqueue(slab.slab);
     spill_.adopt(spilled);
     continued_.expect_consumers_back();
 }
@@ -30,7 +30,7 @@ void Broker::step() {
     intake_.take_published();
     dispatcher_.take_releases();
     admission_.take_messages();
-    if (liveness_.sees_deaths()) {
+    if (liveness_.poll_deaths()) {
         // What the dead said last may have come in since: a release or a Disconnect still counts.
         dispatcher_.take_releases();
         admission_.take_messages();
@@ -45,7 +45,7 @@ void Broker::step() {
     spill_.take_outcome();
     if (intake_.grant_slabs()) spill_.note_egress_served();
     intake_.report_shortage();
-    dispatcher_.hand_out();
+    dispatcher_.dispatch();
     spill_.set_to_work();
     dead_letters_.write_next();
     dispatcher_.acknowledge_releases();
@@ -56,7 +56,7 @@ bool Broker::dispatch_inline() {
     if (run_end_.closing() || !spill_.empty() || spill_.is_wanted()) return false;
     intake_.take_slabs();
     if (intake_.grant_slabs()) spill_.note_egress_served();
-    dispatcher_.hand_out();
+    dispatcher_.dispatch();
     dispatcher_.acknowledge_releases();
     // What it sleeps for may have been seen just now, in sending, or not at all. A release among it frees a slab.
     if (dead_letters_.has_next() || state_.port.may_have_messages()) return false;

@@ -81,12 +81,12 @@ void BrokerThread::serve(const Parts& parts) {
         exchange_.set_inline_dispatch({});
     }};
     auto next_report = std::chrono::steady_clock::now();
-    bool told_to_abort = false;
+    bool abort_sent = false;
     while (!parts.broker->ended()) {
         if (place_->failure) std::rethrow_exception(place_->failure);
-        if (abort_ && !told_to_abort) {
+        if (abort_ && !abort_sent) {
             parts.broker->abort();
-            told_to_abort = true;
+            abort_sent = true;
         }
         parts.broker->step();
         if (const auto now = std::chrono::steady_clock::now(); now >= next_report) {

@@ -48,10 +48,10 @@ void DeadLetters::quarantine(std::uint32_t slab) {
     spdlog::error("batch {} is given up: {}; {} samples", slab_record.published.first_batch, reason_of(slab),
                   slab_record.published.samples);
     if (state_.options.on_set_aside) state_.options.on_set_aside(slab_record.published);
-    see_to(slab);
+    enqueue(slab);
 }
 
-void DeadLetters::see_to(std::uint32_t slab) {
+void DeadLetters::enqueue(std::uint32_t slab) {
     const SlabRecord& slab_record = state_.slab_records[slab];
     const std::size_t entry = state_.totals.dead_letters->add(
         {.first_batch = slab_record.published.first_batch,

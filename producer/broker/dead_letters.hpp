@@ -22,7 +22,7 @@ class DeadLetters {
     // A Ready slab that took too many consumers down: nobody gets it any more.
     void quarantine(std::uint32_t slab);
     // Sees to a slab that is Quarantined, and counted: by quarantine(), or by a previous producer.
-    void see_to(std::uint32_t slab);
+    void enqueue(std::uint32_t slab);
     // What is on the disk, or cannot get there (that is in the totals), makes room.
     void free_written();
     // The writer has few slabs at a time; those that wait for it stay Quarantined, and nobody else waits for either.

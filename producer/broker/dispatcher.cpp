@@ -62,7 +62,7 @@ Peer* Dispatcher::sender(const Inbound& inbound, std::uint64_t session) {
     }
     // The session's number is not a secret; the kernel's word on the sender is what counts.
     if (inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid) {
-        state_.count(Refusal::ReleaseInAnothersName);
+        state_.count(Refusal::ReleaseForOtherConsumer);
         return nullptr;
     }
     return peer;
@@ -175,17 +175,17 @@ std::chrono::nanoseconds Dispatcher::patience(TimePoint now, std::chrono::nanose
 
 // --- tickets ---
 
-void Dispatcher::hand_out() {
+void Dispatcher::dispatch() {
     if (run_end_.closing() || state_.ready.empty()) return;
     list_serving();
     const TimePoint now = state_.clock.now();
-    state_.ready.walk([&](const ReadySlab& entry, std::size_t left) { return hand_out(entry, left, now); });
+    state_.ready.walk([&](const ReadySlab& entry, std::size_t left) { return dispatch(entry, left, now); });
     send_tickets();
 }
 
 // Slabs that come back stand in front, and one of them may be a dead letter: they are looked at even when no consumer
 // has room. A new slab without room ends the walk, so that a full pool is not searched on every step.
-ReadyQueue::Walk Dispatcher::hand_out(const ReadySlab& entry, std::size_t left, TimePoint now) {
+ReadyQueue::Walk Dispatcher::dispatch(const ReadySlab& entry, std::size_t left, TimePoint now) {
     using enum ReadyQueue::Walk;
     const SlabWord word = state_.ledger.word(entry.slab);
     if (!ReadyQueue::is_current(entry, word)) return Drop;

@@ -32,7 +32,7 @@ class Dispatcher {
         : state_(state), dead_letters_(dead_letters), spill_(spill), run_end_(run_end) {}
 
     void take_releases();
-    void hand_out();
+    void dispatch();
     void acknowledge_releases();
     // How long acknowledge_releases() may wait, at most `longest`.
     std::chrono::nanoseconds patience(TimePoint now, std::chrono::nanoseconds longest) const;
@@ -43,7 +43,7 @@ class Dispatcher {
     void on_releases(const Inbound& inbound, const ParsedMessage& message);
     void on_release(Peer& peer, const ReleaseRecord& record);
     void on_failed(Peer& peer, const ReleaseRecord& record, bool ready_again);
-    ReadyQueue::Walk hand_out(const ReadySlab& entry, std::size_t left, TimePoint now);
+    ReadyQueue::Walk dispatch(const ReadySlab& entry, std::size_t left, TimePoint now);
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();

@@ -32,7 +32,7 @@ bool is_this_process(const Peer& peer) { return peer.credentials.pid == ::getpid
 
 }  // namespace
 
-bool LivenessMonitor::sees_deaths() {
+bool LivenessMonitor::poll_deaths() {
     if (state_.peers.empty()) return false;
     const std::vector<int>& fds = state_.peers.wait_fds(state_.exchange.wake_fd());
     pidfds_.clear();
@@ -101,16 +101,16 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
         const HeartbeatRecord& heartbeat = state_.peers.heartbeat_of(*peer);
         const std::uint64_t work = load_word(heartbeat.work);
         const std::uint64_t progress = load_word(heartbeat.progress);
-        if (work != peer->seen_work || progress != peer->seen_progress || peer->held == 0) {
-            peer->seen_work = work;
-            peer->seen_progress = progress;
+        if (work != peer->last_seen_work || progress != peer->last_seen_progress || peer->held == 0) {
+            peer->last_seen_work = work;
+            peer->last_seen_progress = progress;
             peer->alive_at = now;
             peer->stalled = false;
         }
         if (peer->stalled) report_stalled(*peer, now - peer->alive_at);
         if (peer->stalled || now - peer->alive_at < state_.options.visibility_timeout) continue;
         peer->stalled = true;
-        peer->stall_told = state_.options.visibility_timeout;
+        peer->stall_reported = state_.options.visibility_timeout;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
                      admission_of(peer->ref.session), peer->credentials.pid,
                      std::chrono::duration<double>(state_.options.visibility_timeout).count());
@@ -154,8 +154,8 @@ void LivenessMonitor::on_stalled(Peer& peer) {
 
 // A batch that hangs every consumer is waited for as long as they live: that is never silent.
 void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
-    if (silent_for < peer.stall_told + std::min(peer.stall_told, kLongestSilence)) return;
-    peer.stall_told = silent_for;
+    if (silent_for < peer.stall_reported + std::min(peer.stall_reported, kLongestSilence)) return;
+    peer.stall_reported = silent_for;
     spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}",
                  admission_of(peer.ref.session), peer.credentials.pid,
                  std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),

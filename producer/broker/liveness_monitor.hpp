@@ -28,7 +28,7 @@ class LivenessMonitor {
 
     // Whether somebody is dead. What the dead said last may have come in since: it is to be heard before
     // reap_dead_peers().
-    bool sees_deaths();
+    bool poll_deaths();
     void reap_dead_peers();
     // Nothing until the next look is due; then its time, with the heartbeat records up to date.
     std::optional<TimePoint> begin_look();

@@ -43,11 +43,11 @@ struct Peer {
     std::vector<SlabTicket> to_send;
 
     // Signs of life: the heartbeat record as it was when it last changed.
-    std::uint64_t seen_work = 0;
-    std::uint64_t seen_progress = 0;
+    std::uint64_t last_seen_work = 0;
+    std::uint64_t last_seen_progress = 0;
     TimePoint alive_at{};
-    bool stalled = false;                   // its visibility timeouts ran out; it gets nothing until it moves again
-    std::chrono::nanoseconds stall_told{};  // the log has told of so long a time without progress
+    bool stalled = false;                       // its visibility timeouts ran out; it gets nothing until it moves again
+    std::chrono::nanoseconds stall_reported{};  // the log has told of so long a time without progress
 
     SlabTotals completed;
 };

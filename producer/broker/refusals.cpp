@@ -33,7 +33,7 @@ std::string words(Refusal refusal) {
             return "release message: another type";
         case Refusal::UnknownSession:
             return "release of an unknown session";
-        case Refusal::ReleaseInAnothersName:
+        case Refusal::ReleaseForOtherConsumer:
             return "release in another's name";
         case Refusal::BeyondAGap:
             return "release beyond a gap";
@@ -41,9 +41,9 @@ std::string words(Refusal refusal) {
             return "reason of a release that does not come";
         case Refusal::WorkOfAnotherRun:
             return "work message of another run";
-        case Refusal::NobodyKnown:
+        case Refusal::UnknownConsumer:
             return "work message from nobody known";
-        case Refusal::WorkInAnothersName:
+        case Refusal::WorkForOtherConsumer:
             return "work message in another's name";
         case Refusal::OutOfTurn:
             return "work message out of turn";
@@ -53,7 +53,7 @@ std::string words(Refusal refusal) {
             return "peer died while it was being let in";
         case Refusal::ChallengeNotAnswered:
             return "challenge not answered";
-        case Refusal::AnothersSession:
+        case Refusal::ForeignSession:
             return "hello with a session that is not its own";
         case Refusal::PeerIsGone:
             return "ticket for a peer that is gone";

@@ -13,19 +13,19 @@ enum class Refusal {
     ReleaseOfAnotherRun,
     AnotherType,
     UnknownSession,
-    ReleaseInAnothersName,
+    ReleaseForOtherConsumer,
     BeyondAGap,
     ReasonWithoutRelease,
     // of the work channel
     WorkOfAnotherRun,
-    NobodyKnown,
-    WorkInAnothersName,
+    UnknownConsumer,
+    WorkForOtherConsumer,
     OutOfTurn,
     MoreHoldingsThanRecords,
     // of whoever asks to be let in
     DiedMeanwhile,
     ChallengeNotAnswered,
-    AnothersSession,
+    ForeignSession,
     // of tickets
     PeerIsGone,
     TicketNotTaken,

@@ -37,10 +37,10 @@ std::size_t consumers_between(const BrokerReport& before, const BrokerReport& no
 constexpr std::string_view kStateLetters = "FGPLRQ";  // by SlabState
 static_assert(kStateLetters.size() == kSlabStates);
 // A letter each; of more slabs nobody would look at each, twice a second.
-constexpr std::size_t kMostSlabsTold = 1U << 16;
+constexpr std::size_t kMaxSlabStates = 1U << 16;
 
 json slab_states(const BrokerReport& broker) {
-    if (broker.slab_states.size() > kMostSlabsTold) return nullptr;
+    if (broker.slab_states.size() > kMaxSlabStates) return nullptr;
     std::string letters;
     for (const SlabState state : broker.slab_states) letters += kStateLetters[static_cast<std::size_t>(state)];
     return letters;

@@ -26,8 +26,8 @@ void RunEnd::finish(bool disk_is_empty) {
             send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
     // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the totals.
-    const bool all_said = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
-    ended_ = all_said || state_.clock.now() >= *until_;
+    const bool all_done = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
+    ended_ = all_done || state_.clock.now() >= *until_;
     if (ended_ && !state_.peers.empty()) spdlog::warn("{} consumers did not disconnect in time", state_.peers.size());
 }
 

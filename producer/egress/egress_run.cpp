@@ -44,7 +44,7 @@ void EgressRun::recover() {
     recovery.take_up(hooks_.numbers, spill_.get());
     if (hooks_.check_kept) hooks_.check_kept(recovery.progress(), recovery.predecessor());
     predecessor_ = recovery.predecessor();
-    records_ = std::move(recovery).go_on();
+    records_ = std::move(recovery).resume();
 }
 
 void EgressRun::make_pool() {

@@ -73,7 +73,7 @@ void EgressStream::copy_batches() {
         while (!submitted_.drained()) {
             auto batch = open_ ? submitted_.pop_until(open_until_) : submitted_.pop();
             if (stopped_) {
-                if (batch) let_go(*batch);
+                if (batch) release(*batch);
                 break;
             }
             const bool goes_on = batch ? copy_batch(std::make_shared<OutputBatch>(std::move(*batch))) : send_off();
@@ -85,7 +85,7 @@ void EgressStream::copy_batches() {
         completion_.fail(std::current_exception());
     }
     submitted_.close();  // nobody takes any more
-    while (const auto batch = submitted_.try_pop()) let_go(*batch);
+    while (const auto batch = submitted_.try_pop()) release(*batch);
     open_.reset();
     completion_.close();
 }
@@ -97,15 +97,15 @@ bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
                 layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); }))
             return true;
     } catch (...) {
-        let_go(*batch);
+        release(*batch);
         throw;
     }
-    let_go(*batch);
+    release(*batch);
     return false;
 }
 
 // By whoever drops it without having seen its copies done.
-void EgressStream::let_go(const OutputBatch& batch) noexcept {
+void EgressStream::release(const OutputBatch& batch) noexcept {
     try {
         if (batch.computed) batch.computed->wait();
     } catch (const std::exception& problem) {

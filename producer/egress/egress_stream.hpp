@@ -70,7 +70,7 @@ class EgressStream final : public EgressPath {
     void copy_batches();
     bool copy_batch(const std::shared_ptr<OutputBatch>& batch);
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
-    void let_go(const OutputBatch& batch) noexcept;
+    void release(const OutputBatch& batch) noexcept;
     bool drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows);
     bool send_off();
 

@@ -85,7 +85,7 @@ struct EmbeddedEgress::Parts final : private StoppableRun {
     void end();
     void end_input() override { stream->close(); }
     void stop_outputs() override { run->stop(); }
-    void send_consumers_away() override { run->delivery().abort(); }
+    void dismiss_consumers() override { run->delivery().abort(); }
     EgressRunOptions run_options() const;
     EgressRunHooks run_hooks();
     RunStatusFields figures_now() const;
@@ -123,7 +123,7 @@ EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
     sweep_dead_runs();
     run.emplace(place, *device, timeline, run_options(), run_hooks());
     run->wait_until_first_usable();
-    place.begin_account();
+    place.remove_old_reports();
     trace = std::make_unique<LiveTrace>(place.folder(), "producer", "main", [this] {
         device->use_on_this_thread();
         timeline.align();

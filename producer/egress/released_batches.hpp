@@ -21,10 +21,10 @@ class ReleasedBatches {
         std::unique_lock lock(mutex_);
         ++taken_;
         taken_at_ = kSteadyClock.now();
-        const std::uint64_t let_go = first_;
+        const std::uint64_t released = first_;
         lock.unlock();
         another_.notify_all();
-        return let_go;
+        return released;
     }
     // `batch`: counted from 0, each once; let go.
     void note(std::uint64_t batch) {

@@ -15,8 +15,8 @@ namespace offramp {
 // Where a run is, and the right to serve it: its directory, its name, its lock. Had before anything else is made, and
 // given up last.
 //
-// Owns: the locks of directory and run; whatever carries the run's name in /dev/shm once is_ours(): the last process to
-// leave removes it. Thread: one. Blocks: never. Errors: as RunDirectory, RunLock::hold() and, of a run that is
+// Owns: the locks of directory and run; whatever carries the run's name in /dev/shm once owns_run(): the last process
+// to leave removes it. Thread: one. Blocks: never. Errors: as RunDirectory, RunLock::hold() and, of a run that is
 // recovered, RunRecovery::find().
 class RunDirectoryLock {
   public:
@@ -41,11 +41,11 @@ class RunDirectoryLock {
     // The recovery's.
     void serve_as(std::uint32_t epoch) { endpoint_.epoch = epoch; }
     // A run that is recovered is left as it was by whoever fails at that.
-    bool is_ours() const { return last_sweep_.armed; }
-    void make_ours() { last_sweep_.armed = true; }
+    bool owns_run() const { return last_sweep_.armed; }
+    void take_ownership() { last_sweep_.armed = true; }
 
     // An earlier run's summary and status go.
-    void begin_account() const { directory_.begin(); }
+    void remove_old_reports() const { directory_.begin(); }
     // From here on consumers find the run.
     void open_to_consumers() const { endpoint_.publish(); }
     // Consumers find no run here any more, although this process lives on.

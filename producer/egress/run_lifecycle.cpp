@@ -48,7 +48,7 @@ void RunLifecycle::act(StopMode mode) const {
     while_under_way([&] {
         run_.end_input();
         if (mode >= StopMode::Halt) run_.stop_outputs();
-        if (mode == StopMode::Abandon) run_.send_consumers_away();
+        if (mode == StopMode::Abandon) run_.dismiss_consumers();
     });
 }
 

@@ -36,7 +36,7 @@ class StoppableRun {
     virtual void end_input() = 0;
     // Nobody waits for a slab any more.
     virtual void stop_outputs() = 0;
-    virtual void send_consumers_away() = 0;
+    virtual void dismiss_consumers() = 0;
 };
 
 // The life of a run, from its start to its end, of offramp-producer's as of a program's own: whatever may stop it is

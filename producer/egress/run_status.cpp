@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::milliseconds kTellEvery{500};
+constexpr std::chrono::milliseconds kWriteInterval{500};
 constexpr std::uint64_t kRateNs = 10'000'000'000;  // rates and shares are those of the last ten seconds
 constexpr double kNoticed = 0.2;                   // a wait of such a share holds a run back
 
@@ -38,7 +38,7 @@ RunStatus::RunStatus(Facts facts, Look look, std::function<void()> beside)
     : facts_(std::move(facts)), look_(std::move(look)), beside_(std::move(beside)) {
     earlier_.push_back(look_());
     write();
-    thread_ = std::thread([this] { tell_now_and_then(); });
+    thread_ = std::thread([this] { write_periodically(); });
 }
 
 RunStatus::~RunStatus() { stop(); }
@@ -68,10 +68,10 @@ void RunStatus::stop() {
     if (thread_.joinable()) thread_.join();
 }
 
-void RunStatus::tell_now_and_then() {
+void RunStatus::write_periodically() {
     name_this_thread("status");
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kTellEvery, [this] { return over_; })) {
+    while (!changed_.wait_for(lock, kWriteInterval, [this] { return over_; })) {
         try {
             write();
         } catch (const std::exception& problem) {  // the run goes on untold

@@ -55,7 +55,7 @@ class RunStatus {
                             const RunStatusFields& now, const std::string& why);
 
   private:
-    void tell_now_and_then();
+    void write_periodically();
     void write();
     void stop();
 

@@ -13,7 +13,7 @@ namespace offramp {
 DroppedOutputs::DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth,
                                std::function<void()> on_failure)
     : device_(device), delivery_(delivery), on_failure_(std::move(on_failure)), computing_(depth), thread_([this] {
-          see_computed();
+          wait_computed();
       }) {}
 
 DroppedOutputs::~DroppedOutputs() {
@@ -39,7 +39,7 @@ void DroppedOutputs::count(const OutputBatch& batch) {
     delivery_.add(published, now_ns());
 }
 
-void DroppedOutputs::see_computed() {
+void DroppedOutputs::wait_computed() {
     name_this_thread("computed");
     try {
         device_.use_on_this_thread();

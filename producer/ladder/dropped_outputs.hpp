@@ -23,7 +23,7 @@ class DroppedOutputs final : public EgressPath {
     OutputStats stats() const override { return counters_.stats(); }
 
   private:
-    void see_computed();
+    void wait_computed();
     void count(const OutputBatch& batch);
 
     Device& device_;

@@ -37,7 +37,7 @@ EgressTraits traits_of(const Rung& rung) {
             .slabs = slabs_of(rung.memory),
             .outputs_dropped = rung.processing == Rung::Processing::None,
             .batches_share_slabs = rung.copies == Rung::Copies::OnOwnStream,
-            .caution = rung.is_default() ? ""
+            .warning = rung.is_default() ? ""
                                          : "rung '" + std::string(rung.name) +
                                                "': this run shows what it costs; streams is the default"};
 }

@@ -31,7 +31,7 @@ void RunRecovery::take_up(const BatchNumbers& numbers, const SpillStore* spill) 
     require_conserved(predecessor_);
 }
 
-std::unique_ptr<RunRecords> RunRecovery::go_on() && {
+std::unique_ptr<RunRecords> RunRecovery::resume() && {
     expect(ledger_.has_value(), "a run goes on once its slabs have been taken up");
     ++memory_.progress().producers;
     spdlog::info(

@@ -29,14 +29,14 @@ namespace offramp {
 //                     abandoned. The slabs say what they hold, on the disk too, and that agrees with the progress
 //                     record.
 //      (the caller compares what it keeps outside of the run, such as a checkpoint, with predecessor())
-//   go_on()           One more producer has served the run. From here on the run is this producer's.
+//   resume()           One more producer has served the run. From here on the run is this producer's.
 //   take_slabs()      The spans are mapped and page-locked again; their bytes stay as they are.
 //   continue_in()     The broker goes on with slabs in flight, dead letters and spilled slabs; consumers come back.
 //
 // A refusal changes nothing but the epoch and, from take_up() on, what the predecessor had left half-done. A death in
 // the middle leaves a run that can be recovered again.
 //
-// Owns: the run's memory until go_on(). Thread: one. Blocks: while it reads headers, and spilled files. Errors: each
+// Owns: the run's memory until resume(). Thread: one. Blocks: while it reads headers, and spilled files. Errors: each
 // step's.
 class RunRecovery {
   public:
@@ -63,7 +63,7 @@ class RunRecovery {
     const Predecessor& predecessor() const { return predecessor_; }
 
     // After take_up(). Nothing of this is needed any more.
-    std::unique_ptr<RunRecords> go_on() &&;
+    std::unique_ptr<RunRecords> resume() &&;
 
     // Errors: as SlabPool.
     static std::unique_ptr<SlabPool> take_slabs(const RunNames& names, const SpanPlan& spans, SlabPool::Pin pin,

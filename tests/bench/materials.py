@@ -199,7 +199,7 @@ class Materials:
             raise Missing("needs the Python package psycopg")
         if self._given.postgres:
             return
-        reason = server_module().what_is_missing()
+        reason = server_module().missing_requirement()
         if reason:
             raise Missing(f"needs a PostgreSQL with pgvector, --postgres URI, or a temporary one, which {reason}")
 

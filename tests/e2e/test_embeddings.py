@@ -12,7 +12,7 @@ import numpy
 from tests.support.exported_model import exported, folder_of_class
 from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT
-from tests.support.postgres_server import PostgresServer, what_is_missing
+from tests.support.postgres_server import PostgresServer, missing_requirement
 
 LINES = 300
 MOST_TOKENS = 32
@@ -103,7 +103,7 @@ class Embeddings(unittest.TestCase):
         self.assertLess(tokens["padding_share"], 0.5 * former["padding_share"])
         self.assertAlmostEqual(tokens["padding_share"], 1 - tokens["of_texts"] / tokens["padded"])
 
-    @unittest.skipIf(what_is_missing(), what_is_missing())
+    @unittest.skipIf(missing_requirement(), missing_requirement())
     def test_vectors_in_a_postgresql_are_the_librarys_and_are_found_there(self):
         server = PostgresServer()
         self.addCleanup(server.__exit__)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.support.counting_network import NEEDED, TOKENS, make_counting_network
 from tests.support.launched_resume import World
-from tests.support.postgres_server import PostgresServer, what_is_missing
+from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.real_run import left_behind
 
 LINES = 40
@@ -80,7 +80,7 @@ class Vectors(InWorlds):
         connection.close()
         self.assert_mistyped_runs_touch_nothing(world, database.read_bytes)
 
-    @unittest.skipIf(what_is_missing(), what_is_missing())
+    @unittest.skipIf(missing_requirement(), missing_requirement())
     def test_a_finished_table_outlives_a_mistyped_input_whatever_the_output_is(self):
         server = PostgresServer()
         self.addCleanup(server.__exit__)

@@ -15,7 +15,7 @@ from tests.e2e.test_several_inputs import NETWORKS, WORDS
 from tests.support.exported_model import folder_of_class
 from tests.support.launched_job import JobWorld
 from tests.support.launched_run import ROOT
-from tests.support.postgres_server import PostgresServer, what_is_missing
+from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.text_runs import TextRuns
 
 TEXTS = 40
@@ -121,7 +121,7 @@ class TextChunks(TextRuns, unittest.TestCase):
         self.assertEqual([(record["done"], record["set_aside"]) for record in map(job.record, range(2))], [(len(rows) // 2, 0), (len(rows) - len(rows) // 2, 0)])
         self.assertEqual((self.rows(job), self.results(job.output)), (rows, wanted))
 
-    @unittest.skipIf(what_is_missing(), what_is_missing())
+    @unittest.skipIf(missing_requirement(), missing_requirement())
     def test_postgres_has_the_same_chunks_also_when_killed_and_of_a_jobs_shards(self):
         server = self.enterContext(PostgresServer())
         server.sql("CREATE EXTENSION vector")

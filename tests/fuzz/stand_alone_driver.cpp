@@ -78,9 +78,9 @@ bool run(Input input) {
     return news();
 }
 
-class Breeder {
+class Mutator {
   public:
-    Breeder(std::uint64_t seed, std::size_t longest, std::size_t seeds)
+    Mutator(std::uint64_t seed, std::size_t longest, std::size_t seeds)
         : random_(seed), longest_(longest), seeds_(seeds) {}
 
     Input child(const std::vector<Input>& corpus) {
@@ -106,7 +106,7 @@ class Breeder {
     std::size_t below(std::size_t limit) { return limit == 0 ? 0 : static_cast<std::size_t>(random_() % limit); }
 
     void change(Input& input, const std::vector<Input>& corpus) {
-        static constexpr std::array<std::uint64_t, 12> kTelling{
+        static constexpr std::array<std::uint64_t, 12> kBoundaries{
             0, 1, 127, 128, 255, 256, 65535, 65536, 0x7fffffff, 0xffffffff, 1ULL << 63, ~0ULL};
         const std::size_t at = below(input.size() + 1);
         const auto from = input.begin() + static_cast<std::ptrdiff_t>(at);
@@ -121,7 +121,7 @@ class Breeder {
                 if (at < input.size()) input[at] = static_cast<unsigned char>(input[at] + below(35) - 17);
                 break;
             case 3:
-                put_number(input, at, kTelling[below(kTelling.size())]);
+                put_number(input, at, kBoundaries[below(kBoundaries.size())]);
                 break;
             case 4:
                 put_number(input, at, input.size() + below(9) - 4);
@@ -231,7 +231,7 @@ int main(int argc, char** argv) {
     const auto seeds = corpus;
     news();
     for (const Input& seed : seeds) run(seed);
-    Breeder breeder(options.seed, options.longest, seeds.size());
+    Mutator mutator(options.seed, options.longest, seeds.size());
     const auto began = std::chrono::steady_clock::now();
     const auto seconds = [&began] {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -239,7 +239,7 @@ int main(int argc, char** argv) {
     std::uint64_t runs = 0;
     while (runs < options.runs && (options.seconds == 0 || seconds() < static_cast<double>(options.seconds))) {
         ++runs;
-        Input child = breeder.child(corpus);
+        Input child = mutator.child(corpus);
         if (run(child)) corpus.push_back(std::move(child));
     }
     std::fprintf(stderr, "%llu runs in %.0f s, corpus %zu\n", static_cast<unsigned long long>(runs), seconds(),

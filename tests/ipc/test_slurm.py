@@ -9,7 +9,7 @@ import unittest
 
 from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
-from tests.support.slurm_cluster import SlurmCluster, what_is_missing
+from tests.support.slurm_cluster import SlurmCluster, missing_requirement
 from tests.support.waiting import wait_for
 
 FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--status-seconds", "0.05", "--batch", "2", "--batches", "600", "--limit", "1199",
@@ -17,7 +17,7 @@ FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4
 SHARDS = 4
 
 
-@unittest.skipIf(what_is_missing(), f"no Slurm here: {what_is_missing()}")
+@unittest.skipIf(missing_requirement(), f"no Slurm here: {missing_requirement()}")
 class Slurm(unittest.TestCase):
     def setUp(self):
         self.world = JobWorld(*FLAGS)

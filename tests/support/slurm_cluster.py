@@ -43,7 +43,7 @@ GresTypes=gpu
 SEARCHED = os.environ.get("PATH", "") + os.pathsep + "/usr/sbin"
 
 
-def what_is_missing():
+def missing_requirement():
     """Nothing where a cluster can be had."""
     wanting = [name for name in PROGRAMS if not shutil.which(name, path=SEARCHED)]
     if wanting:

@@ -33,7 +33,7 @@ void protect(int access) {
     if (::mprotect(page, kPageBytes, access) != 0) ::_exit(99);
 }
 
-void let_one_through(int, siginfo_t* fault, void* context) {
+void skip_fault(int, siginfo_t* fault, void* context) {
     const auto offset = reinterpret_cast<std::uintptr_t>(fault->si_addr) - reinterpret_cast<std::uintptr_t>(page);
     if (page == nullptr || offset >= kPageBytes) {
         ::signal(SIGSEGV, SIG_DFL);  // another's fault: it happens again, and ends the process
@@ -74,7 +74,7 @@ StoreRecorder::StoreRecorder() {
     expect(page == nullptr, "one recorder of stores at a time");
     page = static_cast<std::uint64_t*>(shared_pages(kPageBytes));
     record_of_page = static_cast<Record*>(shared_pages(sizeof(Record)));
-    handle(SIGSEGV, let_one_through);
+    handle(SIGSEGV, skip_fault);
     handle(SIGTRAP, note_it);
 }
 

@@ -7,13 +7,13 @@
 namespace offramp {
 
 void describe_delivery(SettingGroup& group) {
-    group.seconds("lease-seconds", &DeliverySettings::lease_seconds, kConduct, 0.1, 86400,
+    group.seconds("lease-seconds", &DeliverySettings::lease_seconds, kRuntime, 0.1, 86400,
                   "A consumer without progress for so long loses its slab to another one");
-    group.on_off("kill-overdue", &DeliverySettings::kill_overdue, kConduct,
+    group.on_off("kill-overdue", &DeliverySettings::kill_overdue, kRuntime,
                  "Kill a consumer that lost its slab so (SIGKILL)");
-    group.whole("max-charges", &DeliverySettings::max_charges, kConduct, {1, 1000, ""},
+    group.whole("max-charges", &DeliverySettings::max_charges, kRuntime, {1, 1000, ""},
                 "Consumers that a slab may take down before it is set aside");
-    group.whole("credits", &DeliverySettings::credits, kConduct, {1, 256, "auto"},
+    group.whole("credits", &DeliverySettings::credits, kRuntime, {1, 256, "auto"},
                 "Slabs that a consumer holds at once");
     group.text("consumer-user", &DeliverySettings::consumer_user, kMemory, "USER", "a user's name",
                "Consumers run as this user", check_user);

@@ -25,7 +25,7 @@ void describe_input(SettingGroup& group) {
         "each sample (for a model of several inputs with NAME.npy of each), WebDataset shards (.tar, or --source "
         "webdataset and "
         "their folder), lines of text (--source text), texts with ids and columns (--source jsonl-text, parquet-text)");
-    group.path("input-list", &InputSettings::input_list, kConduct, "FILE", "the path of a list that a job made",
+    group.path("input-list", &InputSettings::input_list, kRuntime, "FILE", "the path of a list that a job made",
                "What lies in an --input folder of images, as it was listed for a job; none: the folder is listed");
     group.path("tokenizer", &InputSettings::tokenizer, kItems, "FILE", "the path of a tokenizer.json",
                "Sources of texts: how they become tokens; none: MODEL.tokenizer.json beside MODEL.pt2");
@@ -76,11 +76,11 @@ void describe_input(SettingGroup& group) {
                "a whole number less than half of --tile, or auto",
                "Pixels that neighbouring tiles share, where their scores are blended; auto: an eighth of --tile",
                check_overlap);
-    group.whole("decode-workers", &InputSettings::decode_workers, kConduct, {1, 1024, "auto"},
+    group.whole("decode-workers", &InputSettings::decode_workers, kRuntime, {1, 1024, "auto"},
                 "Threads that read and decode items");
-    group.whole("prefetch", &InputSettings::prefetch, kConduct, {1, 64, ""}, "Batches staged ahead of the model");
+    group.whole("prefetch", &InputSettings::prefetch, kRuntime, {1, 64, ""}, "Batches staged ahead of the model");
     group
-        .text("max-errors", &InputSettings::max_errors, kConduct, "N|P%",
+        .text("max-errors", &InputSettings::max_errors, kRuntime, "N|P%",
               "a number (25) or a share of all items (0% to 100%)",
               "Unreadable items, and such that come to nothing, that a run bears; with one more it fails. A share is "
               "of the whole input, rounded up",

@@ -34,7 +34,7 @@ void describe_model(SettingGroup& group) {
     group.text("copy-outputs", &ModelSettings::copy_outputs, of_slabs(is_copy), "SHAPES",
                "fp16 shapes of one sample, as 96x256x256,192x128x128",
                "Outputs of the model `copy`, instead of plain bytes", check_shapes);
-    group.word("cuda-graphs", &ModelSettings::cuda_graphs, kConduct, {"auto", "off"},
+    group.word("cuda-graphs", &ModelSettings::cuda_graphs, kRuntime, {"auto", "off"},
                "auto: a small model's kernels are recorded once and replayed, which costs one launch a batch");
     group.on_off("deterministic", &ModelSettings::deterministic, of_slabs(always),
                  "No autotuning: equal bits from run to run");

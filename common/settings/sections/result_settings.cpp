@@ -56,11 +56,11 @@ void describe_results(SettingGroup& group) {
     group.text("sink-table", &ResultSettings::sink_table, kPlace, "NAME",
                "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
                "Table in the database of --sink; auto: " + named_of_databases(&ProcessorResults::table), check_table);
-    group.word("scores", &ResultSettings::scores, of_slabs(is_class_map, tells_foregrounds),
+    group.word("scores", &ResultSettings::scores, of_slabs(is_class_map, separates_foreground),
                {"auto", "probability", "logit"},
                "What a network of one channel gives of each pixel's foreground; auto: as the metadata beside "
                "the model says, else a probability");
-    group.decimal("threshold", &ResultSettings::threshold, of_slabs(is_class_map, tells_foregrounds), 0, 1,
+    group.decimal("threshold", &ResultSettings::threshold, of_slabs(is_class_map, separates_foreground), 0, 1,
                   "Probability from which a pixel of a network of one channel is foreground");
     group.on_off("durable", &ResultSettings::durable, kPlace,
                  "Flush results, folders and checkpoint to the disk: they survive a power cut");

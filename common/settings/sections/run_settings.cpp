@@ -20,7 +20,7 @@ void describe_run(SettingGroup& group) {
     group.text("run-id", &RunSettings::run_id, kProgram, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
                "Names the shared-memory objects", check_run_id);
     group.word("profile", &RunSettings::profile, kProgram, profile_names(), "Settings that go together");
-    group.whole_or_bounds("consumers", &RunSettings::consumers, kConduct, {1, 64, "auto"},
+    group.whole_or_bounds("consumers", &RunSettings::consumers, kRuntime, {1, 64, "auto"},
                           "Consumer processes; 'auto' and MIN..MAX: as many as the run needs, seen to while it runs");
     group.word("log-level", &RunSettings::log_level, kProgram, {"trace", "debug", "info", "warning", "error", "off"},
                "Least important lines that are logged");
@@ -28,10 +28,10 @@ void describe_run(SettingGroup& group) {
     group.path("log-file", &RunSettings::log_file, kProgram, "FILE", "a path", "Log here as well as to standard error");
     group.whole("lifeline-fd", &RunSettings::lifeline_fd, kProgram, {-1, std::numeric_limits<int>::max(), ""},
                 "Pipe whose end of file says that the launcher is gone; -1: none");
-    group.whole("producer-restarts", &RunSettings::producer_restarts, kConduct, {0, 1000, ""},
+    group.whole("producer-restarts", &RunSettings::producer_restarts, kRuntime, {0, 1000, ""},
                 "How often a producer that dies is started again, to take over what it left");
     group.seconds(
-        "producer-wait-seconds", &RunSettings::producer_wait_seconds, kConduct, 0, 86400,
+        "producer-wait-seconds", &RunSettings::producer_wait_seconds, kRuntime, 0, 86400,
         "A consumer without a launcher waits so long for another producer when its own has died; 0: it ends with it");
     group.path("turn", &RunSettings::turn, kProgram, "FILE", "a path",
                "Compute only while no other program that names this file does; all else goes on meanwhile");

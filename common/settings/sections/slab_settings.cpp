@@ -14,9 +14,9 @@ void describe_slabs(SettingGroup& group) {
                 "Samples of a batch that one slab holds at most");
     group.whole("batches-per-slab", &SlabSettings::batches_per_slab, kMemory, {1, 4096, "auto"},
                 "Whole small batches that share a slab at most");
-    group.seconds("max-delay-seconds", &SlabSettings::max_delay_seconds, kConduct, 0, 60,
+    group.seconds("max-delay-seconds", &SlabSettings::max_delay_seconds, kRuntime, 0, 60,
                   "A batch waits at most so long for others to share its slab");
-    group.on_off("allow-unpinned", &SlabSettings::allow_unpinned, kConduct,
+    group.on_off("allow-unpinned", &SlabSettings::allow_unpinned, kRuntime,
                  "Go on, slowly, when slabs cannot be page-locked");
     group.word("when-full", &SlabSettings::when_full, kMemory, {"block", "drop-newest", "spill"},
                "No slab is free: the model waits; the output is dropped and listed; or the oldest waiting slab goes to "

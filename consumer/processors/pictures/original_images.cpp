@@ -44,7 +44,7 @@ OriginalImages::Image OriginalImages::found(std::string_view key, Read&& read) {
         const PicturePlace place = input_.pictures().place(number);
         last_ = place.path;
         const ImageSize size = read(place);
-        return {.size = size, .seen = frame_.seen_of(size)};
+        return {.size = size, .seen = frame_.visible_rect(size)};
     } catch (const UnreadableItem& problem) {
         throw Error(ErrorKind::NoInput,
                     "the original of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +

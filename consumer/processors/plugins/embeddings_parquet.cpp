@@ -60,7 +60,7 @@ class EmbeddingsParquet final : public Processor {
             origin_ = beside_.of(sample.key);
             for (const VectorOutput& output : outputs) add_row(sample, output, slab.model);
         }
-        vectors_.tell_of_unheld();
+        vectors_.report_unstored();
         if (still_current()) rows_.commit();
     }
 
@@ -93,7 +93,7 @@ class EmbeddingsParquet final : public Processor {
 };
 
 // Its footer, before its length and the last four bytes, names its maker. Arrow is not needed to see that.
-bool is_ours(const std::string& path) {
+bool is_offramp_file(const std::string& path) {
     constexpr std::string_view kMagic = "PAR1";
     constexpr std::uint64_t kEnd = 8;
     RecordFile file(path);
@@ -113,7 +113,7 @@ std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& optio
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_parquet(const CatalogueValues& /*settings*/) {
-    return merged_segments("embeddings-parquet", "embeddings.parquet", vectors_form(), &is_ours);
+    return merged_segments("embeddings-parquet", "embeddings.parquet", vectors_form(), &is_offramp_file);
 }
 
 }  // namespace offramp

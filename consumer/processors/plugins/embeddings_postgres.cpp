@@ -205,7 +205,7 @@ class EmbeddingsPostgres final : public Processor {
             rows_.vector(vectors_.of(*row.output, *row.sample), bytes_each);
             put_beside(row.origin);
         }
-        vectors_.tell_of_unheld();
+        vectors_.report_unstored();
     }
 
     void put_beside(const VectorOrigin& origin) {

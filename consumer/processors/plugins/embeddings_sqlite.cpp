@@ -55,7 +55,7 @@ class EmbeddingsSqlite final : public Processor {
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
         make_rows(outputs, slab, progress);
-        vectors_.tell_of_unheld();
+        vectors_.report_unstored();
         if (rows_.empty() || !still_current()) return;
         database_.transact([&](SqliteDatabase& database) {
             if (!has_columns_) require_columns(database, "embeddings", beside_.names());

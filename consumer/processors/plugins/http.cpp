@@ -112,7 +112,7 @@ std::string idempotency_key(std::string_view key, std::string_view output) {
 
 const std::string& whole_url(const CatalogueValues& given) {
     const std::string& url = given.text("http-url");
-    if (lacks_its_query(url))
+    if (is_missing_query(url))
         throw ConfigError(
             "--http-url '" + url + "' is from the settings of a run, which keep no query: it may hold a secret",
             "Give --http-url as that run had it");

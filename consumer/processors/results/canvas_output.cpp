@@ -26,71 +26,71 @@ constexpr std::size_t kNamesShown = 3;
 constexpr std::uint64_t kBytesOfABlock = 512;  // of st_blocks
 
 // Pictures whose canvases are not of whole masks.
-struct Lacking {
+struct MissingTiles {
     std::set<std::string> names;
     std::size_t nameless = 0;
     std::uint64_t bytes = 0;  // that their canvases take of the disk
 };
 
-void add(Lacking& lacking, const std::string& path) {
+void add(MissingTiles& missing, const std::string& path) {
     struct stat facts {};
     if (::stat(path.c_str(), &facts) == 0)
-        lacking.bytes += static_cast<std::uint64_t>(facts.st_blocks) * kBytesOfABlock;
+        missing.bytes += static_cast<std::uint64_t>(facts.st_blocks) * kBytesOfABlock;
     if (std::string name = TileCanvas::name_of(path); !name.empty())
-        lacking.names.insert(std::move(name));  // of several outputs each has a canvas
+        missing.names.insert(std::move(name));  // of several outputs each has a canvas
     else
-        ++lacking.nameless;
+        ++missing.nameless;
 }
 
-std::size_t pictures_in(const Lacking& lacking) { return lacking.names.size() + lacking.nameless; }
+std::size_t pictures_in(const MissingTiles& missing) { return missing.names.size() + missing.nameless; }
 
 std::string number_of(std::size_t pictures) {
     return pictures == 1 ? "1 picture" : fmt::format("{} pictures", pictures);
 }
 
 // ": a, b, c, and 2 more"; empty where no name is known.
-std::string names_in(const Lacking& lacking) {
+std::string names_in(const MissingTiles& missing) {
     std::string names;
     std::size_t shown = 0;
-    for (auto name = lacking.names.begin(); name != lacking.names.end() && shown < kNamesShown; ++name, ++shown)
+    for (auto name = missing.names.begin(); name != missing.names.end() && shown < kNamesShown; ++name, ++shown)
         names += (shown == 0 ? ": " : ", ") + printable(*name);
-    if (shown > 0 && pictures_in(lacking) > shown) names += fmt::format(", and {} more", pictures_in(lacking) - shown);
+    if (shown > 0 && pictures_in(missing) > shown) names += fmt::format(", and {} more", pictures_in(missing) - shown);
     return names;
 }
 
 // Of a run that came to its end. `folder`: where the canvases are to be found from now on.
-void tell_lacking(const Lacking& lacking, const std::string& folder) {
-    const std::size_t pictures = pictures_in(lacking);
+void report_missing_tiles(const MissingTiles& missing, const std::string& folder) {
+    const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
     const bool one = pictures == 1;
     spdlog::warn(
         "{} {} tiles and {} no mask{}; what is there of {}, {} MiB in {}, is kept for --resume, which makes the tiles "
         "that are missing, and all of a picture that changed. Where nobody will go on, remove that folder",
-        number_of(pictures), one ? "lacks" : "lack", one ? "has" : "have", names_in(lacking), one ? "it" : "them",
-        (lacking.bytes + (1U << 20U) - 1) >> 20U, folder);
+        number_of(pictures), one ? "lacks" : "lack", one ? "has" : "have", names_in(missing), one ? "it" : "them",
+        (missing.bytes + (1U << 20U) - 1) >> 20U, folder);
 }
 
 // Of a run that was stopped while it was at work on them: nothing is wrong with them.
-void tell_unfinished(const Lacking& lacking) {
-    const std::size_t pictures = pictures_in(lacking);
+void report_unfinished(const MissingTiles& missing) {
+    const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
     const bool one = pictures == 1;
     spdlog::warn("{} {} not finished{}; --resume goes on with {}", number_of(pictures), one ? "is" : "are",
-                 names_in(lacking), one ? "it" : "them");
+                 names_in(missing), one ? "it" : "them");
 }
 
 enum class Whole { Go, Stay };
 
 // Returns those of masks that are not whole.
-Lacking look_through(const std::string& folder, Whole whole) {
-    Lacking lacking;
+MissingTiles find_missing_tiles(const std::string& folder, Whole whole) {
+    MissingTiles missing;
     std::error_code failure;
     for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator();
          entry.increment(failure)) {
         std::error_code problem;
         if (entry->path().filename().string().starts_with(kReservedPrefix)) continue;
         if (!TileCanvas::is_committed(entry->path().string()))
-            add(lacking, entry->path().string());
+            add(missing, entry->path().string());
         else if (whole == Whole::Go)
             fs::remove(entry->path(), problem);
         if (problem) throw write_error("removing " + entry->path().string(), problem.value());
@@ -98,7 +98,7 @@ Lacking look_through(const std::string& folder, Whole whole) {
     if (failure && failure != std::errc::no_such_file_or_directory)
         throw write_error("looking at " + folder, failure.value());
     if (whole == Whole::Go) fs::remove(folder, failure);  // where it is empty
-    return lacking;
+    return missing;
 }
 
 class TileCanvases final : public RunOutput {
@@ -116,11 +116,11 @@ class TileCanvases final : public RunOutput {
     // What is left of a next place is moved to the output's own.
     void note_end(const ResultSettings& own, const std::string& folder,
                   const std::string& /*next_place*/) const override {
-        tell_lacking(look_through(canvas_folder(folder), Whole::Go), canvas_folder(own.output));
+        report_missing_tiles(find_missing_tiles(canvas_folder(folder), Whole::Go), canvas_folder(own.output));
     }
 
     void note_broken_off(const ResultSettings& /*own*/, const std::string& folder) const override {
-        tell_unfinished(look_through(canvas_folder(folder), Whole::Stay));
+        report_unfinished(find_missing_tiles(canvas_folder(folder), Whole::Stay));
     }
 
     // The run's own, of which note_end() has left those that lack tiles, instead of a previous run's.
@@ -142,7 +142,7 @@ class TileCanvases final : public RunOutput {
 
     // Shards write to the canvases of the whole: what lacks tiles now gets none.
     void join(const ResultSettings& own, std::span<const ShardPart> /*parts*/) const override {
-        look_through(canvas_folder(own.output), Whole::Go);  // the end of the whole tells of them
+        find_missing_tiles(canvas_folder(own.output), Whole::Go);  // the end of the whole tells of them
     }
 };
 

@@ -15,8 +15,8 @@
 namespace offramp {
 namespace {
 
-constexpr const char* kToGoOn = "Give --resume to make what is missing or new, ";
-constexpr const char* kNothingToGoOn = "There is no checkpoint that --resume could continue. Give ";
+constexpr const char* kHowToContinue = "Give --resume to make what is missing or new, ";
+constexpr const char* kNoCheckpoint = "There is no checkpoint that --resume could continue. Give ";
 constexpr const char* kOtherwise =
     "--start-over to replace them once this run has results of its own, or another place (--output, --write-path, "
     "--sink-table)";
@@ -27,7 +27,7 @@ constexpr const char* kOtherwise =
                                   ? "run " + previous->run_id + ", which came to its end"
                                   : "an earlier run, of which nothing says that it did not come to its end";
     throw ConfigError(what + " holds the results of " + whose,
-                      std::string(config.resume || previous == nullptr ? kNothingToGoOn : kToGoOn) + kOtherwise);
+                      std::string(config.resume || previous == nullptr ? kNoCheckpoint : kHowToContinue) + kOtherwise);
 }
 
 // Whether anything lies where this run's results go. Errors: ConfigError when it may not be replaced.
@@ -75,8 +75,8 @@ void finish_run(const RunConfig& config) {
     if (config.output.empty()) return;
     const auto run = read_previous_run(config.output);
     if (!run) return;
-    const bool is_anothers = run->next_place != next_place || (!config.run_id.empty() && run->run_id != config.run_id);
-    if (is_anothers)  // this one has done nothing
+    const bool is_other_run = run->next_place != next_place || (!config.run_id.empty() && run->run_id != config.run_id);
+    if (is_other_run)  // this one has done nothing
         note_next_place(config.output, run->ended ? std::string() : run->next_place);
     else if (run->ended)
         put_in_place(config, next_place);

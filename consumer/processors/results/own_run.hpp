@@ -19,7 +19,7 @@ inline constexpr std::string_view kOwnProgram = "a program of one's own";
 // How a program numbers the items of a run whose results are added to.
 enum class ItemNumbers {
     CountedAnew,
-    GoOn  // it kept a checkpoint of the work, and each item has the number that it had
+    Continue  // it kept a checkpoint of the work, and each item has the number that it had
 };
 
 // As prepare_run(). `run`: what no other run is called. Errors: ConfigError where results of another run lie and

@@ -24,7 +24,7 @@ bool is_there(const std::string& path) {
 
 Durability durability_of(const ResultSettings& own) { return own.durable ? Durability::PowerCut : Durability::Process; }
 
-[[noreturn]] void fail_in_the_way(const std::string& file) {
+[[noreturn]] void fail_file_exists(const std::string& file) {
     throw ConfigError(file + " is where this run's results go, and was made by another program",
                       "Move it away, or give another --output");
 }
@@ -37,7 +37,7 @@ class MergedSegments : public RunOutput {
     PreviousOutput look(const ResultSettings& own) const override {
         const std::string file = own.output + "/" + file_;
         if (is_there(file)) {
-            require_ours(file);
+            require_offramp_file(file);
             return {PreviousOutput::State::Results, file};
         }
         return {has_segments(own.output, series_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
@@ -66,25 +66,25 @@ class MergedSegments : public RunOutput {
         const std::string whole = next + "/" + file_;
         if (!is_there(whole)) return;
         const std::string file = own.output + "/" + file_;
-        if (is_there(file)) require_ours(file);
+        if (is_there(file)) require_offramp_file(file);
         remove_segments(own.output, series_);
         replace_file(whole, file);
     }
     void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
         const std::string file = own.output + "/" + file_;
-        if (is_there(file)) require_ours(file);
+        if (is_there(file)) require_offramp_file(file);
         join_parts(parts, file_, file, Durability::PowerCut, form_);
     }
 
   protected:
-    virtual bool is_ours(const std::string& file) const = 0;
+    virtual bool is_offramp_file(const std::string& file) const = 0;
 
   private:
     // An empty file is nobody's.
-    void require_ours(const std::string& file) const {
+    void require_offramp_file(const std::string& file) const {
         std::error_code failure;
-        if (!fs::is_regular_file(file, failure) || (fs::file_size(file, failure) > 0 && !is_ours(file)))
-            fail_in_the_way(file);
+        if (!fs::is_regular_file(file, failure) || (fs::file_size(file, failure) > 0 && !is_offramp_file(file)))
+            fail_file_exists(file);
     }
 
     std::string series_, file_;
@@ -93,29 +93,29 @@ class MergedSegments : public RunOutput {
 
 class SegmentsOfAForm final : public MergedSegments {
   public:
-    SegmentsOfAForm(std::string series, std::string file, const SegmentForm& form, IsOurs made_by_us)
-        : MergedSegments(std::move(series), std::move(file), form), made_by_us_(made_by_us) {}
+    SegmentsOfAForm(std::string series, std::string file, const SegmentForm& form, IsOfframpFile check)
+        : MergedSegments(std::move(series), std::move(file), form), is_offramp_file_(check) {}
 
   private:
-    bool is_ours(const std::string& file) const override { return made_by_us_(file); }
+    bool is_offramp_file(const std::string& file) const override { return is_offramp_file_(file); }
 
-    IsOurs made_by_us_;
+    IsOfframpFile is_offramp_file_;
 };
 
 class SegmentsOfLines final : public MergedSegments {
   public:
-    SegmentsOfLines(std::string series, std::string file, BeginsSo begins_so)
-        : MergedSegments(std::move(series), std::move(file), lines_form()), begins_so_(begins_so) {}
+    SegmentsOfLines(std::string series, std::string file, HasFirstLine has_first_line)
+        : MergedSegments(std::move(series), std::move(file), lines_form()), has_first_line_(has_first_line) {}
 
   private:
     // The first line may be long, but not before it is seen what it is.
-    bool is_ours(const std::string& file) const override {
+    bool is_offramp_file(const std::string& file) const override {
         RecordFile lines(file);
         const std::string_view text = lines.from(0, 1);
-        return begins_so_(text.substr(0, text.find('\n')));
+        return has_first_line_(text.substr(0, text.find('\n')));
     }
 
-    BeginsSo begins_so_;
+    HasFirstLine has_first_line_;
 };
 
 class SharedDatabase final : public RunOutput {
@@ -147,12 +147,12 @@ class SharedDatabase final : public RunOutput {
 }  // namespace
 
 std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
-                                           IsOurs is_ours) {
-    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), form, is_ours);
+                                           IsOfframpFile is_offramp_file) {
+    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), form, is_offramp_file);
 }
 
-std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, BeginsSo begins_so) {
-    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), begins_so);
+std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, HasFirstLine has_first_line) {
+    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), has_first_line);
 }
 
 std::unique_ptr<RunOutput> records_of_others() {

@@ -60,14 +60,14 @@ class RunOutput {
     virtual void join(const ResultSettings& /*own*/, std::span<const ShardPart> /*parts*/) const {}
 };
 
-// Segments of `series` (SegmentFile), of whose records, of this form, OUTPUT/`file` is made. `is_ours`: by its form, a
-// file that was made so; one that cannot be opened is not. Errors: those of merge_segments(), and of the form.
-using IsOurs = bool (*)(const std::string& file);
+// Segments of `series` (SegmentFile), of whose records, of this form, OUTPUT/`file` is made. `is_offramp_file`: by its
+// form, a file that was made so; one that cannot be opened is not. Errors: those of merge_segments(), and of the form.
+using IsOfframpFile = bool (*)(const std::string& file);
 std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
-                                           IsOurs is_ours);
-// `begins_so`: a line, as the first one of such a file is.
-using BeginsSo = bool (*)(std::string_view line);
-std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, BeginsSo begins_so);
+                                           IsOfframpFile is_offramp_file);
+// `has_first_line`: a line, as the first one of such a file is.
+using HasFirstLine = bool (*)(std::string_view line);
+std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, HasFirstLine has_first_line);
 
 // OUTPUT/records.jsonl, with what somebody else's processor commits as records (consumer/hosts).
 inline constexpr std::string_view kOthersRecords = "records";

@@ -87,7 +87,7 @@ std::span<const std::byte> SampleVectors::of(const VectorOutput& output, const S
     return stored;
 }
 
-void SampleVectors::tell_of_unheld() {
+void SampleVectors::report_unstored() {
     if (unheld_ > 0)
         spdlog::warn("{}: {} vectors have numbers that are infinite or NaN: NULL in their rows ({})", processor_,
                      unheld_, first_unheld_);

@@ -36,7 +36,7 @@ class SampleVectors {
     // infinite numbers and NaN for numbers, and pgvector does not hold them.
     bool is_finite() const { return is_finite_; }
     // Warns of those since the last call that were not.
-    void tell_of_unheld();
+    void report_unstored();
 
     // Vectors so far with a finite number that became infinite as a float16. The first is warned of.
     std::uint64_t overflowed() const { return overflowed_; }

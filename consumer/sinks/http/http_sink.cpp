@@ -281,14 +281,14 @@ std::string HttpSink::answer_of(const Outcome& outcome) const {
 }
 
 void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const {
-    const std::string what_happened =
+    const std::string failure =
         "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + answer_of(outcome);
     if (outcome.answered && verdict_of(outcome.status) == HttpVerdict::NotThisOne)
-        throw Error(ErrorKind::System, what_happened,
+        throw Error(ErrorKind::System, failure,
                     "It refuses this result; the batch is set aside when it refuses it three times");
-    throw ConfigError(what_happened, outcome.answered && outcome.status < 400
-                                         ? "Redirects are not followed: give the address it leads to as --http-url"
-                                         : "Check --http-url, --http-header, --http-body and --http-ca-file");
+    throw ConfigError(failure, outcome.answered && outcome.status < 400
+                                   ? "Redirects are not followed: give the address it leads to as --http-url"
+                                   : "Check --http-url, --http-header, --http-body and --http-ca-file");
 }
 
 }  // namespace offramp

@@ -35,10 +35,10 @@ Value checked(arrow::Result<Value> result, const std::string& tried) {
 
 // Hands what Arrow writes on. What `write` throws is kept until Arrow, which knows no exceptions of ours, has come
 // back.
-class HandedOn final : public arrow::io::OutputStream {
+class ForwardingStream final : public arrow::io::OutputStream {
   public:
-    explicit HandedOn(const std::function<void(std::span<const std::byte>)>& write) : write_(write) {}
-    ~HandedOn() override = default;
+    explicit ForwardingStream(const std::function<void(std::span<const std::byte>)>& write) : write_(write) {}
+    ~ForwardingStream() override = default;
 
     arrow::Status Write(const void* data, std::int64_t bytes) override {
         try {
@@ -159,7 +159,7 @@ class Group {
 };
 
 void write_all(const VectorKind& kind, const std::function<std::string_view()>& next,
-               const std::shared_ptr<HandedOn>& file) {
+               const std::shared_ptr<ForwardingStream>& file) {
     const auto schema = schema_of(kind);
     parquet::WriterProperties::Builder properties;
     properties.disable_dictionary()->enable_dictionary("output")->created_by("offramp")->max_row_group_length(
@@ -186,7 +186,7 @@ void write_all(const VectorKind& kind, const std::function<std::string_view()>& 
 
 void write_rows(const VectorKind& kind, const std::function<std::string_view()>& next,
                 const std::function<void(std::span<const std::byte>)>& write) {
-    const auto file = std::make_shared<HandedOn>(write);
+    const auto file = std::make_shared<ForwardingStream>(write);
     try {
         write_all(kind, next, file);
     } catch (const Error&) {

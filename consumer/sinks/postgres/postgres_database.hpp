@@ -19,8 +19,8 @@ namespace offramp {
 // What a PostgreSQL refused, with its five-character SQLSTATE; empty when the connection itself failed.
 class PostgresError final : public Error {
   public:
-    PostgresError(ErrorKind kind, std::string sqlstate, const std::string& what_happened, const std::string& hint)
-        : Error(kind, what_happened, hint), sqlstate_(std::move(sqlstate)) {}
+    PostgresError(ErrorKind kind, std::string sqlstate, const std::string& problem, const std::string& hint)
+        : Error(kind, problem, hint), sqlstate_(std::move(sqlstate)) {}
 
     const std::string& sqlstate() const noexcept { return sqlstate_; }
 
@@ -43,14 +43,14 @@ class PostgresDatabase {
     using Row = std::vector<std::optional<std::string>>;
 
     // While it lives, `progress` is told whenever the server keeps this thread waiting. Borrows both.
-    class Telling {
+    class ProgressScope {
       public:
-        Telling(PostgresDatabase& database, const std::function<void()>& progress) : database_(&database) {
+        ProgressScope(PostgresDatabase& database, const std::function<void()>& progress) : database_(&database) {
             database.progress_ = &progress;
         }
-        Telling(const Telling&) = delete;
-        Telling& operator=(const Telling&) = delete;
-        ~Telling() { database_->progress_ = nullptr; }
+        ProgressScope(const ProgressScope&) = delete;
+        ProgressScope& operator=(const ProgressScope&) = delete;
+        ~ProgressScope() { database_->progress_ = nullptr; }
 
       private:
         PostgresDatabase* database_;

@@ -41,7 +41,7 @@ FoundTable find(PostgresDatabase& database, const PostgresLayout& layout, const 
 
 bool is_of_a_job(const FoundTable& found) { return found.number.starts_with("job-"); }
 
-std::string whose_it_is(const FoundTable& found) {
+std::string describe_owner(const FoundTable& found) {
     return is_of_a_job(found) ? found.number.substr(0, found.number.find('.')) : "another run";
 }
 
@@ -84,7 +84,7 @@ std::vector<std::string> suffixes_of(const PostgresLayout& layout) {
     return {"", std::string(layout.second.suffix)};
 }
 
-FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table) {
+FoundTable find_offramp_table(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table) {
     FoundTable rows;
     for (const std::string& suffix : suffixes_of(layout)) {
         const FoundTable found = find(database, layout, table_in_sql(table, suffix));
@@ -96,7 +96,7 @@ FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, c
     return rows;
 }
 
-void fail_taken_away(const std::string& table, const PostgresDatabase& database, const std::string& mark) {
+void fail_table_removed(const std::string& table, const PostgresDatabase& database, const std::string& mark) {
     const PostgresMark made = read_postgres_mark(mark).value_or(PostgresMark{});
     if (!made.database.empty() && made.database != database.name())
         throw ConfigError("the results of an earlier run into this --output are in " + named(made) +
@@ -128,7 +128,7 @@ void require_of_job(const FoundTable& found, const PostgresTarget& target, const
     if (target.job.empty() ? !is_of_a_job(found) || read_postgres_mark(mark).has_value()
                            : found.number.starts_with(number_of_job(target.job, "")))
         return;
-    throw ConfigError(named(table, database) + " holds results of " + whose_it_is(found),
+    throw ConfigError(named(table, database) + " holds results of " + describe_owner(found),
                       "Give each run and each job a --sink-table of its own");
 }
 
@@ -136,15 +136,16 @@ void require_no_job_under_way(const FoundTable& found, const std::string& table,
                               const std::string& mark) {
     if (!found.there || found.ended || !is_of_a_job(found)) return;
     if (const auto made = read_postgres_mark(mark); made && made->number == found.number) return;
-    throw ConfigError(named(table, database) + " holds results of " + whose_it_is(found) + ", which is not merged yet",
-                      "Give each run and each job a --sink-table of its own; where that job is given up, drop the "
-                      "table, or give --start-over");
+    throw ConfigError(
+        named(table, database) + " holds results of " + describe_owner(found) + ", which is not merged yet",
+        "Give each run and each job a --sink-table of its own; where that job is given up, drop the "
+        "table, or give --start-over");
 }
 
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
                        const std::string& table) {
-    const FoundTable found = find_ours(database, layout, table);
-    if (!found.there) fail_taken_away(table, database, mark);
+    const FoundTable found = find_offramp_table(database, layout, table);
+    if (!found.there) fail_table_removed(table, database, mark);
     require_marked(found, layout, table, database, mark);
     return found;
 }

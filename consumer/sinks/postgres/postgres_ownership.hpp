@@ -66,7 +66,7 @@ std::vector<std::string> suffixes_of(const PostgresLayout& layout);
 // 5f0c...": what `table` says, of this version.
 std::string comment_of(const PostgresLayout& layout, const FoundTable& table);
 // All tables are ours, or are not there: the one with the rows. Errors: ConfigError for another's.
-FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
+FoundTable find_offramp_table(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // Errors: ConfigError for a table of another version, or of another run than the mark's.
 void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,
                     const PostgresDatabase& database, const std::string& mark);
@@ -83,7 +83,8 @@ void require_no_job_under_way(const FoundTable& found, const std::string& table,
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
                        const std::string& table);
 // Errors: Error with SinkUnavailable; ConfigError where the mark names another database than this one.
-[[noreturn]] void fail_taken_away(const std::string& table, const PostgresDatabase& database, const std::string& mark);
+[[noreturn]] void fail_table_removed(const std::string& table, const PostgresDatabase& database,
+                                     const std::string& mark);
 // The table that the mark's number is on: where it was begun, or in its place, which it may have taken since. Without a
 // mark, and where it is in neither: the target's next table, or else its table.
 std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,

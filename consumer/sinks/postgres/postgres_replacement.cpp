@@ -72,7 +72,7 @@ PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const st
                                           const PostgresTarget& target, bool start_over) {
     PostgresDatabase database(target.sink);  // waits for the lock alone, as long as that may take
     lock_alone(database, layout, target.table);
-    const FoundTable found = find_ours(database, layout, target.table);
+    const FoundTable found = find_offramp_table(database, layout, target.table);
     if (!start_over) require_no_job_under_way(found, target.table, database, postgres_mark_of(layout, folder));
     if (!found.there) return PostgresTableState::Absent;
     return found.ended ? PostgresTableState::Ended : PostgresTableState::Unfinished;
@@ -83,7 +83,7 @@ std::string look_at_replaced_table(const PostgresLayout& layout, const PostgresT
     lock_alone(database, layout, target.table);
     require_replaceable_table(database, layout, target.table);
     rehearse_carrying_rights(database, layout, target.table);
-    return what_goes_with(database, layout, target.table);
+    return objects_removed_with(database, layout, target.table);
 }
 
 bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder) {
@@ -93,7 +93,7 @@ bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder) 
 void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder,
                                       const PostgresTarget& target) {
     PostgresDatabase database(target.sink);
-    if (!find_ours(database, layout, target.table).there || has_postgres_mark(layout, folder)) return;
+    if (!find_offramp_table(database, layout, target.table).there || has_postgres_mark(layout, folder)) return;
     throw ConfigError(
         "--resume, but nothing in --output " + folder + " continues " + named(target.table, database) +
             ", which holds a run's results",
@@ -113,8 +113,8 @@ void put_postgres_table_in_place(const PostgresLayout& layout, const std::string
     PostgresDatabase database(target.sink);
     lock_alone(database, layout, table);
     const std::string from = next_of(*made, target);
-    const FoundTable previous = find_ours(database, layout, table);
-    if (find_ours(database, layout, from).there) {
+    const FoundTable previous = find_offramp_table(database, layout, table);
+    if (find_offramp_table(database, layout, from).there) {
         find_marked(database, layout, mark, from);
         // One may have begun since this run looked.
         if (!start_over) require_no_job_under_way(previous, table, database, postgres_mark_of(layout, folder));
@@ -131,7 +131,7 @@ void put_postgres_table_in_place(const PostgresLayout& layout, const std::string
             }
         });
     } else if (!previous.there || previous.number != made->number) {
-        fail_taken_away(from, database, mark);
+        fail_table_removed(from, database, mark);
     }
     // Killed before this, the table in its place is known by its number.
     replace_file(mark, postgres_mark_of(layout, folder));
@@ -143,7 +143,8 @@ void remove_next_postgres_table(const PostgresLayout& layout, const std::string&
     if (!made) return;
     PostgresDatabase database(target.sink);
     const std::string table = next_of(*made, target);
-    if (const FoundTable found = find_ours(database, layout, table); found.there && found.number == made->number)
+    if (const FoundTable found = find_offramp_table(database, layout, table);
+        found.there && found.number == made->number)
         database.run(drop_of(layout, table));
     else if (!made->database.empty() && made->database != database.name())
         return;  // it is there, and only its own --sink leads to it

@@ -28,7 +28,7 @@ enum class PostgresTableState {
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const std::string& folder,
                                           const PostgresTarget& target, bool start_over);
 // Before a run whose tables will replace those that are there: looks that they can be, with their owner and the rights
-// on them (replaced_table.hpp). Changes nothing. Returns what will go with them, as what_goes_with(). Errors:
+// on them (replaced_table.hpp). Changes nothing. Returns what will go with them, as objects_removed_with(). Errors:
 // ConfigError and NotPermitted, with what keeps them from it.
 std::string look_at_replaced_table(const PostgresLayout& layout, const PostgresTarget& target);
 // The folder's mark says that there is a table of its run's.

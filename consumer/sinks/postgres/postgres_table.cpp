@@ -55,10 +55,10 @@ PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& fo
     at_ = where_rows_are(database_, layout_, mark_, target);
     rows_ = table_in_sql(at_);
     if (!layout.second.suffix.empty()) second_ = table_in_sql(at_, layout.second.suffix);
-    if (const FoundTable found = find_ours(database_, layout_, at_); found.there)
+    if (const FoundTable found = find_offramp_table(database_, layout_, at_); found.there)
         require_own(found);
     else if (read_postgres_mark(mark_))
-        fail_taken_away(at_, database_, mark_);
+        fail_table_removed(at_, database_, mark_);
 }
 
 void PostgresTable::require_own(const FoundTable& found) const {
@@ -69,8 +69,8 @@ void PostgresTable::require_own(const FoundTable& found) const {
 std::string PostgresTable::name() const { return named(at_, database_); }
 
 void PostgresTable::make(const PostgresColumns& columns) {
-    if (find_ours(database_, layout_, at_).there) return;
-    if (read_postgres_mark(mark_)) fail_taken_away(at_, database_, mark_);
+    if (find_offramp_table(database_, layout_, at_).there) return;
+    if (read_postgres_mark(mark_)) fail_table_removed(at_, database_, mark_);
     if (layout_.needs_pgvector) make_pgvector(database_);
     const std::string number = target_.job.empty() ? new_number() : number_of_job(target_.job, new_number());
     const std::string comment = " IS '" + comment_of(layout_, {.number = number, .further = columns.further}) + "'";
@@ -84,15 +84,15 @@ void PostgresTable::make(const PostgresColumns& columns) {
 }
 
 void PostgresTable::open(const PostgresColumns& columns) {
-    if (!find_ours(database_, layout_, at_).there) {
+    if (!find_offramp_table(database_, layout_, at_).there) {
         // Before the transaction, which would not see what was made while it waited. A consumer that fails here ends,
         // and its lock with it.
         database_.run(kLockMaking);
         database_.transact([&] { make(columns); });
         database_.run(kUnlockMaking);
     }
-    const FoundTable found = find_ours(database_, layout_, at_);
-    if (!found.there) fail_taken_away(at_, database_, mark_);
+    const FoundTable found = find_offramp_table(database_, layout_, at_);
+    if (!found.there) fail_table_removed(at_, database_, mark_);
     require_own(found);
     if (!read_postgres_mark(mark_)) {
         const std::string mark = found.number + "\n" + with_schema(database_, table_) + "\n" +
@@ -105,24 +105,24 @@ void PostgresTable::open(const PostgresColumns& columns) {
 
 void PostgresTable::transact(const PostgresColumns& columns, const std::function<void()>& progress,
                              const std::function<void(PostgresDatabase&)>& work) {
-    const PostgresDatabase::Telling telling(database_, progress);
+    const PostgresDatabase::ProgressScope progress_scope(database_, progress);
     try {
         if (!opened_) open(columns);
         database_.transact([&] { work(database_); });
     } catch (const PostgresError& error) {
-        if (error.sqlstate() == "42P01" && !find_ours(database_, layout_, at_).there)
-            fail_taken_away(at_, database_, mark_);
+        if (error.sqlstate() == "42P01" && !find_offramp_table(database_, layout_, at_).there)
+            fail_table_removed(at_, database_, mark_);
         throw;
     }
 }
 
 bool PostgresTable::was_made_with(const std::string& column) {
-    return is_among(find_ours(database_, layout_, at_).further, column);
+    return is_among(find_offramp_table(database_, layout_, at_).further, column);
 }
 
 // One of that name that others have added is theirs.
 void PostgresTable::require_columns(const std::vector<std::string>& columns) {
-    const std::string further = find_ours(database_, layout_, at_).further;
+    const std::string further = find_offramp_table(database_, layout_, at_).further;
     for (const std::string& column : columns)
         if (!is_among(further, column) ||
             database_

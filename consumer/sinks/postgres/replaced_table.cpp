@@ -28,7 +28,7 @@ constexpr const char* kDependents =
     "')) ORDER BY 1";
 
 // Keys and their indexes are made with every table, types are its own; $2: the names of other indexes of ours.
-constexpr const char* kGoesWithThem =
+constexpr const char* kOwnedObjects =
     "SELECT pg_describe_object(classid, objid, 0) FROM gone WHERE "
     "classid IN ('pg_rewrite'::regclass, 'pg_publication_rel'::regclass, 'pg_statistic_ext'::regclass) "
     "OR EXISTS (SELECT FROM pg_trigger WHERE classid = 'pg_trigger'::regclass AND oid = objid AND NOT tgisinternal) "
@@ -81,7 +81,7 @@ void run_all(PostgresDatabase& database, const std::vector<PostgresDatabase::Row
 
 void require_replaceable_table(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table) {
     const std::string rows = table_in_sql(table);
-    const std::string further = find_ours(database, layout, table).further;
+    const std::string further = find_offramp_table(database, layout, table).further;
     const std::string ours = std::string(layout.columns) + (further.empty() ? "" : ", ") + further;
     const std::string dependents =
         listed(database.rows(std::string(kGone) + kDependents, {in_array(layout, table), rows, ours}));
@@ -97,11 +97,11 @@ void require_replaceable_table(PostgresDatabase& database, const PostgresLayout&
                     "Name its owner in --sink; or give another --sink-table");
 }
 
-std::string what_goes_with(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table) {
+std::string objects_removed_with(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table) {
     const std::string ours = "^(" + table.substr(table.find('.') + 1) + "|.*__offramp_next_[0-9a-f]+)(_hnsw(_[0-9]+)?" +
                              (layout.indexed.empty() ? std::string() : "|_" + std::string(layout.indexed) + "_idx") +
                              ")$";
-    return listed(database.rows(std::string(kGone) + kGoesWithThem, {in_array(layout, table), ours}));
+    return listed(database.rows(std::string(kGone) + kOwnedObjects, {in_array(layout, table), ours}));
 }
 
 void carry_rights(PostgresDatabase& database, const PostgresLayout& layout, const std::string& from,

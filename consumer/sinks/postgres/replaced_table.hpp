@@ -14,7 +14,7 @@ namespace offramp {
 // them; row security; columns that are not ours. NotPermitted, where this user may not drop them.
 void require_replaceable_table(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // What goes with the tables: "index a, trigger b on table c"; empty: nothing.
-std::string what_goes_with(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
+std::string objects_removed_with(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // Gives the tables `to` the owner and the rights of the tables `from`. Errors: those of PostgresDatabase, NotPermitted
 // above all.
 void carry_rights(PostgresDatabase& database, const PostgresLayout& layout, const std::string& from,

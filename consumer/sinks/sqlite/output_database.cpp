@@ -48,7 +48,7 @@ bool is_there(const std::string& path) {
     return fs::status(path, failure).type() != fs::file_type::not_found;
 }
 
-[[noreturn]] void fail_taken_away(const std::string& path, const std::string& mark) {
+[[noreturn]] void fail_table_removed(const std::string& path, const std::string& mark) {
     throw Error(ErrorKind::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
                 "Put it back: the run goes on when it is there; or end the run, and give --start-over instead of "
                 "--resume; or remove " +
@@ -63,11 +63,13 @@ std::int64_t number_of(SqliteDatabase& database, const char* question) {
 // One without tables is nobody's: it was begun, and holds nothing.
 bool is_empty(SqliteDatabase& database) { return number_of(database, "SELECT count(*) FROM sqlite_master") == 0; }
 
-bool names_us(SqliteDatabase& database) { return number_of(database, "PRAGMA application_id") == kApplication; }
+bool has_application_id(SqliteDatabase& database) {
+    return number_of(database, "PRAGMA application_id") == kApplication;
+}
 
-void require_ours(SqliteDatabase& database) {
+void require_offramp_database(SqliteDatabase& database) {
     if (is_empty(database)) return;
-    if (!names_us(database))
+    if (!has_application_id(database))
         throw ConfigError("database " + database.path() + " was made by another program",
                           "Move it away, or give another --output");
     const std::int64_t version = number_of(database, "PRAGMA user_version") & ((1 << kVersionBits) - 1);
@@ -86,7 +88,7 @@ std::int64_t new_user_version() {
     return std::int64_t{1 + random() % kLargestNumber} << kVersionBits | kVersion;
 }
 
-std::string to_go_on_without(const std::string& mark) {
+std::string remedy_without(const std::string& mark) {
     return "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark +
            " to go on with the one that is there";
 }
@@ -178,7 +180,7 @@ void require_not_older(const std::string& path, const Counts& there, const Count
             "database {} is an older copy of the one that this run wrote to, and lacks results that count as done: "
             "it has {} commits and {} changes, of {} and {}",
             path, there.commits, there.changes, seen.commits, seen.changes),
-        to_go_on_without(mark));
+        remedy_without(mark));
 }
 
 // Before it is opened: by that, or by its end, the newer one's log may come to the file, and hide that it is older.
@@ -196,7 +198,7 @@ void require_marked(SqliteDatabase& database, const std::string& mark) {
     if (const std::int64_t number = noted.number(); number != 0 && number != own_number_of(database))
         throw ConfigError(
             "database " + database.path() + " is not the one that this run began, whose results count as done",
-            to_go_on_without(mark));
+            remedy_without(mark));
     require_not_older(database.path(), {commits_of(database), changes_of(database)}, noted.counts(), mark);
 }
 
@@ -207,7 +209,7 @@ std::array<std::string, 3> logs_of(const std::string& path) {
 
 // A file's header names its maker, as far as it was brought there from the log; damage behind it does not matter.
 // Otherwise SQLite is asked.
-bool is_file_of_ours(const std::string& path) {
+bool is_offramp_database(const std::string& path) {
     constexpr std::string_view kMagic("SQLite format 3\0", 16);
     constexpr std::size_t kApplicationAt = 68;
     std::array<char, 100> header{};
@@ -222,10 +224,10 @@ bool is_file_of_ours(const std::string& path) {
         application = application << 8 | static_cast<unsigned char>(header[at]);
     if (application == kApplication) return true;
     SqliteDatabase database = SqliteDatabase::opened_to_read(path);
-    return is_empty(database) || names_us(database);
+    return is_empty(database) || has_application_id(database);
 }
 
-[[noreturn]] void fail_in_the_way(const std::string& file) {
+[[noreturn]] void fail_file_exists(const std::string& file) {
     throw ConfigError(file + " is where this run's database goes, and was made by another program",
                       "Move it away, or give another --output");
 }
@@ -237,23 +239,23 @@ OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string
     if (is_there(path_))
         open();
     else if (is_there(mark_))
-        fail_taken_away(path_, mark_);
+        fail_table_removed(path_, mark_);
 }
 
 void OutputDatabase::open() {
-    if (!is_there(path_) && is_there(mark_)) fail_taken_away(path_, mark_);
+    if (!is_there(path_) && is_there(mark_)) fail_table_removed(path_, mark_);
     make_folder_of_results(fs::path(path_).parent_path().string());
     if (is_there(path_)) require_file_not_older(path_, mark_);
     database_.emplace(path_, durability_);
     database_->leave_log_at_the_end();
-    require_ours(*database_);
+    require_offramp_database(*database_);
     require_marked(*database_, mark_);
     database_->transact([&] {
         database_->execute(
             "CREATE TABLE IF NOT EXISTS offramp_commits (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT "
             "NULL)");
         database_->execute("INSERT INTO offramp_commits VALUES (1, 0) ON CONFLICT DO NOTHING");
-        if (names_us(*database_)) return;
+        if (has_application_id(*database_)) return;
         database_->execute(("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
         database_->execute(("PRAGMA user_version = " + std::to_string(new_user_version())).c_str());
         database_->execute(schema_.c_str());
@@ -310,19 +312,19 @@ void finish_database(const std::string& folder, const std::string& name) {
         require_marked(database, mark);
         database.close_log();
     } else if (is_there(mark)) {
-        fail_taken_away(path, mark);
+        fail_table_removed(path, mark);
     }
 }
 
 void require_replaceable(const std::string& folder, const std::string& name) {
     const std::string path = path_of(folder, name);
     if (is_there(path)) {
-        if (!is_file_of_ours(path)) fail_in_the_way(path);
+        if (!is_offramp_database(path)) fail_file_exists(path);
         return;
     }
     if (is_there(mark_of(folder, name))) return;
     for (const std::string& log : logs_of(path))
-        if (is_there(log)) fail_in_the_way(log);
+        if (is_there(log)) fail_file_exists(log);
 }
 
 bool has_database(const std::string& folder, const std::string& name) {
@@ -337,7 +339,7 @@ bool put_database_in_place(const std::string& next, const std::string& folder, c
     const std::string from = path_of(next, name), to = path_of(folder, name);
     const std::string mark = mark_of(next, name);
     if (!is_there(from)) {
-        if (is_there(mark)) fail_taken_away(from, mark);
+        if (is_there(mark)) fail_table_removed(from, mark);
         return false;
     }
     const auto logs = logs_of(from);

@@ -135,7 +135,7 @@ def do_the_rest(attempt):
     warn_of_others(job, index)
     note = job.begin_attempt(index)
     run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
-    with told_in(note), held(job, index, run_id) as lock:
+    with read_kilobytes(note), held(job, index, run_id) as lock:
         # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
         if tell_if_done(job, index):
             return int(ExitCode.OK)
@@ -165,7 +165,7 @@ def is_empty(folder):
 
 
 @contextlib.contextmanager
-def told_in(note):
+def read_kilobytes(note):
     """An attempt that does not come to its run tells its end, too: it is not under way any more."""
     try:
         yield

@@ -148,12 +148,12 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
     const std::uint64_t items = checkpoint.items();
     while (!text.empty()) {
         const json line = opened_line(next_line());
-        const bool says_something =
+        const bool has_content =
             line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, checkpoint.done)
                                  : line.contains("names") ? add_names(line, checkpoint)
                                  : line.contains("ended") ? (checkpoint.ended = line["ended"] == true)
                                                           : false);
-        if (!says_something) ++checkpoint.ignored_lines;
+        if (!has_content) ++checkpoint.ignored_lines;
     }
     if (checkpoint.names.size() != items) checkpoint.names.clear();
     if (checkpoint.results.size() != checkpoint.names.size()) checkpoint.results.clear();

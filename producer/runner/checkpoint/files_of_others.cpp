@@ -84,11 +84,11 @@ class OwnResults {
         if (!previous_) return;
         put(previous_->names, names_);
         put(previous_->results, results_);
-        processors_ = FilesOfRun::of(previous_->identity).where_they_go(config, write_path);
+        processors_ = FilesOfRun::of(previous_->identity).output_paths(config, write_path);
         for (auto& [files, items] : ReplacedItems::by_files(config.output, previous_->seal))
             replaced_.push_back(
                 {.of_any = !files,
-                 .processors = files ? files->where_they_go(config, write_path) : std::vector<std::string>(),
+                 .processors = files ? files->output_paths(config, write_path) : std::vector<std::string>(),
                  .items = items});
     }
 

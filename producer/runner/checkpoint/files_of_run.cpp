@@ -15,7 +15,7 @@ FilesOfRun FilesOfRun::of(const CheckpointIdentity& identity) {
     return {fact("--processor"), fact("--write-path")};
 }
 
-std::vector<std::string> FilesOfRun::where_they_go(const ResultSettings& config, const std::string& other_path) const {
+std::vector<std::string> FilesOfRun::output_paths(const ResultSettings& config, const std::string& other_path) const {
     ResultSettings of_run;
     of_run.processor = processors;
     std::vector<std::string> names = of_run.processors();

@@ -18,7 +18,7 @@ struct FilesOfRun {
     static FilesOfRun of(const CheckpointIdentity& identity);
     // Its processors whose files lie where such files of a run with these settings go. `other_path`: where `write` puts
     // its own in that run. Blocks: on the file system, of which it asks what a path leads to.
-    std::vector<std::string> where_they_go(const ResultSettings& config, const std::string& other_path) const;
+    std::vector<std::string> output_paths(const ResultSettings& config, const std::string& other_path) const;
 
     auto operator<=>(const FilesOfRun&) const = default;
 };

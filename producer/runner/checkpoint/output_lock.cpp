@@ -59,7 +59,7 @@ bool has_its_name(const HeldFolder& folder, int file) {
 }  // namespace
 
 OutputLock::OutputLock(const std::string& folder, const std::string& run_id, OutputShare::Lock lock) : folder_(folder) {
-    if (lock == OutputShare::Lock::MustBeThere) OutputShare(folder_, run_id, lock);
+    if (lock == OutputShare::Lock::Required) OutputShare(folder_, run_id, lock);
     while (!try_lock(run_id, lock)) {
     }
 }
@@ -76,7 +76,7 @@ void OutputLock::require_in_place() const {
 // False: the file was removed by its previous holder in between, or another run was quicker.
 bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
     UniqueFd file = open_lock(folder_);
-    const bool is_launched = lock == OutputShare::Lock::MustBeThere;
+    const bool is_launched = lock == OutputShare::Lock::Required;
     if (::flock(file.get(), is_launched ? LOCK_SH | LOCK_NB : LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) return false;
         const bool has_locks = errno == EWOULDBLOCK;

@@ -16,9 +16,9 @@ namespace offramp {
 // its process; Error with CannotWrite.
 class OutputLock {
   public:
-    // `folder` exists. MustBeThere: the launch script has it, else this is not the folder that it has.
+    // `folder` exists. Required: the launch script has it, else this is not the folder that it has.
     OutputLock(const std::string& folder, const std::string& run_id,
-               OutputShare::Lock lock = OutputShare::Lock::MayBeThere);
+               OutputShare::Lock lock = OutputShare::Lock::Optional);
     ~OutputLock();
     OutputLock(const OutputLock&) = delete;
     OutputLock& operator=(const OutputLock&) = delete;

@@ -27,7 +27,7 @@ namespace {
 // The launch script has made it: one that is gone is not made again.
 const std::string& made_folder(const std::string& folder, OutputShare::Lock lock) {
     std::error_code problem;
-    if (lock == OutputShare::Lock::MayBeThere)
+    if (lock == OutputShare::Lock::Optional)
         std::filesystem::create_directories(folder, problem);
     else if (!std::filesystem::exists(folder, problem))
         fail_moved("the output folder", folder, "it is not there");
@@ -38,7 +38,7 @@ const std::string& made_folder(const std::string& folder, OutputShare::Lock lock
 }
 
 OutputShare::Lock lock_of(const RunConfig& config) {
-    return config.lifeline_fd < 0 ? OutputShare::Lock::MayBeThere : OutputShare::Lock::MustBeThere;
+    return config.lifeline_fd < 0 ? OutputShare::Lock::Optional : OutputShare::Lock::Required;
 }
 
 // Nothing tells the first ones of more such items from others.
@@ -70,7 +70,7 @@ std::optional<Checkpoint> if_readable(const std::string& path) {
 }
 
 // Why other names are refused, where that can be told.
-std::string what_is_missing(const Checkpoint& previous, const BatchSource& source) {
+std::string describe_missing_input(const Checkpoint& previous, const BatchSource& source) {
     if (previous.names.empty()) return {};
     std::vector<std::uint64_t> now = hashes_of_items(source);
     std::sort(now.begin(), now.end());
@@ -84,7 +84,7 @@ std::string what_is_missing(const Checkpoint& previous, const BatchSource& sourc
         previous.names.size(), missing, missing == 1 ? "is" : "are");
 }
 
-std::string where_it_begins(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
+std::string describe_shard_mismatch(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
     const ItemRange was = previous.share();
     if (source.items() == previous.items() || share.begin == was.begin) return {};
     return fmt::format(". Its items were those from number {} on, and are those from number {} on", was.begin,
@@ -120,7 +120,7 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
     if (const std::string difference = identity.difference_from(previous->identity); !difference.empty())
         throw ConfigError(
             flag + ": " + folder + " holds other work, of run " + previous->run_id + ": " + difference +
-                what_is_missing(*previous, source) + where_it_begins(*previous, source, share),
+                describe_missing_input(*previous, source) + describe_shard_mismatch(*previous, source, share),
             "Repeat that run's input and settings, give another --output, or --start-over instead of " + flag);
     if (previous->ignored_lines > 0)
         spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag,
@@ -145,10 +145,10 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     const std::optional<Checkpoint> found =
         earlier == EarlierWork::DoneAgain ? if_readable(path) : read_checkpoint(path);
     // A producer of this run that died before any of its slabs was done left another run's checkpoint there.
-    const bool is_anothers = earlier == EarlierWork::DoneAgain || (earlier == EarlierWork::Recovered && found &&
-                                                                   ReplacedItems::counts(folder_, found->seal));
+    const bool is_other_run = earlier == EarlierWork::DoneAgain || (earlier == EarlierWork::Recovered && found &&
+                                                                    ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
-    if (found && is_anothers) {
+    if (found && is_other_run) {
         replaces(*found, config, config.catalogue.text("write-path"), identity, source);
     } else if (earlier != EarlierWork::DoneAgain) {
         check_same_work(found, identity, source, share_of(source, config), folder_,

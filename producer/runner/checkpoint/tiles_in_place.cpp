@@ -132,7 +132,7 @@ std::vector<std::uint64_t> TilesInPlace::lost_of(const Picture& picture, Look lo
         if (!canvas.is_there()) {
             const bool is_all_done = has_shard_ || picture.done.size() == picture.tiles;
             if (!has_mask || replaces_ || !is_all_done) lose_all();
-        } else if (canvas.is_committed() || !canvas.is_as_wanted()) {
+        } else if (canvas.is_committed() || !canvas.matches_form()) {
             lose_all();
             if (look == Look::AtTheBeginning) canvas.remove();
         } else if (canvas.is_full()) {  // who comes again puts the mask in its place

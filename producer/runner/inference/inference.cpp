@@ -40,7 +40,7 @@ bool Inference::run(Prefetcher& input, EgressPath& egress, std::uint64_t batches
         if (!batch->left_out()) {
             --batches;
             if (!submit(compute_batch(std::move(*batch)), egress)) return false;
-        } else if (unread_ == Unread::HandOn) {
+        } else if (unread_ == Unread::EmitEmpty) {
             if (!submit(describe(*batch), egress)) return false;
         } else {
             skipped_before_ += skipped_in(*batch);

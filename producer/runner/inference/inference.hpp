@@ -27,9 +27,9 @@ class Inference {
         std::size_t timed = 1;
     };
     // What becomes of a batch of which nothing could be read. Nothing is computed for it either way.
-    enum class Unread { LeaveOut, HandOn };  // HandOn: its rows go to the egress, as empty ones
+    enum class Unread { Skip, EmitEmpty };  // EmitEmpty: its rows go to the egress, as empty ones
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
-              const SlabLayout& layout, Pace pace, Unread unread = Unread::LeaveOut, RowReview* review = nullptr);
+              const SlabLayout& layout, Pace pace, Unread unread = Unread::Skip, RowReview* review = nullptr);
 
     // At most so many batches, without those of which nothing could be read; false when there is no more input, or the
     // egress takes none. Their device time is known on return.

@@ -22,7 +22,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     std::uint64_t listed = 0;
     for (const SkippedItem& item : first) listed += item.stands_for();
     failed = std::max(failed, listed);  // others may have been found meanwhile
-    const bool none_read = nothing_was_read(failed);
+    const bool none_read = all_failed(failed);
     const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);  // all of them
     std::string text;
     if (none_read)

@@ -23,7 +23,7 @@ class ErrorBudget {
     ErrorBudget(std::string_view setting, std::uint64_t items, Of of = Of::Whole, Items kind = Items::Any);
 
     bool exceeded_by(std::uint64_t failed) const { return limit_.exceeded(failed, items_); }
-    bool nothing_was_read(std::uint64_t failed) const { return of_ == Of::Whole && items_ > 0 && failed >= items_; }
+    bool all_failed(std::uint64_t failed) const { return of_ == Of::Whole && items_ > 0 && failed >= items_; }
     // The error that ends the run: BadInput, with the count and the first reasons.
     Error failure(std::uint64_t failed, std::span<const SkippedItem> first) const;
 

@@ -98,7 +98,7 @@ bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
     skipped.was_read = true;
     const std::uint64_t failed = found_.record(skipped);
     skipped_.record(skipped);
-    return budget_.exceeded_by(failed) || budget_.nothing_was_read(failed);
+    return budget_.exceeded_by(failed) || budget_.all_failed(failed);
 }
 
 void Prefetcher::end_for_skipped() { fail(std::make_exception_ptr(budget_.failure(found_.total(), found_.list()))); }
@@ -124,15 +124,15 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
 std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
     const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, of which more may come
     if (!found_.lists_all()) return {};
-    const auto told_as = [](const SkippedItem& item) {  // a part by its whole and the reason that it shares
+    const auto key_of = [](const SkippedItem& item) {  // a part by its whole and the reason that it shares
         return item.whole.empty() ? std::tuple(item.item, std::string(), std::string())
                                   : std::tuple(std::uint64_t{0}, item.whole, item.reason);
     };
     std::map<std::tuple<std::uint64_t, std::string, std::string>, std::uint64_t> given;
-    for (const SkippedItem& item : given_out) given[told_as(item)] += item.stands_for();
+    for (const SkippedItem& item : given_out) given[key_of(item)] += item.stands_for();
     std::vector<SkippedItem> ahead;
     for (SkippedItem& item : found_.list()) {
-        const auto known = given.find(told_as(item));
+        const auto known = given.find(key_of(item));
         const std::uint64_t before = known == given.end() ? 0 : known->second;
         if (item.stands_for() <= before) continue;
         if (before > 0) {  // parts are given out in order: the last one is ahead
@@ -231,7 +231,7 @@ void Prefetcher::upload_batches() {
         const TraceRange staging(TraceName::StageBatch, turn < plan_.batches() ? plan_.number(turn) : 0);
         std::optional<StagingWindow::Batch> batch = staging_->take_complete();
         if (!batch) return;
-        if (budget_.nothing_was_read(found_.total())) throw budget_.failure(found_.total(), found_.list());
+        if (budget_.all_failed(found_.total())) throw budget_.failure(found_.total(), found_.list());
         if (leave_out(*batch)) continue;
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
             if (batch->rows[row].done && !packing_)

@@ -80,7 +80,7 @@ class FileModel final : public Model {
     }
     std::uint64_t parameters() const override { return network_->parameters(); }
     bool random_weights() const override { return metadata().random_weights; }
-    std::string caution() const override { return network_->caution(); }
+    std::string warning() const override { return network_->warning(); }
     ModelInput input() const override { return input_; }
     std::vector<TensorSpec> outputs() const override { return outputs_; }
 
@@ -333,16 +333,16 @@ class FileModel final : public Model {
                               "A slab's tensor has at most so many", ErrorKind::BadInput);
         TensorSpec spec =
             TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
-        TensorSpec as_it_lies = spec;
-        std::ranges::copy(tensor.strides(), as_it_lies.strides.begin());
-        return as_it_lies.dense_rows() ? with_settled_strides(as_it_lies) : spec;
+        TensorSpec with_strides = spec;
+        std::ranges::copy(tensor.strides(), with_strides.strides.begin());
+        return with_strides.dense_rows() ? with_settled_strides(with_strides) : spec;
     }
 
     // The tensor as it was stated, in memory of its own.
     DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
         const TensorSpec& spec = outputs_[index];
         check_shape(tensor, spec);
-        if (lent || tensor.device().type() != execution_.device().type() || !lies_as(tensor.strides(), spec)) {
+        if (lent || tensor.device().type() != execution_.device().type() || !has_strides(tensor.strides(), spec)) {
             at::Tensor packed = empty_output(spec);
             packed.copy_(tensor);
             tensor = std::move(packed);

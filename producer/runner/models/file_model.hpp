@@ -25,7 +25,7 @@ class FileNetwork {
     virtual ~FileNetwork() = default;
     // "compiled by AOTInductor for cpu"
     virtual std::string description() const = 0;
-    virtual std::string caution() const { return {}; }
+    virtual std::string warning() const { return {}; }
     virtual std::uint64_t parameters() const { return 0; }
     // Nothing: the file does not say.
     virtual std::optional<NetworkInputs> inputs() const = 0;

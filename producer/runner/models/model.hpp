@@ -68,7 +68,7 @@ class Model {
     virtual std::uint64_t parameters() const = 0;  // 0: unknown
     virtual bool random_weights() const = 0;
     // What its user should know; empty: nothing.
-    virtual std::string caution() const { return {}; }
+    virtual std::string warning() const { return {}; }
     virtual ModelInput input() const = 0;
     virtual std::vector<TensorSpec> outputs() const = 0;  // of a full batch; dense rows
     // What the outputs' height and width are to be enlarged by, bilinearly, where that was left out; else 1.

@@ -18,13 +18,13 @@ constexpr std::array<std::string_view, 2> kModelFiles{".pt2", ".pt"};
 constexpr const char* kNote = "architecture";
 
 // For files that were written without a note, as torch's state dicts are.
-struct Clue {
+struct SignatureTensor {
     const char* model;
     const char* tensor;
 };
-constexpr std::array<Clue, 3> kClues{{{"deeplabv3-resnet50", "classifier.0.convs.0.0.weight"},
-                                      {"encoder", "layers.0.self_attn.in_proj_weight"},
-                                      {"cutout", "encoder.0.weight"}}};
+constexpr std::array<SignatureTensor, 3> kSignatureTensors{{{"deeplabv3-resnet50", "classifier.0.convs.0.0.weight"},
+                                                            {"encoder", "layers.0.self_attn.in_proj_weight"},
+                                                            {"cutout", "encoder.0.weight"}}};
 
 // What --model takes for a name; `copy` has no weights.
 bool can_be_architecture(std::string_view name) {
@@ -40,8 +40,8 @@ std::string model_of(const SafetensorsFile& file) {
                           "Name the model (--list) and give the file as its --weights", ErrorKind::BadInput);
     }
     const std::string wrapper = wrapper_of(file.tensors());
-    for (const Clue& clue : kClues)
-        if (file.find(wrapper + clue.tensor) != nullptr) return clue.model;
+    for (const SignatureTensor& signature : kSignatureTensors)
+        if (file.find(wrapper + signature.tensor) != nullptr) return signature.model;
     throw ConfigError(
         "--model '" + file.path() +
             "' does not say which model its weights are of, and its tensors are not those of any",

@@ -181,7 +181,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     return config;
 }
 
-std::string caution_about_size(const RunConfig& given, const RunConfig& resolved) {
+std::string warning_about_size(const RunConfig& given, const RunConfig& resolved) {
     const bool file = is_model_file(resolved.model);
     const bool sized = resolved.input.empty() || given.image_size != 0 || given.tile != 0 || resolved.image_size == 0;
     if (sized || (!file && (resolved.model != "deeplabv3-resnet50" || resolved.image_size != kUnknownImageSize)))

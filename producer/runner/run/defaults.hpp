@@ -21,7 +21,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
                            const EgressTraits& traits = {});
 
 // What to say of a size of pictures that nobody gave, neither `given` nor a model's file; empty: nothing.
-std::string caution_about_size(const RunConfig& given, const RunConfig& resolved);
+std::string warning_about_size(const RunConfig& given, const RunConfig& resolved);
 
 // Errors: ConfigError (Usage) when --tile does not go with the source, or with the size that a model's file takes.
 // `config`: resolved.

@@ -53,7 +53,7 @@ EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, co
     const std::uint64_t pool = plan.spans.slab_count * std::uint64_t{plan.layout.slab_bytes};
     if (traits.has_pool() && !config.adopt && pool <= shared_memory_room().free_bytes)
         require_memory(MachineMemory::read(), plan.spans.slab_count, plan.layout.slab_bytes, config.batch);
-    if (!traits.caution.empty()) spdlog::warn("{}", traits.caution);
+    if (!traits.warning.empty()) spdlog::warn("{}", traits.warning);
     return plan;
 }
 

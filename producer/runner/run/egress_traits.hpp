@@ -14,7 +14,7 @@ struct EgressTraits {
     Slabs slabs = Slabs::PageLockedPool;
     bool outputs_dropped = false;     // on the device: nothing is read, written or kept of them
     bool batches_share_slabs = true;  // several small ones, in one slab
-    std::string caution;              // said in the log of each run; empty: nothing
+    std::string warning;              // said in the log of each run; empty: nothing
 
     bool has_consumers() const { return offramp::has_consumers(slabs); }
     bool has_pool() const { return offramp::has_pool(slabs); }

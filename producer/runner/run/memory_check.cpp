@@ -11,7 +11,7 @@ namespace offramp {
 namespace {
 
 // "Name:  123 kB" of each line, in bytes.
-std::map<std::string, std::uint64_t> told_in(const std::string& path) {
+std::map<std::string, std::uint64_t> read_kilobytes(const std::string& path) {
     std::map<std::string, std::uint64_t> told;
     std::ifstream file(path);
     std::string name, unit;
@@ -33,8 +33,8 @@ std::string gibibytes(std::uint64_t bytes) {
 }  // namespace
 
 MachineMemory MachineMemory::read(const std::string& machine, const std::string& process) {
-    auto of_machine = told_in(machine);
-    auto own = told_in(process);
+    auto of_machine = read_kilobytes(machine);
+    auto own = read_kilobytes(process);
     return {.total = of_machine["MemTotal"] + of_machine["SwapTotal"],
             .available = of_machine["MemAvailable"] + of_machine["SwapFree"],
             .own = own["RssAnon"]};

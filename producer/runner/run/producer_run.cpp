@@ -106,7 +106,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                                                                  .turn = turn_},
                                               plan.pace);
     still_wanted();
-    place_.begin_account();
+    place_.remove_old_reports();
     trace_ = std::make_unique<LiveTrace>(place_.folder(), "producer", "main", [this] {
         device_->use_on_this_thread();
         timeline_->align();
@@ -179,7 +179,7 @@ ProducerRun::~ProducerRun() {
 // --- from its start to its end ---
 
 ExitCode ProducerRun::execute() {
-    place_.make_ours();
+    place_.take_ownership();
     lifecycle_.begin();
     attempt([this] { pipeline_->flow(); });
     if (lifecycle_.is_stopped(StopMode::Halt)) {
@@ -243,7 +243,7 @@ void ProducerRun::end_input() { pipeline_->end_input(); }
 
 void ProducerRun::stop_outputs() { egress_->stop(); }
 
-void ProducerRun::send_consumers_away() { egress_->delivery().abort(); }
+void ProducerRun::dismiss_consumers() { egress_->delivery().abort(); }
 
 // --- failures ---
 
@@ -275,7 +275,7 @@ void ProducerRun::leave_to_successor(std::exception_ptr error) {
         return;
     }
     const bool device_is_lost = kind == ErrorKind::DeviceBroken || kind == ErrorKind::DeviceOutOfMemory;
-    if (!device_is_lost || !place_.is_ours() || !strategy_->traits().survives_producer() ||
+    if (!device_is_lost || !place_.owns_run() || !strategy_->traits().survives_producer() ||
         !launcher_.may_be_succeeded())
         return;
     spdlog::critical("{}. What is in flight is left to another producer (--adopt)", lifecycle_.failure());

@@ -49,7 +49,7 @@ class ProducerRun final : private StoppableRun {
     RunFacts facts() const;
     void end_input() override;
     void stop_outputs() override;
-    void send_consumers_away() override;
+    void dismiss_consumers() override;
     void attempt(const std::function<void()>& step);
     void fail(std::exception_ptr error);
     void leave_to_successor(std::exception_ptr error);

@@ -48,7 +48,7 @@ bool has_proportions_of(const TensorSpec& input, const TensorSpec& output) {
 
 // Beside scores [N, Q, H, W] those of a transformer's queries are [N, Q, K], and those of boxes [N, 4 + K + Q, A]: four
 // numbers of a box, classes and Q coefficients for each of many anchors.
-const TensorSpec* whose_parts(const TensorSpec& scores, std::span<const TensorSpec> outputs) {
+const TensorSpec* tensor_with_parts(const TensorSpec& scores, std::span<const TensorSpec> outputs) {
     if (!is_class_scores(scores) || scores.shape[1] < 2) return nullptr;
     const std::int64_t parts = scores.shape[1];
     for (const TensorSpec& other : outputs) {
@@ -75,32 +75,32 @@ std::string names_of_unwritten(const RunConfig& config, std::span<const TensorSp
 
 }  // namespace
 
-std::vector<std::string> cautions_about_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
+std::vector<std::string> warnings_about_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
                                                 std::uint32_t upsample_factor, const TensorSpec& input) {
     constexpr const char* kInstead = "--processor npy writes every output as it is";
-    std::vector<std::string> cautions;
+    std::vector<std::string> warnings;
     if (const std::string names = names_of_unwritten(config, outputs, upsample_factor); !names.empty())
-        cautions.push_back("not written, since --processor " + config.processor + " does not read them: " + names +
+        warnings.push_back("not written, since --processor " + config.processor + " does not read them: " + names +
                            ". " + kInstead);
     const auto reads_masks = [&](const std::string& processor) {
         return reads_of(processor, outputs, upsample_factor) == Reads::Masks;
     };
-    if (std::ranges::none_of(config.processors(), reads_masks)) return cautions;
+    if (std::ranges::none_of(config.processors(), reads_masks)) return warnings;
     for (const TensorSpec& output : outputs) {
         if (!obstacle_to_masks(output, upsample_factor).empty()) continue;
         if (!has_proportions_of(input, output))
-            cautions.push_back(
+            warnings.push_back(
                 describe_output(output) + " becomes masks of " + std::to_string(output.shape[output.dims - 1]) + " x " +
                 std::to_string(output.shape[output.dims - 2]) +
                 " pixels, which has not the proportions of the input, " + std::to_string(input.shape[3]) + " x " +
                 std::to_string(input.shape[2]) +
                 ". If it is channels-last, [N, H, W, C], let the model end with permute(0, 3, 1, 2). " + kInstead);
-        else if (const TensorSpec* const other = whose_parts(output, outputs); other != nullptr)
-            cautions.push_back(describe_output(output) + " becomes masks of " + std::to_string(output.shape[1]) +
+        else if (const TensorSpec* const other = tensor_with_parts(output, outputs); other != nullptr)
+            warnings.push_back(describe_output(output) + " becomes masks of " + std::to_string(output.shape[1]) +
                                " classes. Beside " + describe_output(*other) +
                                " it is probably mask queries or prototypes, which are no classes. " + kInstead);
     }
-    return cautions;
+    return warnings;
 }
 
 void require_readable_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,

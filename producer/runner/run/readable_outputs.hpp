@@ -19,7 +19,7 @@ void require_readable_outputs(const RunConfig& config, std::span<const TensorSpe
 // What is worth a word of the outputs that a run reads, in whole sentences: those that no processor writes, and those
 // that are read as masks and are probably none: not in the proportions of the pictures that the model takes (`input`:
 // [N, 3, H, W], else of no dimensions), or queries and prototypes that masks are made of later. Pure.
-std::vector<std::string> cautions_about_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
+std::vector<std::string> warnings_about_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
                                                 std::uint32_t upsample_factor, const TensorSpec& input);
 
 }  // namespace offramp

@@ -32,7 +32,7 @@ bool makes_a_file_of_each_result(const RunConfig& config) {
 }
 
 // Consumers choose by the same rule (consumer/processors/processor.cpp).
-void tell_of_chosen_processor(const RunConfig& config, const OutputTransformer& transformer) {
+void log_chosen_processor(const RunConfig& config, const OutputTransformer& transformer) {
     const auto becomes_masks = [&](const TensorSpec& output) {
         return obstacle_to_masks(output, transformer.upsample_factor()).empty();
     };
@@ -43,14 +43,14 @@ void tell_of_chosen_processor(const RunConfig& config, const OutputTransformer& 
         transformer.outputs().front().describe());
 }
 
-void tell_of_outputs(const RunConfig& config, const OpenedModel& opened) {
+void log_outputs(const RunConfig& config, const OpenedModel& opened) {
     const OutputTransformer& transformer = *opened.transformer;
     require_readable_outputs(config, transformer.outputs(), transformer.upsample_factor());
     const ModelInput input = opened.model->input();
-    for (const std::string& caution :
-         cautions_about_outputs(config, transformer.outputs(), transformer.upsample_factor(),
+    for (const std::string& warning :
+         warnings_about_outputs(config, transformer.outputs(), transformer.upsample_factor(),
                                 input.kind == InputKind::Image ? input.tensor : TensorSpec{}))
-        spdlog::warn("{}", caution);
+        spdlog::warn("{}", warning);
 }
 
 }  // namespace
@@ -95,9 +95,9 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                           .confidence = config.confidence,
                           .foreground = ForegroundScale::of(config.scores, config.threshold)});
     spdlog::info("model: {}", opened.model->description());
-    tell_of_chosen_processor(config, *opened.transformer);
-    if (!traits.outputs_dropped) tell_of_outputs(config, opened);
-    if (const std::string caution = opened.model->caution(); !caution.empty()) spdlog::warn("{}", caution);
+    log_chosen_processor(config, *opened.transformer);
+    if (!traits.outputs_dropped) log_outputs(config, opened);
+    if (const std::string warning = opened.model->warning(); !warning.empty()) spdlog::warn("{}", warning);
     if (opened.model->random_weights())
         spdlog::warn(
             "the weights are random: the outputs mean nothing. {} for real ones",

@@ -38,8 +38,7 @@ RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
       review_(make_review()),
       inference_(parts_.device, *parts_.model.model, *parts_.model.transformer, parts_.compute, parts_.timeline,
                  parts_.egress.layout(), pace,
-                 tells_of_items(parts_.config) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut,
-                 review_.get()),
+                 records_items(parts_.config) ? Inference::Unread::EmitEmpty : Inference::Unread::Skip, review_.get()),
       measuring_({.config = parts_.config,
                   .lifecycle = parts_.lifecycle,
                   .device = parts_.device,
@@ -52,13 +51,13 @@ RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
 
 std::unique_ptr<ScoreReview> RunPipeline::make_review() {
     const RunConfig& config = parts_.config;
-    if (!tells_foregrounds(config) && parts_.model.transformer->transform() != OutputTransform::ClassMap)
+    if (!separates_foreground(config) && parts_.model.transformer->transform() != OutputTransform::ClassMap)
         return nullptr;
     return std::make_unique<ScoreReview>(
         parts_.egress.layout(),
         ScoreReview::Settings{
             .scale = ForegroundScale::of(config.scores, config.threshold),
-            .in_slabs = tells_foregrounds(config),
+            .in_slabs = separates_foreground(config),
             .passed_before = parts_.record.items_done_earlier(parts_.egress.predecessor()),
             .skip = [this](std::uint64_t item, const std::string& reason) { return input_.skip(item, reason); },
             .too_many = [this] { input_.end_for_skipped(); }});

@@ -70,7 +70,7 @@ void require_weights(const RunConfig& config) {
 }
 
 // `list`: where the input's is written; empty: nowhere.
-int tell_job_facts(const std::string& list, int argc, const char* const* argv, const ProducerProgram& program) {
+int print_job_facts(const std::string& list, int argc, const char* const* argv, const ProducerProgram& program) {
     spdlog::set_level(spdlog::level::err);
     const auto parsed = parse_run_config(argc, argv, program.name);
     if (!parsed) return to_int(ExitCode::Ok);
@@ -85,7 +85,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     // Words of the launcher's, no settings. Flags follow.
     const std::string_view word = argc > 1 ? argv[1] : "";
     if (argc > 4 && word == "--join-shards") return join_shards_named(argv[2], argv[3], argv[4]), to_int(ExitCode::Ok);
-    if (argc > 2 && word == "--job-facts") return tell_job_facts(argv[2], argc - 2, argv + 2, program);
+    if (argc > 2 && word == "--job-facts") return print_job_facts(argv[2], argc - 2, argv + 2, program);
     const auto parsed = parse_run_config(argc, argv, program.name);
     if (!parsed) return to_int(ExitCode::Ok);
     if (parsed->list) return print_names(), to_int(ExitCode::Ok);
@@ -115,7 +115,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());
     require_weights(config);
-    if (const std::string caution = caution_about_size(*parsed, config); !caution.empty()) spdlog::warn("{}", caution);
+    if (const std::string warning = warning_about_size(*parsed, config); !warning.empty()) spdlog::warn("{}", warning);
     const ExitCode code = ProducerRun(config, std::move(strategy), signals, began_ns).execute();
     failpoint("run.swept");
     save_recording();

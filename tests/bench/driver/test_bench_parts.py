@@ -323,7 +323,7 @@ class MaterialsTest(unittest.TestCase):
             self.materials(encoder=self.folder / "mine.pt2").fill_in({"max-tokens": specs.MAX_TOKENS})
 
     def test_a_server_has_a_schema_for_the_row_while_it_runs_and_keeps_what_it_had(self):
-        missing = "needs psycopg" if not importlib.util.find_spec("psycopg") else server_module().what_is_missing()
+        missing = "needs psycopg" if not importlib.util.find_spec("psycopg") else server_module().missing_requirement()
         if missing:
             self.skipTest(missing)
         schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'bench%'"

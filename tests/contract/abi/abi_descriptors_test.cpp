@@ -45,7 +45,7 @@ class Scarce {
 
 // Starts consumers of a run, one after the other until one has come to the run's end, as a launcher does. Each is a
 // child of a process without threads, so that what it begins with is whole.
-class Nursery {
+class ForkServer {
   public:
     enum class Step : std::uint32_t { Never, Open, ForEach, InASlab };
     // Where the first consumer loses its descriptors, but for so many.
@@ -54,7 +54,7 @@ class Nursery {
         std::uint32_t free = 0;
     };
 
-    explicit Nursery(const std::string& run_dir) {
+    explicit ForkServer(const std::string& run_dir) {
         EXPECT_EQ(::pipe2(orders_, O_CLOEXEC), 0);
         EXPECT_EQ(::pipe2(reports_, O_CLOEXEC), 0);
         pid_ = ::fork();
@@ -66,9 +66,9 @@ class Nursery {
         }
         ::_exit(0);
     }
-    Nursery(const Nursery&) = delete;
-    Nursery& operator=(const Nursery&) = delete;
-    ~Nursery() {
+    ForkServer(const ForkServer&) = delete;
+    ForkServer& operator=(const ForkServer&) = delete;
+    ~ForkServer() {
         ::close(orders_[1]);
         ::waitpid(pid_, nullptr, 0);
         for (const int end : {orders_[0], reports_[0], reports_[1]}) ::close(end);
@@ -133,13 +133,13 @@ class Descriptors : public AbiWorld {
   protected:
     void SetUp() override {
         AbiWorld::SetUp();
-        nursery_.emplace(run_dir_);  // before the run has threads
+        fork_server_.emplace(run_dir_);  // before the run has threads
 #ifdef __SANITIZE_ADDRESS__
         GTEST_SKIP() << "a sanitizer needs descriptors itself to judge an address";
 #endif
     }
     void TearDown() override {
-        nursery_.reset();
+        fork_server_.reset();
         AbiWorld::TearDown();
     }
 
@@ -160,7 +160,7 @@ class Descriptors : public AbiWorld {
             return false;
         }
     }
-    std::optional<Nursery> nursery_;
+    std::optional<ForkServer> fork_server_;
     const Batch made_ = batch(0);
 };
 
@@ -174,10 +174,10 @@ TEST_F(Descriptors, AreUsedUpWhenAnEgressOpens) {
             if (!worked([&] { egress = opened(); })) ++refused;
         }
         if (!egress) continue;
-        nursery_->begin({});
+        fork_server_->begin({});
         submit(*egress);
         EXPECT_TRUE(egress->drain());
-        EXPECT_EQ(nursery_->errors(), 0);
+        EXPECT_EQ(fork_server_->errors(), 0);
     }
     EXPECT_GT(refused, 5U);
     EXPECT_LT(refused, kMostFree);
@@ -189,7 +189,7 @@ TEST_F(Descriptors, AreUsedUpWhenAConsumerComesToAnEgress) {
         const auto egress = opened();
         {
             const Scarce scarce(free);
-            nursery_->begin({});
+            fork_server_->begin({});
             for (int i = 0; i < 3; ++i) worked([&] { submit(*egress); });
             for (int i = 0; i < 50 && egress->figures().consumers == 0; ++i) ::usleep(1000);
             if (free > 16) {
@@ -198,7 +198,7 @@ TEST_F(Descriptors, AreUsedUpWhenAConsumerComesToAnEgress) {
         }
         EXPECT_TRUE(egress->drain()) << "the consumer is let in";
         EXPECT_EQ(egress->figures().samples_completed, 3U * kRows);
-        nursery_->errors();
+        fork_server_->errors();
     }
 }
 
@@ -206,7 +206,7 @@ TEST_F(Descriptors, AreUsedUpWhileAnEgressWorksAndCloses) {
     for (std::uint32_t free = 0; free <= kMostFree; free += free < 16 ? 1 : 8) {
         SCOPED_TRACE(free);
         auto egress = opened();
-        nursery_->begin({});
+        fork_server_->begin({});
         while (egress->figures().consumers == 0) ::usleep(1000);
         {
             const Scarce scarce(free);
@@ -214,22 +214,22 @@ TEST_F(Descriptors, AreUsedUpWhileAnEgressWorksAndCloses) {
             EXPECT_TRUE(egress->drain());
             worked([&] { egress.reset(); });
         }
-        EXPECT_EQ(nursery_->errors(), 0);
+        EXPECT_EQ(fork_server_->errors(), 0);
     }
 }
 
 TEST_F(Descriptors, AreUsedUpAtEachStepOfAConsumer) {
-    using Step = Nursery::Step;
+    using Step = ForkServer::Step;
     for (const Step step : {Step::Open, Step::ForEach, Step::InASlab}) {
         int errors = 0;
         for (std::uint32_t free = 0; free <= kMostFree; free += free < 40 ? 1 : 8) {
             SCOPED_TRACE(free);
             const auto egress = opened();
-            nursery_->begin({step, free});
+            fork_server_->begin({step, free});
             for (int i = 0; i < 9; ++i) submit(*egress);
             EXPECT_TRUE(egress->drain());
             EXPECT_EQ(egress->figures().samples_set_aside, 0U) << "a lack of descriptors is no slab's fault";
-            errors += nursery_->errors();
+            errors += fork_server_->errors();
         }
         if (step != Step::InASlab) {  // nothing may be wanting any more
             EXPECT_GT(errors, 0) << static_cast<std::uint32_t>(step);

@@ -56,12 +56,12 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
         }));
     };
     std::thread first(consume), second(consume);
-    std::atomic<int> let_go{0};
+    std::atomic<int> released{0};
     for (std::uint64_t number = 0; number < kBatches; ++number) {
         const std::uint32_t rows = number % 3 == 0 ? 2 : kRows;  // rows vary
         const auto made = std::shared_ptr<Batch>(new Batch(batch(number)), [&](Batch* gone) {
             std::ranges::fill(gone->scores, -1.0F);  // whoever reads it now reads nonsense
-            ++let_go;
+            ++released;
             delete gone;
         });
         std::vector<std::string> keys;
@@ -72,7 +72,7 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
     EXPECT_TRUE(egress.drain());
     first.join();
     second.join();
-    EXPECT_EQ(let_go, static_cast<int>(kBatches));
+    EXPECT_EQ(released, static_cast<int>(kBatches));
     std::uint64_t rows = 0;
     for (std::uint64_t number = 0; number < kBatches; ++number)
         for (std::uint32_t row = 0; row < (number % 3 == 0 ? 2 : kRows); ++row, ++rows) {
@@ -233,7 +233,7 @@ TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
     Pipe begun;
     const pid_t child = ::fork();
     if (child == 0) {
-        begun.only_hear();
+        begun.close_write_end();
         begun.hear();
         offramp_consumer_options options{};
         options.size = sizeof options;

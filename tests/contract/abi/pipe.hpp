@@ -20,7 +20,7 @@ class Pipe {
     Pipe(const Pipe&) = delete;
     Pipe& operator=(const Pipe&) = delete;
     // In the process that only hears: it hears an end, too, where the other one is gone.
-    void only_hear() { ::close(std::exchange(ends_[1], -1)); }
+    void close_write_end() { ::close(std::exchange(ends_[1], -1)); }
     void tell() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
     void hear() const {
         char heard = 0;

@@ -243,7 +243,7 @@ TEST_P(PortsContract, CarriesTheLargestMessageAndNoLargerOne) {
     consumer->send_release(too_large);
     // It may take its connection with it, and what was on the way; the consumer says it again until it is
     // heard.
-    const auto heard_again = [&](auto send, auto receive) {
+    const auto echoes = [&](auto send, auto receive) {
         Inbound inbound;
         return wait_for(*broker, [&] {
             ((*consumer).*send)(bytes_of("after"));
@@ -252,8 +252,8 @@ TEST_P(PortsContract, CarriesTheLargestMessageAndNoLargerOne) {
             return true;
         });
     };
-    EXPECT_TRUE(heard_again(&ConsumerPort::send_work, &BrokerPort::try_receive_work));
-    EXPECT_TRUE(heard_again(&ConsumerPort::send_release, &BrokerPort::try_receive_release));
+    EXPECT_TRUE(echoes(&ConsumerPort::send_work, &BrokerPort::try_receive_work));
+    EXPECT_TRUE(echoes(&ConsumerPort::send_release, &BrokerPort::try_receive_release));
 }
 
 TEST_P(PortsContract, WaitsForAMessage) {

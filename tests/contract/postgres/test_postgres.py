@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import unittest
 
-from tests.support.postgres_server import PostgresServer, what_is_missing
+from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.turn import ONE_IN_FROM, TURN, TURN_FROM, told
 
 
@@ -26,13 +26,13 @@ class OverAServer:
         self.assertIn("[  PASSED  ]", done.stdout)
 
 
-@unittest.skipIf(what_is_missing(), what_is_missing())
+@unittest.skipIf(missing_requirement(), missing_requirement())
 class Contract(OverAServer, unittest.TestCase):
     def test_every_case_of_the_contract_holds_in_a_postgresql(self):
         self.check(ONE_IN)
 
 
-@unittest.skipIf(what_is_missing(), what_is_missing())
+@unittest.skipIf(missing_requirement(), missing_requirement())
 class ContractWhole(OverAServer, unittest.TestCase):
     def test_every_case_with_all_of_its_kill_points_holds_in_a_postgresql(self):
         self.check(1)

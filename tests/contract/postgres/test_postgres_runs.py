@@ -15,7 +15,7 @@ from tests.support.launched_gpus import GpusWorld
 from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT, programs_with_faulty_consumer
-from tests.support.postgres_server import PASSWORD, PostgresServer, what_is_missing
+from tests.support.postgres_server import PASSWORD, PostgresServer, missing_requirement
 
 ITEMS = 320
 FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "12", "--batch", "8", "--batches-per-slab", "1",
@@ -126,7 +126,7 @@ class Killed:
         self.assertEqual(self.rows(), self.undisturbed())
 
 
-@unittest.skipIf(what_is_missing(), what_is_missing())
+@unittest.skipIf(missing_requirement(), missing_requirement())
 class Runs(Killed, WithServer):
     def test_several_producers_of_one_host_fill_one_table(self):
         world = GpusWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink, shards=4)
@@ -454,7 +454,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.sql("SELECT count(*), count(DISTINCT item) FROM embeddings"), [["3200", "3200"]])
 
 
-@unittest.skipIf(what_is_missing(), what_is_missing())
+@unittest.skipIf(missing_requirement(), missing_requirement())
 class RunsOfRecords(Killed, WithServer):
     processor, table = "npy,records-postgres", "records"
 

@@ -56,7 +56,7 @@ std::string text_of(const std::string& path) {
 
 bool ByConsumer::is_installed() { return kInstalled != nullptr; }
 
-std::string ByConsumer::what_is_missing() {
+std::string ByConsumer::missing_requirement() {
     if (is_installed()) return {};  // what an installation lacks is its fault
     static const std::string missing = [] {
         if (!fs::exists(kConsumer) || !fs::exists(OFFRAMP_BUILD "/lib/libofframp_worker.so"))

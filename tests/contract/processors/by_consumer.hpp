@@ -17,7 +17,7 @@ class ByConsumer final : public Processor {
 
     static bool is_installed();
     // Why there can be none in this build; else empty.
-    static std::string what_is_missing();
+    static std::string missing_requirement();
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
 

@@ -31,14 +31,14 @@ int wait_for(pid_t child) {
     return status;
 }
 
-Fate fate_of(int status) {
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return Fate::Killed;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Fate::Finished : Fate::Failed;
+Outcome outcome_of(int status) {
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return Outcome::Killed;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Outcome::Finished : Outcome::Failed;
 }
 
 }  // namespace
 
-std::optional<Fate> killed_at_syscall(int n, const std::function<void()>& work) {
+std::optional<Outcome> killed_at_syscall(int n, const std::function<void()>& work) {
     const pid_t child = ::fork();
     if (child < 0) throw std::runtime_error("fork");
     if (child == 0) {
@@ -51,15 +51,15 @@ std::optional<Fate> killed_at_syscall(int n, const std::function<void()>& work) 
     for (int seen = 0; WIFSTOPPED(status); ++seen) {
         if (seen == n) {
             ::kill(child, SIGKILL);
-            return fate_of(wait_for(child));
+            return outcome_of(wait_for(child));
         }
         if (::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) != 0) throw std::runtime_error("ptrace");
         status = wait_for(child);
     }
-    return fate_of(status);
+    return outcome_of(status);
 }
 
-Fate killed_at_call(int n, const std::function<void(const std::function<void()>&)>& work) {
+Outcome killed_at_call(int n, const std::function<void(const std::function<void()>&)>& work) {
     const pid_t child = ::fork();
     if (child < 0) throw std::runtime_error("fork");
     if (child == 0) {
@@ -70,7 +70,7 @@ Fate killed_at_call(int n, const std::function<void(const std::function<void()>&
             });
         });
     }
-    return fate_of(wait_for(child));
+    return outcome_of(wait_for(child));
 }
 
 }  // namespace offramp::test

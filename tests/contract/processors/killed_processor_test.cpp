@@ -14,7 +14,7 @@ namespace {
 class KilledProcessor : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
-        if (const std::string missing = what_is_missing_for(GetParam()); !missing.empty()) GTEST_SKIP() << missing;
+        if (const std::string missing = missing_requirement(GetParam()); !missing.empty()) GTEST_SKIP() << missing;
         if (runs_by_consumer(GetParam())) GTEST_SKIP() << "crash.python_consumers kills those in Python";
     }
 
@@ -37,9 +37,9 @@ class KilledProcessor : public ::testing::TestWithParam<std::string> {
 TEST_P(KilledProcessor, AtEveryProgress) {
     const Tree wanted = undisturbed();
     const auto given = slabs();
-    Fate fate = Fate::Killed;
+    Outcome fate = Outcome::Killed;
     int n = turn_.first();
-    for (; fate == Fate::Killed && n < 1000; n += turn_.one_in) {
+    for (; fate == Outcome::Killed && n < 1000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_call(n, [&](const Progress& progress) {
@@ -48,7 +48,7 @@ TEST_P(KilledProcessor, AtEveryProgress) {
         });
         EXPECT_EQ(run_over(config, folder.path(), given), wanted) << "killed at progress " << n;
     }
-    EXPECT_EQ(fate, Fate::Finished);
+    EXPECT_EQ(fate, Outcome::Finished);
     EXPECT_GT(n, 3);
 }
 
@@ -58,25 +58,25 @@ TEST_P(KilledProcessor, AtEverySystemCallOfProcessingAndOfFinishing) {
     given.push_back(make_slab(3, 3));
     const ScratchFolder calm(ScratchFolder::On::Memory);
     const Tree wanted = run_over(config_for(GetParam(), calm.path()), calm.path(), given);
-    std::optional<Fate> fate = Fate::Killed;
+    std::optional<Outcome> fate = Outcome::Killed;
     int n = turn_.first();
-    for (; fate == Fate::Killed && n < 5000; n += turn_.one_in) {
+    for (; fate == Outcome::Killed && n < 5000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_syscall(n, [&] { run_over(config, folder.path(), given); });
         if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
         EXPECT_EQ(run_over(config, folder.path(), given), wanted) << "killed at system call " << n;
     }
-    EXPECT_EQ(fate, Fate::Finished);
+    EXPECT_EQ(fate, Outcome::Finished);
     EXPECT_GT(n, wanted.empty() ? 1 : 20) << "kills in the midst of the work";
 }
 
 TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     const Tree wanted = undisturbed();
     const auto given = slabs();
-    std::optional<Fate> fate = Fate::Killed;
+    std::optional<Outcome> fate = Outcome::Killed;
     int n = turn_.first();
-    for (; fate == Fate::Killed && n < 5000; n += turn_.one_in) {
+    for (; fate == Outcome::Killed && n < 5000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         process_all(config, given);
@@ -85,7 +85,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
         finish_run(config);
         EXPECT_EQ(read_tree(folder.path()), wanted) << "killed at system call " << n;
     }
-    EXPECT_EQ(fate, Fate::Finished);
+    EXPECT_EQ(fate, Outcome::Finished);
 }
 
 // In the place of a previous run's results; the next run, whatever it is, begins with the rest of it.
@@ -101,9 +101,9 @@ TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
     const Tree wanted = results_in(calm.path());
     std::vector<MemorySlab> previous;
     previous.push_back(make_slab(0, 4));
-    std::optional<Fate> fate = Fate::Killed;
+    std::optional<Outcome> fate = Outcome::Killed;
     int n = turn_.first();
-    for (; fate == Fate::Killed && n < 5000; n += turn_.one_in) {
+    for (; fate == Outcome::Killed && n < 5000; n += turn_.one_in) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         RunConfig config = config_for(GetParam(), folder.path());
         process_all(config, previous);
@@ -127,7 +127,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
         for (const auto& [name, text] : read_tree(folder.path()))
             EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next"))) << n;
     }
-    EXPECT_EQ(fate, Fate::Finished);
+    EXPECT_EQ(fate, Outcome::Finished);
     EXPECT_GT(n, 20);
 }
 

@@ -40,7 +40,7 @@ TEST_F(WaitingForPostgres, ProgressIsToldWhileAStatementRuns) {
     std::size_t told = 0;
     const std::function<void()> progress = [&] { ++told; };
     {
-        const PostgresDatabase::Telling telling(*patient_, progress);
+        const PostgresDatabase::ProgressScope progress_scope(*patient_, progress);
         patient_->run("SELECT pg_sleep(0.5)");
     }
     EXPECT_GE(told, 3U);
@@ -57,7 +57,7 @@ TEST_F(WaitingForPostgres, RowsThatTheServerIsSlowToTakeArriveWhole) {
     const std::function<void()> progress = [&] {
         if (++told == 5) ::kill(server, SIGCONT);
     };
-    const PostgresDatabase::Telling telling(*patient_, progress);
+    const PostgresDatabase::ProgressScope progress_scope(*patient_, progress);
     const std::unique_ptr<const pid_t, void (*)(const pid_t*)> continued(
         &server, [](const pid_t* pid) { ::kill(*pid, SIGCONT); });
     ASSERT_EQ(::kill(server, SIGSTOP), 0);

@@ -19,7 +19,7 @@ class PostgresTest : public ::testing::Test {
     explicit PostgresTest(std::string processor) : processor_(std::move(processor)) {}
 
     void SetUp() override {
-        if (const std::string missing = what_is_missing_for(processor_); !missing.empty()) GTEST_SKIP() << missing;
+        if (const std::string missing = missing_requirement(processor_); !missing.empty()) GTEST_SKIP() << missing;
         config_ = config_for(processor_, folder_.path());
         database_ = std::make_unique<PostgresDatabase>(config_.sink);
     }

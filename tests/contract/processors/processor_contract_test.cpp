@@ -22,7 +22,7 @@ constexpr const char* kProcessOfItsOwn = "it works in a process of its own, whic
 class ProcessorContract : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
-        if (const std::string missing = what_is_missing_for(GetParam()); !missing.empty()) GTEST_SKIP() << missing;
+        if (const std::string missing = missing_requirement(GetParam()); !missing.empty()) GTEST_SKIP() << missing;
     }
 
     bool leaves_files() const { return GetParam() != "none"; }
@@ -48,12 +48,12 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
 
     // What a consumer leaves that is killed behind its last slab: a database's log is still there.
     void process_all_and_die(const RunConfig& config) const {
-        const Fate fate = killed_at_call(1, [&](const std::function<void()>& die) {
+        const Outcome fate = killed_at_call(1, [&](const std::function<void()>& die) {
             const auto processor = made(config.processor, config);
             for (const MemorySlab& slab : grouped({4, 8})) processor->process(slab.contents(), kNoProgress, kCurrent);
             die();
         });
-        ASSERT_EQ(fate, Fate::Killed);
+        ASSERT_EQ(fate, Outcome::Killed);
     }
 
     // Everything below the folder by its relative path, also what databases keep beside them.
@@ -364,7 +364,7 @@ TEST(HostedProcessors, LeaveTheSame) {
     slabs.push_back(make_slab(0, 12));
     std::vector<Tree> left;
     for (const std::string& name : names_of_hosted()) {
-        if (!what_is_missing_for(name).empty()) continue;
+        if (!missing_requirement(name).empty()) continue;
         const ScratchFolder folder;
         left.push_back(run_over(config_for(name, folder.path()), folder.path(), slabs));
         EXPECT_EQ(left.back(), left.front()) << name;

@@ -204,8 +204,8 @@ const std::string& originals() {
     return list;
 }
 
-std::string what_is_missing_for(const std::string& processor) {
-    if (runs_by_consumer(processor)) return ByConsumer::what_is_missing();
+std::string missing_requirement(const std::string& processor) {
+    if (runs_by_consumer(processor)) return ByConsumer::missing_requirement();
     if (processor == "embeddings-parquet" && OFFRAMP_HAS_PARQUET == 0) return "built without pyarrow";
     if (processor.ends_with("-postgres") && postgres_of_tests() == nullptr)
         return "OFFRAMP_TEST_POSTGRES names no server; contract.postgres runs this with one";

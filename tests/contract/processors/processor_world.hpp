@@ -62,7 +62,7 @@ const std::string& originals();
 
 // Why a processor cannot be tested here: those that write to a PostgreSQL want OFFRAMP_TEST_POSTGRES to name a server
 // (tests/contract/postgres has one), embeddings-parquet a build with pyarrow. Else empty.
-std::string what_is_missing_for(const std::string& processor);
+std::string missing_requirement(const std::string& processor);
 
 // The settings with which a processor leaves results in `folder`: `http` by way of a server that keeps there what it is
 // sent.

@@ -24,14 +24,14 @@ class History {
                 if (fixture_.can_fill()) fixture_.publish(batches_++);
                 break;
             case 1:
-                say_bytes();
+                send_bytes();
                 break;
             case 2:
                 release_bytes();
                 break;
             case 3:
             case 4:
-                say_well_formed();
+                send_well_formed();
                 break;
             case 5:
             case 6:
@@ -78,12 +78,12 @@ class History {
     // An honest consumer whose handle is gone (it never is) would hide what the hostile one did.
     bool welcome_back() const { return honest_.welcome.has_value(); }
 
-    void say_bytes() { hostile_.port->send_work(source_.take(source_.byte())); }
+    void send_bytes() { hostile_.port->send_work(source_.take(source_.byte())); }
     void release_bytes() { hostile_.port->send_release(source_.take(source_.byte())); }
 
     // A header that holds, a body that need not. Half of the bodies begin with the right session, half name some other
     // run.
-    void say_well_formed() {
+    void send_well_formed() {
         const auto type = static_cast<MessageType>(source_.byte() % 14);
         const std::uint8_t form = source_.byte();
         Bytes body(std::size_t{form} % 64);

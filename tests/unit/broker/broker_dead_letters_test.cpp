@@ -109,7 +109,7 @@ TEST_F(BrokerDeadLetters, AHolderThatIsLateKeepsTheMemoryEvenThen) {
     f.publish(7);
     late.receive();
     ASSERT_EQ(late.tickets.size(), 1U);
-    f.let_pass(seconds(31));
+    f.advance(seconds(31));
     f.broker->step();
     take_down(f);
     writer_->wait_until_idle();
@@ -170,9 +170,9 @@ TEST_F(BrokerDeadLetters, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
     f.publish(7);
     take_down(f);
     f.exchange->finish();
-    f.let_pass(seconds(100));
+    f.advance(seconds(100));
     f.broker->step();
-    f.let_pass(seconds(100));
+    f.advance(seconds(100));
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
     open_gate();
@@ -235,7 +235,7 @@ TEST_F(BrokerDeadLetters, AnAbandonedRunSaysWhatWasNotWritten) {
     f.broker->abort();
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
-    f.let_pass(seconds(6));
+    f.advance(seconds(6));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended()) << "a disk that hangs must not keep an abandoned run";
     EXPECT_THAT(f.report().dead_letters->at(0).error, HasSubstr("before it was written"));
@@ -251,13 +251,13 @@ TEST_F(BrokerDeadLetters, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
     for (pid_t pid = 11; pid < 17; ++pid) {
         ScriptedConsumer consumer(f, pid, 1);
         ASSERT_TRUE(consumer.join());
-        f.let_pass(seconds(10));
+        f.advance(seconds(10));
         f.broker->step();
         consumer.receive();
         ASSERT_EQ(consumer.tickets.size(), 1U) << pid;
         consumer.work_on(consumer.tickets[0]);
         if (pid % 3 == 0) {
-            f.let_pass(seconds(31));
+            f.advance(seconds(31));
             f.broker->step();
         }
         consumer.release(consumer.tickets[0], ReleaseKind::Returned);
@@ -368,7 +368,7 @@ TEST_F(BrokerDeadLetters, AFailureOfOneThatWasOvertakenIsChargedAndTakesNothingF
     ScriptedConsumer slow(f, 11, 1);
     ASSERT_TRUE(slow.join());
     slow.work_on(slow.tickets.at(0));
-    f.let_pass(seconds(31));
+    f.advance(seconds(31));
     ScriptedConsumer other(f, 12, 1);
     ASSERT_TRUE(other.join());
     f.broker->step();
@@ -392,10 +392,10 @@ TEST_F(BrokerDeadLetters, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath)
     hung.work_on(hung.tickets[0]);
     f.clock.advance(seconds(1));
     f.broker->step();  // its last sign of life is seen
-    f.let_pass(seconds(29));
+    f.advance(seconds(29));
     f.broker->step();
     EXPECT_EQ(f.report().stalled_killed, 0U);
-    f.let_pass(seconds(1));
+    f.advance(seconds(1));
     EXPECT_EQ(f.report().stalled_killed, 1U);
     EXPECT_EQ(f.report().leases_expired, 1U);
     EXPECT_EQ(f.report().consumers.at(0).end, "") << "killed is not dead: that is the pidfd's word";
@@ -412,7 +412,7 @@ TEST_F(BrokerDeadLetters, WithoutKillOverdueNobodyIsKilled) {
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
     f.publish(0);
-    f.let_pass(seconds(31));
+    f.advance(seconds(31));
     f.broker->step();
     f.broker->step();
     EXPECT_EQ(f.report().stalled_killed, 0U);
@@ -433,7 +433,7 @@ TEST_F(BrokerDeadLetters, OneThatStaysOverdueIsToldOfNowAndThen) {
     f.publish(0);
     hung.receive();
     hung.work_on(hung.tickets[0]);
-    f.let_pass(seconds(31 + 4 * 60 + 10));
+    f.advance(seconds(31 + 4 * 60 + 10));
     f.broker->step();
     const auto told = [&] {
         std::size_t times = 0;
@@ -442,7 +442,7 @@ TEST_F(BrokerDeadLetters, OneThatStaysOverdueIsToldOfNowAndThen) {
     };
     EXPECT_EQ(told(), 3U) << "after 60, 120 and 240 s\n" << said.str();
     hung.release(hung.tickets[0]);
-    f.let_pass(seconds(600));
+    f.advance(seconds(600));
     EXPECT_EQ(told(), 3U) << "it moves";
     spdlog::set_default_logger(usual);
     EXPECT_THAT(said.str(), HasSubstr("consumer 1 (pid 11) has made no progress for 60.0 s and keeps 1 slab:"));
@@ -455,7 +455,7 @@ TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnoth
     hung.join();
     f.publish(0);
     hung.receive();
-    f.let_pass(seconds(31));
+    f.advance(seconds(31));
     f.broker->step();
     ScriptedConsumer other(f, 12, 1);
     other.join();
@@ -474,7 +474,7 @@ TEST_F(BrokerDeadLetters, OneInTheProducersOwnProcessIsNeverKilledAndItsSlabGoes
     f.publish(0);
     hung.receive();
     hung.work_on(hung.tickets[0]);
-    f.let_pass(seconds(32));
+    f.advance(seconds(32));
     f.broker->step();
     EXPECT_EQ(f.report().leases_expired, 1U);
     EXPECT_EQ(f.report().stalled_killed, 0U);
@@ -499,7 +499,7 @@ TEST_F(BrokerDeadLetters, ABatchThatHangsEveryConsumerIsGivenUpWhenOverdueOnesAr
         consumer.work_on(consumer.tickets[0]);
         f.clock.advance(seconds(1));
         f.broker->step();
-        f.let_pass(seconds(31));
+        f.advance(seconds(31));
         f.broker->step();
         f.broker->step();
     }

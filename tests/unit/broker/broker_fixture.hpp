@@ -111,7 +111,7 @@ struct BrokerFixture {
         broker->step();
     }
     // Time in which the broker runs: it looks at the clock now and then.
-    void let_pass(std::chrono::nanoseconds time) {
+    void advance(std::chrono::nanoseconds time) {
         constexpr std::chrono::nanoseconds kBetweenLooks = std::chrono::seconds(1);
         for (; time > std::chrono::nanoseconds{}; time -= kBetweenLooks) {
             clock.advance(std::min(time, kBetweenLooks));

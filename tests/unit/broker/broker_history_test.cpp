@@ -79,15 +79,15 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
                 }
                 break;
             case 8:
-                f.let_pass(std::chrono::seconds(*rc::gen::element(1, 31)));
+                f.advance(std::chrono::seconds(*rc::gen::element(1, 31)));
                 break;
             case 9:
                 if (!held.empty()) {  // a release of what somebody else holds, and one repeated
                     const Holding other = *rc::gen::elementOf(held);
-                    const auto liar = *rc::gen::elementOf(living);
-                    if (liar.get() != other.consumer) {
+                    const auto impostor = *rc::gen::elementOf(living);
+                    if (impostor.get() != other.consumer) {
                         const auto word = f.entries[other.ticket.slab].word;
-                        liar->send_releases(++liar->sent, {{other.ticket, 1, 0}});
+                        impostor->send_releases(++impostor->sent, {{other.ticket, 1, 0}});
                         RC_ASSERT(f.entries[other.ticket.slab].word == word ||
                                   f.ledger.word(other.ticket.slab).state != SlabState::Free);
                     }

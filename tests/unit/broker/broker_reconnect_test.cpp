@@ -141,11 +141,11 @@ TEST(BrokerReconnect, WhoeverClaimsAnothersSessionIsRefused) {
     f.fill(0);
     consumer.receive();
     f.succeed();
-    ScriptedConsumer liar(f, 12);
-    EXPECT_FALSE(come_back(f, liar, consumer.tickets, session));
-    ASSERT_TRUE(liar.refused);
-    ScriptedConsumer dreamer(f, 13);
-    EXPECT_FALSE(come_back(f, dreamer, {}, session + 7));
+    ScriptedConsumer impostor(f, 12);
+    EXPECT_FALSE(come_back(f, impostor, consumer.tickets, session));
+    ASSERT_TRUE(impostor.refused);
+    ScriptedConsumer late_consumer(f, 13);
+    EXPECT_FALSE(come_back(f, late_consumer, {}, session + 7));
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Leased);
     EXPECT_TRUE(come_back(f, consumer, std::vector(consumer.tickets), session));
     ScriptedConsumer again(f, 11);
@@ -191,7 +191,7 @@ TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
     consumer.receive();
     f.succeed();
     f.broker->step();
-    f.let_pass(std::chrono::seconds(31));
+    f.advance(std::chrono::seconds(31));
     f.broker->step();
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Ready);
     EXPECT_TRUE(
@@ -301,20 +301,20 @@ TEST(ProgressLog, ARecordThatWasNotMadeCurrentDoesNotCount) {
 // Producers die at any step of any history; consumers come back with the truth. Everything published is completed once.
 RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
     RecoveryFixture f(*rc::gen::inRange(1U, 5U));
-    struct Person {
+    struct ReconnectingConsumer {
         std::unique_ptr<ScriptedConsumer> consumer;
         std::vector<SlabTicket> held;
         std::vector<SlabTicket> unacknowledged;
         std::uint64_t session = 0;
     };
-    std::vector<Person> people;
+    std::vector<ReconnectingConsumer> consumers;
     for (pid_t pid = 11; pid < 14; ++pid) {
-        people.push_back({std::make_unique<ScriptedConsumer>(f, pid, 2), {}, {}, 0});
-        RC_ASSERT(people.back().consumer->join());
-        people.back().session = people.back().consumer->welcome->session;
+        consumers.push_back({std::make_unique<ScriptedConsumer>(f, pid, 2), {}, {}, 0});
+        RC_ASSERT(consumers.back().consumer->join());
+        consumers.back().session = consumers.back().consumer->welcome->session;
     }
     const auto take_in = [&] {
-        for (Person& person : people) {
+        for (ReconnectingConsumer& person : consumers) {
             person.consumer->receive();
             for (const SlabTicket& ticket : person.consumer->tickets) person.held.push_back(ticket);
             person.consumer->tickets.clear();
@@ -322,7 +322,7 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
     };
     const auto succeed = [&] {
         f.succeed();
-        for (Person& person : people) {
+        for (ReconnectingConsumer& person : consumers) {
             std::vector<SlabTicket> kept = person.held;
             kept.insert(kept.end(), person.unacknowledged.begin(), person.unacknowledged.end());
             RC_ASSERT(come_back(f, *person.consumer, kept, person.session));
@@ -334,7 +334,7 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
     const int steps = *rc::gen::inRange(1, 60);
     for (int i = 0; i < steps; ++i) {
         take_in();
-        Person& person = people[*rc::gen::inRange(std::size_t{0}, people.size())];
+        ReconnectingConsumer& person = consumers[*rc::gen::inRange(std::size_t{0}, consumers.size())];
         switch (*rc::gen::inRange(0, 6)) {
             case 0:
             case 1:
@@ -377,11 +377,11 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
         f.broker->step();
         RC_ASSERT(f.report().conserved());
     }
-    for (Person& person : people)
+    for (ReconnectingConsumer& person : consumers)
         for (const SlabTicket& ticket : std::exchange(person.unacknowledged, {})) person.consumer->release(ticket);
     for (int round = 0; round < 200 && f.report().in_flight.slabs > 0; ++round) {
         take_in();
-        for (Person& person : people)
+        for (ReconnectingConsumer& person : consumers)
             for (const SlabTicket& ticket : std::exchange(person.held, {})) person.consumer->release(ticket);
         f.clock.advance(std::chrono::seconds(1));
         f.broker->step();

@@ -28,12 +28,12 @@ TEST(Shortage, NamesWhoHoldsWhatAndForHowLong) {
     ScriptedConsumer slow(f, 4711, 1);
     slow.join();
     f.publish(0);
-    f.let_pass(seconds(7));
+    f.advance(seconds(7));
     ScriptedConsumer quick(f, 4712, 2);
     quick.join();
     f.publish(1);
     f.publish(2);
-    f.let_pass(seconds(2));
+    f.advance(seconds(2));
     const BrokerReport report = f.report();
     EXPECT_EQ(report.shortage_reason, kShortageLeased);
     EXPECT_THAT(report.shortage, HasSubstr("pid 4711 holds 1 for 9.0 s, pid 4712 holds 1 for 2.0 s"));
@@ -46,7 +46,7 @@ TEST(Shortage, TellsALateHolderFromOneAtWork) {
     ScriptedConsumer late(f, 11, 1);
     late.join();
     f.publish(0);
-    f.let_pass(seconds(31));
+    f.advance(seconds(31));
     f.broker->step();
     ScriptedConsumer other(f, 12, 1);
     other.join();

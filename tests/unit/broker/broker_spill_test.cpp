@@ -43,7 +43,7 @@ class BrokerSpill : public testing::Test {
         for (std::byte& byte : f_->bytes_of(slab)) byte = std::byte{value};
     }
     // Waits for a slab that is not there.
-    void let_the_egress_wait() {
+    void block_egress() {
         egress_ = std::thread([this] {
             auto loan = f_->exchange->wait_for_slab();
             if (!loan) return;
@@ -80,7 +80,7 @@ TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer
     f.publish(1);
     fill(0, 10);
     fill(1, 20);
-    let_the_egress_wait();
+    block_egress();
     EXPECT_EQ(files(), 0U) << "consumers have a moment";
     f.clock.advance(milliseconds(50));
     f.broker->step();
@@ -130,7 +130,7 @@ TEST_F(BrokerSpill, WhatHasNoMemoryYetStays) {
     f.publish(0);
     f.publish(1);
     f.unmade = {0, 1};  // as in a run that was taken over, whose memory is being mapped
-    let_the_egress_wait();
+    block_egress();
     f.clock.advance(milliseconds(50));
     f.broker->step();
     f.unmade = {0};
@@ -145,7 +145,7 @@ TEST_F(BrokerSpill, WhatHasNoMemoryYetStays) {
 TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNobody) {
     BrokerFixture& f = start(1);
     f.publish(0);
-    let_the_egress_wait();
+    block_egress();
     f.clock.advance(milliseconds(50));
     f.broker->step();
     ScriptedConsumer consumer(f, 11, 8);
@@ -159,7 +159,7 @@ TEST_F(BrokerSpill, AFullDiskMeansWaiting) {
     BrokerFixture& f = start(1);
     std::filesystem::remove_all(folder_);
     f.publish(0);
-    let_the_egress_wait();
+    block_egress();
     f.clock.advance(milliseconds(50));
     f.broker->step();
     wait_for_the_disk(1);
@@ -184,13 +184,13 @@ TEST_F(BrokerSpill, AFullDiskMeansWaiting) {
 TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsIncidentReport) {
     BrokerFixture& f = start(1);
     f.publish(0);
-    ScriptedConsumer unlucky(f, 11, 1);
-    unlucky.join();
-    unlucky.receive();
-    ASSERT_EQ(unlucky.tickets.size(), 1U);
-    unlucky.work_on(unlucky.tickets[0]);
-    unlucky.die();
-    let_the_egress_wait();
+    ScriptedConsumer crashing(f, 11, 1);
+    crashing.join();
+    crashing.receive();
+    ASSERT_EQ(crashing.tickets.size(), 1U);
+    crashing.work_on(crashing.tickets[0]);
+    crashing.die();
+    block_egress();
     f.clock.advance(milliseconds(50));
     f.broker->step();
     EXPECT_FALSE(store_->busy());
@@ -200,7 +200,7 @@ TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsIncidentReport) {
 TEST_F(BrokerSpill, AFileThatIsGoneEndsTheRun) {
     BrokerFixture& f = start(1);
     f.publish(0);
-    let_the_egress_wait();
+    block_egress();
     f.clock.advance(milliseconds(50));
     f.broker->step();
     wait_for_the_disk(1);
@@ -227,7 +227,7 @@ TEST_F(BrokerSpill, AFileThatIsGoneEndsTheRun) {
 TEST_F(BrokerSpill, AnAbortLeavesWhatIsOnTheDiskInTheBooks) {
     BrokerFixture& f = start(1);
     f.publish(0);
-    let_the_egress_wait();
+    block_egress();
     f.clock.advance(milliseconds(50));
     f.broker->step();
     wait_for_the_disk(1);

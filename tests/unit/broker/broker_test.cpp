@@ -67,12 +67,12 @@ TEST(Broker, WhoCannotBeWatchedForWantOfADescriptorWaitsForOne) {
         ScriptedConsumer consumer(f, 100 + scarce), dead(f, 200 + scarce);
         consumer.hello();
         dead.hello();
-        f.let_pass(std::chrono::seconds(3));
+        f.advance(std::chrono::seconds(3));
         consumer.receive();
         EXPECT_FALSE(consumer.refused || consumer.challenge);
         f.watch.end(dead.pid);
         f.watch.open_refusal = 0;
-        f.let_pass(std::chrono::seconds(1));
+        f.advance(std::chrono::seconds(1));
         consumer.receive();
         dead.receive();
         ASSERT_TRUE(consumer.challenge);
@@ -332,15 +332,15 @@ TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainUncharged) {
     killed->work_on(killed->tickets[2]);
     killed->die();
     EXPECT_TRUE(f.report().conserved());
-    ScriptedConsumer heir(f, 12, 8);
-    heir.join();
+    ScriptedConsumer successor(f, 12, 8);
+    successor.join();
     f.broker->step();
-    heir.receive();
+    successor.receive();
     for (std::size_t i = 0; i < held; ++i) {
-        const auto again = std::find_if(heir.tickets.begin(), heir.tickets.end(), [&](const SlabTicket& ticket) {
-            return ticket.slab == killed->tickets[i].slab;
-        });
-        const bool last_ones = again == heir.tickets.end();
+        const auto again =
+            std::find_if(successor.tickets.begin(), successor.tickets.end(),
+                         [&](const SlabTicket& ticket) { return ticket.slab == killed->tickets[i].slab; });
+        const bool last_ones = again == successor.tickets.end();
         EXPECT_TRUE(!last_ones || f.ledger.word(killed->tickets[i].slab).state == SlabState::Ready);
         EXPECT_EQ(f.ledger.charges(killed->tickets[i].slab), i == 2 ? 1U : 0U) << "slab " << i;
     }
@@ -650,7 +650,7 @@ TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
     hung.join();
     f.publish(0);
     hung.receive();
-    f.let_pass(seconds(31));
+    f.advance(seconds(31));
     f.broker->step();
     ScriptedConsumer other(f, 12);
     other.join();
@@ -677,7 +677,7 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
         slow.back()->work_on(slow.back()->tickets[0]);
         f.clock.advance(seconds(1));
         f.broker->step();  // its last sign of life is seen
-        f.let_pass(seconds(31));
+        f.advance(seconds(31));
         f.broker->step();
     }
     EXPECT_EQ(f.report().leases_expired, 3U);
@@ -699,16 +699,16 @@ TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNobodysLease) {
     f.publish(0);
     working.receive();
     working.work_on(working.tickets[0]);
-    f.let_pass(seconds(1));
+    f.advance(seconds(1));
     for (int pause = 0; pause < 3; ++pause) {
         f.clock.advance(seconds(1000));
         f.broker->step();
-        f.let_pass(seconds(5));
+        f.advance(seconds(5));
         EXPECT_EQ(f.ledger.word(0).state, SlabState::Leased);
     }
     EXPECT_EQ(f.report().leases_expired, 0U);
     EXPECT_EQ(f.report().stalled_killed, 0U);
-    f.let_pass(seconds(31));  // it runs, and the consumer does not
+    f.advance(seconds(31));  // it runs, and the consumer does not
     EXPECT_EQ(f.report().leases_expired, 1U);
     EXPECT_EQ(f.report().stalled_killed, 1U);
 }
@@ -720,7 +720,7 @@ TEST(Broker, ProgressExtendsTheLease) {
     f.publish(0);
     busy.receive();
     for (std::uint64_t i = 1; i < 6; ++i) {
-        f.let_pass(seconds(20));
+        f.advance(seconds(20));
         store_word(f.heartbeats[busy.welcome->consumer_index].progress, i);
         f.broker->step();
     }
@@ -733,7 +733,7 @@ TEST(Broker, AHungConsumerGetsNothingUntilItMoves) {
     hung.join();
     f.publish(0);
     hung.receive();
-    f.let_pass(seconds(31));
+    f.advance(seconds(31));
     f.broker->step();
     f.publish(1);
     hung.receive();
@@ -793,7 +793,7 @@ TEST(Broker, DoesNotWaitForeverForDisconnects) {
     f.exchange->finish();
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
-    f.let_pass(seconds(6));
+    f.advance(seconds(6));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended());
 }
@@ -802,7 +802,7 @@ TEST(Broker, WithoutConsumersARunWaitsAndSaysWhy) {
     BrokerFixture f(1);
     f.publish(0);
     f.exchange->finish();
-    f.let_pass(seconds(100));
+    f.advance(seconds(100));
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
     EXPECT_NE(f.report().shortage.find("no consumers"), std::string::npos);

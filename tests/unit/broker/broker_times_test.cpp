@@ -88,7 +88,7 @@ TEST(BrokerTimes, WhoIsOvertakenHasWorkedSinceItsOwnDelivery) {
     ASSERT_TRUE(slow.join());
     slow.receive();
     slow.work_on(slow.tickets.at(0));
-    f.let_pass(seconds(40));
+    f.advance(seconds(40));
     ScriptedConsumer quick(f, 12, 1);
     ASSERT_TRUE(quick.join());
     quick.receive();

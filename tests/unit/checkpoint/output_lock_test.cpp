@@ -52,7 +52,7 @@ TEST(OutputLock, WhereTheLaunchScriptHasItAnotherFolderOfThatNameIsRefused) {
     const std::string output = folder.path() + "/output", lock = output + "/" + OutputLock::kName;
     const auto refused = [&] {
         try {
-            const OutputLock taken(output, "mine", OutputShare::Lock::MustBeThere);
+            const OutputLock taken(output, "mine", OutputShare::Lock::Required);
         } catch (const Error& problem) {
             return problem.kind() == ErrorKind::CannotWrite &&
                    std::string(problem.what()).find(output + " was moved, unmounted or replaced") != std::string::npos;
@@ -65,7 +65,7 @@ TEST(OutputLock, WhereTheLaunchScriptHasItAnotherFolderOfThatNameIsRefused) {
     std::ofstream(lock) << R"({"run": "another", "pid": 7})";
     EXPECT_TRUE(refused());
     std::ofstream(lock) << R"({"run": "mine", "pid": 7})";
-    const OutputLock taken(output, "mine", OutputShare::Lock::MustBeThere);
+    const OutputLock taken(output, "mine", OutputShare::Lock::Required);
     EXPECT_NO_THROW(taken.require_in_place());
     std::filesystem::rename(output, folder.path() + "/away");
     EXPECT_THROW(taken.require_in_place(), Error);
@@ -82,7 +82,7 @@ TEST(OutputLock, ProgramsHaveSharesThatOneOfThemCannotGiveBackForTheOthers) {
     const ScratchFolder folder;
     std::optional<OutputLock> producer(std::in_place, folder.path(), "mine");
     const HeldFolder held(folder.path());
-    std::optional<OutputShare> consumer(std::in_place, held, "mine", OutputShare::Lock::MustBeThere);
+    std::optional<OutputShare> consumer(std::in_place, held, "mine", OutputShare::Lock::Required);
     EXPECT_TRUE(consumer->is_held());
     const UniqueFd another(::open((folder.path() + "/" + OutputLock::kName).c_str(), O_RDWR | O_CLOEXEC));
     const auto is_free = [&] {
@@ -92,12 +92,12 @@ TEST(OutputLock, ProgramsHaveSharesThatOneOfThemCannotGiveBackForTheOthers) {
     };
     consumer.reset();
     EXPECT_FALSE(is_free());
-    consumer.emplace(held, "mine", OutputShare::Lock::MustBeThere);
+    consumer.emplace(held, "mine", OutputShare::Lock::Required);
     producer.reset();
     EXPECT_FALSE(is_free()) << "a consumer that outlives its producer keeps a second run out";
     consumer.reset();
     EXPECT_TRUE(is_free());
-    EXPECT_FALSE(OutputShare(held, "mine", OutputShare::Lock::MayBeThere).is_held()) << "no lock is there any more";
+    EXPECT_FALSE(OutputShare(held, "mine", OutputShare::Lock::Optional).is_held()) << "no lock is there any more";
 }
 
 TEST(OutputLock, AFileThatADeadRunLeftIsNoObstacle) {

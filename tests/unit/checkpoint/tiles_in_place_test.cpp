@@ -243,7 +243,7 @@ TEST_F(TilesInPlaceTest, AWorkingFileThatAnotherProcessReplacedStays) {
     first.remove();
     set(canvas(), {{0, 0}});
     second.remove();
-    EXPECT_TRUE(FoundCanvas(canvas_path(), wanted).is_as_wanted());
+    EXPECT_TRUE(FoundCanvas(canvas_path(), wanted).matches_form());
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST_F(EgressRunTest, TheNextProducerGoesOnWithWhatADeadOneLeft) {
          .check_kept = [&](const RunProgress&,
                            const Predecessor& left) { asked += " kept " + std::to_string(left.in_flight.size()); }});
     kept_.reset();
-    world.place.make_ours();
+    world.place.take_ownership();
     EXPECT_EQ(asked, "input 1 kept 1");
     EXPECT_EQ(world.place.endpoint().epoch, 2U);
     EXPECT_EQ(world.egress->progress()->producers, 2U);
@@ -141,7 +141,7 @@ TEST_F(EgressRunTest, ARefusedRecoveryLeavesTheRunToTheNext) {
     ASSERT_EQ(refuses.wait(), 0);
     ProducersWorld world(folder_.path(), RunStart::Recovered, {});
     kept_.reset();
-    world.place.make_ours();
+    world.place.take_ownership();
     EXPECT_EQ(world.place.endpoint().epoch, 3U) << "the one that refused has used one up";
     EXPECT_EQ(world.egress->progress()->producers, 2U);
     EXPECT_EQ(world.egress->predecessor().in_flight.size(), 1U);

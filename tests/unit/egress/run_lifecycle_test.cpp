@@ -19,7 +19,7 @@ class RecordedRun : public StoppableRun {
   public:
     void end_input() override { asked += 'i'; }
     void stop_outputs() override { asked += 'o'; }
-    void send_consumers_away() override { asked += 'c'; }
+    void dismiss_consumers() override { asked += 'c'; }
     std::string asked;
 };
 

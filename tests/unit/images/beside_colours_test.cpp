@@ -103,12 +103,12 @@ TEST(PngOf16Bits, GrayIsThatOfATiff) {
 }
 
 TEST(PngOf16Bits, NumbersThatUseFewBitsAreWarnedOf) {
-    EXPECT_THAT(caution_of_16_bits(4095), AllOf(HasSubstr("uses 12 of them"), HasSubstr("4095"), HasSubstr("dark"),
-                                                HasSubstr("-evaluate multiply 16`")));
-    EXPECT_THAT(caution_of_16_bits(16383), HasSubstr("uses 14 of them"));
-    EXPECT_THAT(caution_of_16_bits(1), HasSubstr("uses 1 of them"));
+    EXPECT_THAT(warning_about_16_bits(4095), AllOf(HasSubstr("uses 12 of them"), HasSubstr("4095"), HasSubstr("dark"),
+                                                   HasSubstr("-evaluate multiply 16`")));
+    EXPECT_THAT(warning_about_16_bits(16383), HasSubstr("uses 14 of them"));
+    EXPECT_THAT(warning_about_16_bits(1), HasSubstr("uses 1 of them"));
     for (const int largest : {0, 16384, 65535})
-        EXPECT_EQ(caution_of_16_bits(static_cast<std::uint16_t>(largest)), "") << largest;
+        EXPECT_EQ(warning_about_16_bits(static_cast<std::uint16_t>(largest)), "") << largest;
 }
 
 // --- Alpha

@@ -14,7 +14,7 @@ std::uint32_t side() { return *rc::gen::inRange<std::uint32_t>(1, 9000); }
 TEST(PictureFrame, WithoutAShorterSideAllOfAPictureIsSqueezed) {
     const PictureFrame frame = ImageSize{64, 32};
     EXPECT_EQ(frame.part_of({1000, 10}), (ResizedPart{.width = 64, .height = 32}));
-    EXPECT_EQ(frame.seen_of({1000, 10}), (PictureRect{.size = {1000, 10}}));
+    EXPECT_EQ(frame.visible_rect({1000, 10}), (PictureRect{.size = {1000, 10}}));
 }
 
 // What torchvision 0.26 makes of pictures of these sizes: of Resize(256) the size, of CenterCrop(224) the left upper
@@ -37,7 +37,7 @@ TEST(PictureFrame, ALineOfManyPixelsHasAMiddle) {
     const ResizedPart part = frame.part_of({1, 100'000'000});
     EXPECT_EQ(part.height, 819'200'000'000U);
     EXPECT_EQ(part.top, (part.height - 224) / 2);
-    EXPECT_EQ(frame.seen_of({1, 100'000'000}), (PictureRect{.left = 0, .top = 50'000'000, .size = {1, 1}}));
+    EXPECT_EQ(frame.visible_rect({1, 100'000'000}), (PictureRect{.left = 0, .top = 50'000'000, .size = {1, 1}}));
 }
 
 RC_GTEST_PROP(PictureFrame, WhatIsSeenLiesWithinThePictureAndIsTheFramesShareOfIt, ()) {
@@ -49,7 +49,7 @@ RC_GTEST_PROP(PictureFrame, WhatIsSeenLiesWithinThePictureAndIsTheFramesShareOfI
     RC_ASSERT(std::min(part.width, part.height) == shorter);
     RC_ASSERT(part.left + middle <= part.width);
     RC_ASSERT(part.top + middle <= part.height);
-    const PictureRect seen = frame.seen_of(picture);
+    const PictureRect seen = frame.visible_rect(picture);
     RC_ASSERT(seen.size.width >= 1U && seen.left + seen.size.width <= picture.width);
     RC_ASSERT(seen.size.height >= 1U && seen.top + seen.size.height <= picture.height);
     const double share = static_cast<double>(middle) / shorter * std::min(picture.width, picture.height);

@@ -80,10 +80,10 @@ TEST(TarIndex, WhatIsPassedOverIsCounted) {
     EXPECT_THAT(alone.names, ElementsAre("a.jpg"));
     EXPECT_EQ(alone.left_out.links, 2U);
     EXPECT_EQ(alone.left_out.sparse, 1U);
-    EXPECT_FALSE(alone.left_out.goes_on_behind_end);
+    EXPECT_FALSE(alone.left_out.continues_after_end);
     const Indexed joined = index(first + std::string(8192, '\0') + tar_member("e.jpg", "three") + tar_end());
     EXPECT_THAT(joined.names, ElementsAre("a.jpg"));
-    EXPECT_TRUE(joined.left_out.goes_on_behind_end);
+    EXPECT_TRUE(joined.left_out.continues_after_end);
 }
 
 TEST(TarIndex, WhereverItIsCutThatIsSaid) {

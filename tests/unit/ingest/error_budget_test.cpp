@@ -28,14 +28,14 @@ TEST(ErrorBudget, AShareIsOfAllItems) {
 TEST(ErrorBudget, AllOfThemIsNeverTooManyButNothingReadIsAFailure) {
     const ErrorBudget budget("100%", 7);
     EXPECT_FALSE(budget.exceeded_by(7));
-    EXPECT_FALSE(budget.nothing_was_read(6));
-    EXPECT_TRUE(budget.nothing_was_read(7));
-    EXPECT_FALSE(ErrorBudget("100%", 0).nothing_was_read(0));
+    EXPECT_FALSE(budget.all_failed(6));
+    EXPECT_TRUE(budget.all_failed(7));
+    EXPECT_FALSE(ErrorBudget("100%", 0).all_failed(0));
 }
 
 TEST(ErrorBudget, APartOfWhichNothingWasReadIsNoFailureByItself) {
     const ErrorBudget budget("4", 7, ErrorBudget::Of::Part);
-    EXPECT_FALSE(budget.nothing_was_read(7));
+    EXPECT_FALSE(budget.all_failed(7));
     EXPECT_TRUE(budget.exceeded_by(5));
 }
 

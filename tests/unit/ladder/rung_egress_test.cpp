@@ -36,10 +36,10 @@ TEST(RungEgress, OnlyTheModelAloneDropsItsOutputs) {
 TEST(RungEgress, OnlyTheOwnStreamSharesSlabsAndIsNoNews) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"}) {
         EXPECT_FALSE(traits_of(rung).batches_share_slabs) << rung;
-        EXPECT_NE(traits_of(rung).caution, "") << rung;
+        EXPECT_NE(traits_of(rung).warning, "") << rung;
     }
     EXPECT_TRUE(traits_of("streams").batches_share_slabs);
-    EXPECT_EQ(traits_of("streams").caution, "");
+    EXPECT_EQ(traits_of("streams").warning, "");
 }
 
 TEST(RungEgress, IsCalledByItsRungAndTheRunsOwnIsTheDefaultOne) {

@@ -74,9 +74,9 @@ FastDeflate poisoned(int fill) {
 }
 
 // Memory that is `fill` around what is compressed in it: farther than ISA-L looks back, and looks ahead.
-class Surroundings {
+class GuardedBuffer {
   public:
-    explicit Surroundings(std::uint8_t fill) : fill_(fill), memory_(kBefore + kMostBytes + kBehind, fill) {}
+    explicit GuardedBuffer(std::uint8_t fill) : fill_(fill), memory_(kBefore + kMostBytes + kBehind, fill) {}
 
     std::vector<std::byte> stream_of(FastDeflate& deflate, const Bytes& bytes) {
         const auto place = std::span(memory_).subspan(kBefore, bytes.size());
@@ -100,7 +100,7 @@ TEST(FastDeflate, MakesTheSameBytesWhateverIsInMemory) {
     std::mt19937 random(20261126);
     std::vector<FastDeflate> kept;  // so that addresses differ
     for (const int fill : {0x01, 0x5A, 0xA5, 0xFF}) kept.push_back(poisoned(fill));
-    Surroundings zeros(0), others(0xE7);
+    GuardedBuffer zeros(0), others(0xE7);
     int differing = 0;
     for (int picture = 0; picture < 100'000; ++picture) {
         const Bytes bytes = filtered_picture(random);

@@ -155,7 +155,7 @@ TEST_F(OwnRun, AFinishedRunsResultsAreNotTouchedUnasked) {
 
 TEST_F(OwnRun, WhereItemsAreNumberedOnResultsThatAreKeptByTheirNumbersAreAddedTo) {
     whole_run("first", 0);
-    prepare_own_run(config("second", Wish::Resume), "second-00aa", ItemNumbers::GoOn);
+    prepare_own_run(config("second", Wish::Resume), "second-00aa", ItemNumbers::Continue);
     serve("second", 6);
     finish("second", OwnRunEnd::Ended);
     EXPECT_EQ(results(), results_of({0, 6}));

@@ -128,7 +128,7 @@ TEST_F(RunRecoveryTest, GoesOnWithWhatIsInFlightInTheOrderOfItsPublication) {
     EXPECT_EQ(left.in_flight[1].samples, kBatch);
     EXPECT_EQ(left.totals.items_through, 2 * kBatch);
     EXPECT_EQ(left.waiting().list(), (std::vector<ItemRange>{{0, 2 * kBatch}}));
-    const auto records = std::move(recovery).go_on();
+    const auto records = std::move(recovery).resume();
     EXPECT_EQ(records->memory.progress().producers, 2U);
     EXPECT_EQ(records->ledger.word(1).state, SlabState::Leased);
     EXPECT_EQ(records->ledger.count(SlabState::Filling), 0U) << "abandoned";
@@ -143,7 +143,7 @@ TEST_F(RunRecoveryTest, TheSlabsBytesAreThoseThatTheDeadOneLeft) {
     RunRecovery recovery = recover();
     recovery.take_up(numbers_, nullptr);
     const std::uint32_t slab = recovery.predecessor().in_flight.front().slab;
-    const auto records = std::move(recovery).go_on();
+    const auto records = std::move(recovery).resume();
     const auto pool = RunRecovery::take_slabs(layout_.names, layout_.spans, {}, false, {[] {}, [](auto) {}});
     pool->wait_until_all_usable();
     EXPECT_EQ(pool->bytes_of(slab).back(), std::byte{42});

@@ -41,19 +41,19 @@ TEST(Defaults, OfAModelsFileAreTheSameOnEveryMachine) {
     for (const bool gpu : {false, true}) {
         const RunConfig resolved = resolve_defaults(config, {.has_gpu = gpu, .cores = 8});
         EXPECT_EQ(resolved.image_size, 224U);
-        EXPECT_THAT(caution_about_size(config, resolved),
+        EXPECT_THAT(warning_about_size(config, resolved),
                     AllOf(HasSubstr("224 x 224"), HasSubstr("'nowhere/net.pt'"), HasSubstr("--image-size N"),
                           HasSubstr("image-size = N")));
         RunConfig given = config;
         given.image_size = 256;
-        EXPECT_EQ(caution_about_size(given, resolve_defaults(given, {.has_gpu = gpu, .cores = 8})), "");
+        EXPECT_EQ(warning_about_size(given, resolve_defaults(given, {.has_gpu = gpu, .cores = 8})), "");
     }
     config.model = "deeplabv3-resnet50";
-    EXPECT_THAT(caution_about_size(config, resolve_defaults(config, {.cores = 8})),
+    EXPECT_THAT(warning_about_size(config, resolve_defaults(config, {.cores = 8})),
                 AllOf(HasSubstr("224 x 224"), HasSubstr("--image-size N")));
-    EXPECT_EQ(caution_about_size(config, resolve_defaults(config, {.has_gpu = true, .cores = 8})), "");
+    EXPECT_EQ(warning_about_size(config, resolve_defaults(config, {.has_gpu = true, .cores = 8})), "");
     config.model = "cutout";
-    EXPECT_EQ(caution_about_size(config, resolve_defaults(config, {.cores = 8})), "");
+    EXPECT_EQ(warning_about_size(config, resolve_defaults(config, {.cores = 8})), "");
 }
 
 struct Lengths : ::testing::Test {

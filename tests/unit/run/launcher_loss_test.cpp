@@ -10,7 +10,7 @@ class SilentRun : public StoppableRun {
   public:
     void end_input() override {}
     void stop_outputs() override {}
-    void send_consumers_away() override {}
+    void dismiss_consumers() override {}
 };
 
 class LauncherLossTest : public ::testing::Test {

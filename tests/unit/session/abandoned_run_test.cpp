@@ -43,7 +43,7 @@ class AnsweringProducer {
             peer_ = inbound.peer;
             hear(parse_message(inbound.bytes));
         }
-        while (port_->try_receive_release(inbound)) hear_releases(parse_message(inbound.bytes));
+        while (port_->try_receive_release(inbound)) receive_releases(parse_message(inbound.bytes));
     }
 
     bool has_its_place() const { return known_; }
@@ -83,7 +83,7 @@ class AnsweringProducer {
         next_delivery_ += tickets.size();
     }
 
-    void hear_releases(const ParsedMessage& message) {
+    void receive_releases(const ParsedMessage& message) {
         if (message.type != MessageType::Releases || !admitted_) return;
         std::uint64_t sequence = message.as<Releases>().first_sequence;
         for (const ReleaseRecord& record : message.records_of<Releases>()) {
@@ -156,7 +156,7 @@ class FailingPort final : public ConsumerPort {
     int calls_ = 0;
 };
 
-class DoesAsTold final : public SlabProcessor {
+class CallbackProcessor final : public SlabProcessor {
   public:
     void process(const SlabContents& slab, const Progress&, const StillCurrent&) override {
         ++slabs;
@@ -200,7 +200,7 @@ struct LivingConsumer {
     std::unique_ptr<ConsumerPort> inner = hub.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
     FailingPort port;
     ConsumerSession session{port, clock, {.run_nonce = run.names().nonce, .token = 1, .window = 2, .first_window = 0}};
-    DoesAsTold processor;
+    CallbackProcessor processor;
     std::function<void()> on_making;
     std::function<void()> on_look;
     ConsumerLoop loop{port,

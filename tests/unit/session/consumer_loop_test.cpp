@@ -60,7 +60,7 @@ class ConsumerLoopTest : public ::testing::Test {
         ASSERT_FALSE(loop_.turn());
     }
     void deliver(const std::vector<SlabTicket>& tickets) {
-        producer_.say_tickets(kSession, next_delivery_, tickets);
+        producer_.send_tickets(kSession, next_delivery_, tickets);
         next_delivery_ += tickets.size();
     }
     // Turns until the loop ends or has nothing to do.
@@ -78,9 +78,9 @@ class ConsumerLoopTest : public ::testing::Test {
         clock_.advance(ConsumerLoop::kObserveRunEvery);
         return settle();
     }
-    std::vector<ReleaseKind> hear_kinds() {
+    std::vector<ReleaseKind> receive_kinds() {
         std::vector<ReleaseKind> kinds;
-        while (const auto heard = producer_.hear_releases())
+        while (const auto heard = producer_.receive_releases())
             for (const ReleaseRecord& record : heard->records) {
                 kinds.push_back(static_cast<ReleaseKind>(record.kind));
                 ++releases_heard_;
@@ -99,7 +99,7 @@ class ConsumerLoopTest : public ::testing::Test {
     ConsumerSession session_{*port_, clock_, {.run_nonce = run_.names().nonce, .window = 3, .program_version = "1"}};
     ScriptedProcessor processor_;
     int made_ = 0;
-    bool sink_is_away_ = false;
+    bool sink_unreachable_ = false;
     TestPipe producer_life_;
     TestPipe lifeline_;
     TestPipe signals_;
@@ -108,7 +108,7 @@ class ConsumerLoopTest : public ::testing::Test {
                        mappings_,
                        [this](std::uint32_t) -> SlabProcessor& {
                            ++made_;
-                           if (sink_is_away_) throw Error(ErrorKind::SinkUnavailable, "the test's sink is away");
+                           if (sink_unreachable_) throw Error(ErrorKind::SinkUnavailable, "the test's sink is away");
                            return processor_;
                        },
                        clock_,
@@ -204,14 +204,14 @@ TEST_F(ConsumerLoopTest, AReleaseThatNobodyTookWhenTheRunEndedIsLost) {
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
-    EXPECT_FALSE(hear_kinds().empty()) << "said, and not acknowledged";
+    EXPECT_FALSE(receive_kinds().empty()) << "said, and not acknowledged";
 }
 
 TEST_F(ConsumerLoopTest, WhatTheProducerSaidLastCountsWhenTheRunIsOver) {
     welcome();
     deliver({run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());
-    hear_kinds();
+    receive_kinds();
     liveness_ = RunLiveness::Over;
     on_look_ = [this] { acknowledge_all(); };
     clock_.advance(ConsumerLoop::kObserveRunEvery);
@@ -228,7 +228,7 @@ TEST_F(ConsumerLoopTest, ARunThatAnotherProducerTookOverIsLostToWhoDoesNotLookFo
 }
 
 TEST_F(ConsumerLoopTest, WhoseSinkIsAwayWhenItIsLetInLeavesInOrder) {
-    sink_is_away_ = true;
+    sink_unreachable_ = true;
     welcome();
     EXPECT_EQ(made_, 1);
     const auto end = settle();
@@ -242,14 +242,14 @@ TEST_F(ConsumerLoopTest, TheReleaseOfASlabIsSentBeforeTheNextIsBegun) {
     EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).session), kSession);
     std::vector<std::size_t> released_at_begin;
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
-        released_at_begin.push_back(hear_kinds().size());
+        released_at_begin.push_back(receive_kinds().size());
         EXPECT_NE(work_word(), 0U);
     };
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11), run_.lease_filled(2, 12)});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items, (std::vector<std::uint64_t>{20, 22, 24}));
     EXPECT_EQ(released_at_begin, (std::vector<std::size_t>{0, 1, 1}));
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Completed});
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Completed});
     EXPECT_EQ(work_word(), 0U);
 }
 
@@ -269,7 +269,7 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
     deliver({ticket});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned})
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Returned})
         << "what it was told not to commit, it must not complete";
 }
 
@@ -282,7 +282,7 @@ TEST_F(ConsumerLoopTest, WhatNobodyElseWasGivenIsCommittedAfterItsLeaseToo) {
     };
     deliver({ticket});
     ASSERT_FALSE(settle());
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Completed});
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Completed});
 }
 
 TEST_F(ConsumerLoopTest, ADelayedNoStandsForTheWholeSlab) {
@@ -296,7 +296,7 @@ TEST_F(ConsumerLoopTest, ADelayedNoStandsForTheWholeSlab) {
     };
     deliver({ticket});
     ASSERT_FALSE(settle());
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned});
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Returned});
 }
 
 TEST_F(ConsumerLoopTest, ASlabThatWasOvertakenWhileItWaitedIsReturnedUnread) {
@@ -306,7 +306,7 @@ TEST_F(ConsumerLoopTest, ASlabThatWasOvertakenWhileItWaitedIsReturnedUnread) {
     deliver({ticket});
     ASSERT_FALSE(settle());
     EXPECT_TRUE(processor_.items.empty());
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned});
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Returned});
 }
 
 TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
@@ -315,7 +315,7 @@ TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 2U);
-    EXPECT_EQ(hear_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Completed}));
+    EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Completed}));
     acknowledge_all();
     const auto end = settle();
     ASSERT_TRUE(end);
@@ -332,7 +332,7 @@ TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11), run_.lease_filled(2, 12)});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
-    EXPECT_EQ(hear_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Returned}));
+    EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Returned}));
     EXPECT_EQ(producer_.hear<Credit>()->window, 0U);
     acknowledge_all();
     const auto end = settle();
@@ -473,7 +473,7 @@ TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswe
     deliver({run_.lease_filled(0, 10)});
     processor_.behaviour = [&](const Progress&, const StillCurrent&) { lifeline_.writing.reset(); };
     ASSERT_FALSE(settle());
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Completed});  // and no acknowledgement comes
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Completed});  // and no acknowledgement comes
     clock_.advance(ConsumerLoop::kOrphanPatience - std::chrono::nanoseconds(1));
     ASSERT_FALSE(settle());
     clock_.advance(std::chrono::nanoseconds(1));
@@ -497,10 +497,10 @@ TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndChargesTheSlabWithIts
     }
     EXPECT_EQ(work_word(), 0U);
     session_.step();
-    const auto why = producer_.hear_failure();
+    const auto why = producer_.receive_failure();
     ASSERT_TRUE(why);
     EXPECT_EQ(get_text(why->text), "the disk is full");
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Failed});
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Failed});
 }
 
 TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder) {
@@ -512,7 +512,7 @@ TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder
     ASSERT_FALSE(settle());
     EXPECT_EQ(work_word(), 0U);
     EXPECT_EQ(processor_.items.size(), 1U);
-    EXPECT_EQ(hear_kinds(), (std::vector{ReleaseKind::Returned, ReleaseKind::Returned}));
+    EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Returned, ReleaseKind::Returned}));
     acknowledge_all();
     const auto end = settle();
     ASSERT_TRUE(end);
@@ -570,7 +570,7 @@ TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {
     while (!producer_.hear<Hello>()) std::this_thread::yield();
     producer_.say(Welcome{kSession, kConsumerIndex, 1});
     deliver({ticket});
-    while (hear_kinds().empty()) std::this_thread::yield();
+    while (receive_kinds().empty()) std::this_thread::yield();
     acknowledge_all();
     signals_.ring();
     while (!producer_.hear<Disconnect>()) std::this_thread::yield();

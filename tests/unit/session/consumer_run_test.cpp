@@ -37,7 +37,7 @@ std::uint64_t dead_pid() {
 ErrorKind end_of(const Endpoint& endpoint) { return consume_run(endpoint, {}, never_made).error; }
 
 // Joined: it holds the run's lock. Let in: never, as the run has no ledger that it could read.
-void join_in_vain(const RunNames& names) {
+void join_and_fail(const RunNames& names) {
     EXPECT_EQ(end_of({.run_dir = "/nonexistent", .names = names, .producer_pid = dead_pid(), .epoch = 1}),
               ErrorKind::None);
 }
@@ -50,7 +50,7 @@ TEST(ConsumerRun, SweepsWhenItIsTheLastAndWasNeverLetIn) {
         SharedRegion::create(names.span(0), 4096).keep_name();
         ASSERT_THAT(objects_of(names), SizeIs(2));
     }
-    join_in_vain(names);
+    join_and_fail(names);
     EXPECT_THAT(objects_of(names), IsEmpty());
 }
 
@@ -74,7 +74,7 @@ TEST(ConsumerRun, LeavesARunThatLivesAlone) {
     const auto names = own_run("lives");
     {
         const auto lock = RunLock::hold(names, true);
-        join_in_vain(names);
+        join_and_fail(names);
         EXPECT_THAT(objects_of(names), SizeIs(1));
     }
     EXPECT_TRUE(sweep_run(names));

@@ -58,7 +58,7 @@ TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
     EXPECT_EQ(get_text(hello->program_version), "9.9.9");
 
     session_.step();
-    EXPECT_TRUE(producer_.hears_nothing());
+    EXPECT_TRUE(producer_.receives_nothing());
     producer_.say(Challenge{0xabcdef});
     session_.step();
     const auto answer = producer_.hear<Answer>();
@@ -80,7 +80,7 @@ TEST_F(ConsumerSessionTest, AsksForSlabsWhenItIsReadyForThem) {
     EXPECT_EQ(producer_.hear<Hello>()->window, 0U);
     producer_.say(Welcome{kSession, 3, 1});
     later.step();
-    EXPECT_TRUE(producer_.hears_nothing());
+    EXPECT_TRUE(producer_.receives_nothing());
     later.open();
     later.step();
     const auto credit = producer_.hear<Credit>();
@@ -104,7 +104,7 @@ TEST_F(ConsumerSessionTest, WaitsAsLongAsItIsNotAnswered) {
 
 TEST_F(ConsumerSessionTest, HandsOutDeliveriesInOrderAndGivesThemBack) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
+    producer_.send_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
     session_.step();
     const SlabTicket first = taken();
     EXPECT_EQ(first, ticket_of(4));
@@ -114,7 +114,7 @@ TEST_F(ConsumerSessionTest, HandsOutDeliveriesInOrderAndGivesThemBack) {
     EXPECT_TRUE(session_.all_sent());
     EXPECT_FALSE(session_.settled());
 
-    const auto heard = producer_.hear_releases();
+    const auto heard = producer_.receive_releases();
     ASSERT_TRUE(heard);
     EXPECT_EQ(heard->body.session, kSession);
     EXPECT_EQ(heard->body.first_sequence, 1U);
@@ -126,7 +126,7 @@ TEST_F(ConsumerSessionTest, HandsOutDeliveriesInOrderAndGivesThemBack) {
     EXPECT_EQ(second, ticket_of(5));
     session_.release(second, ReleaseKind::Completed);
     session_.step();
-    EXPECT_EQ(producer_.hear_releases()->body.first_sequence, 2U);
+    EXPECT_EQ(producer_.receive_releases()->body.first_sequence, 2U);
     acknowledge(2);
     EXPECT_TRUE(session_.settled());
     EXPECT_FALSE(session_.take());
@@ -134,41 +134,41 @@ TEST_F(ConsumerSessionTest, HandsOutDeliveriesInOrderAndGivesThemBack) {
 
 TEST_F(ConsumerSessionTest, RepeatsAReleaseUntilItIsAcknowledged) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(4)});
+    producer_.send_tickets(kSession, 1, {ticket_of(4)});
     session_.step();
     session_.release(taken(), ReleaseKind::Completed);
     session_.step();
-    EXPECT_TRUE(producer_.hear_releases());
+    EXPECT_TRUE(producer_.receive_releases());
     session_.step();
-    EXPECT_FALSE(producer_.hear_releases());
+    EXPECT_FALSE(producer_.receive_releases());
     EXPECT_EQ(session_.until_due(), ReleaseLog::kRepeatEvery);
 
     clock_.advance(ReleaseLog::kRepeatEvery);
     session_.step();
-    const auto again = producer_.hear_releases();
+    const auto again = producer_.receive_releases();
     ASSERT_TRUE(again);
     EXPECT_EQ(again->body.first_sequence, 1U);
 
     acknowledge(1);
     clock_.advance(ReleaseLog::kRepeatEvery);
     session_.step();
-    EXPECT_FALSE(producer_.hear_releases());
+    EXPECT_FALSE(producer_.receive_releases());
 }
 
 TEST_F(ConsumerSessionTest, WhyOneFailedGoesAheadOfItsReleaseEachTimeThatItIsSent) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
+    producer_.send_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
     session_.step();
     session_.release(taken(), ReleaseKind::Completed);
     session_.release_failed(taken(), ReleaseKind::Failed, std::string(3000, 'a') + "\xc3\xa4");
     for (int time = 0; time < 2; ++time) {
         session_.step();
-        const auto failure = producer_.hear_failure();
+        const auto failure = producer_.receive_failure();
         ASSERT_TRUE(failure) << time;
         EXPECT_EQ(failure->session, kSession);
         EXPECT_EQ(failure->sequence, 2U);
         EXPECT_EQ(get_text(failure->text), std::string(2031, 'a')) << "as much as there is room for";
-        const auto heard = producer_.hear_releases();
+        const auto heard = producer_.receive_releases();
         ASSERT_TRUE(heard);
         ASSERT_EQ(heard->records.size(), 2U);
         EXPECT_EQ(heard->records[1].kind, static_cast<std::uint32_t>(ReleaseKind::Failed));
@@ -177,17 +177,17 @@ TEST_F(ConsumerSessionTest, WhyOneFailedGoesAheadOfItsReleaseEachTimeThatItIsSen
     acknowledge(2);
     clock_.advance(ReleaseLog::kRepeatEvery);
     session_.step();
-    EXPECT_TRUE(producer_.hears_nothing());
+    EXPECT_TRUE(producer_.receives_nothing());
 }
 
 TEST_F(ConsumerSessionTest, RepeatedDeliveriesAreTakenOnce) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     EXPECT_EQ(taken(), ticket_of(1));
     session_.release(ticket_of(1), ReleaseKind::Completed);
-    producer_.say_tickets(kSession, 2, {ticket_of(2), ticket_of(3)});
+    producer_.send_tickets(kSession, 2, {ticket_of(2), ticket_of(3)});
     session_.step();
     EXPECT_EQ(taken(), ticket_of(2));
     EXPECT_EQ(taken(), ticket_of(3));
@@ -197,8 +197,8 @@ TEST_F(ConsumerSessionTest, RepeatedDeliveriesAreTakenOnce) {
 
 TEST_F(ConsumerSessionTest, AMissingDeliveryEndsTheConsumer) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1)});
-    producer_.say_tickets(kSession, 3, {ticket_of(3)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1)});
+    producer_.send_tickets(kSession, 3, {ticket_of(3)});
     try {
         session_.step();
         FAIL() << "the gap was not seen";
@@ -211,10 +211,10 @@ TEST_F(ConsumerSessionTest, AMissingDeliveryEndsTheConsumer) {
 
 TEST_F(ConsumerSessionTest, MoreThanTheWindowEndsTheConsumer) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     EXPECT_EQ(taken(), ticket_of(1));
-    producer_.say_tickets(kSession, 3, {ticket_of(3)});
+    producer_.send_tickets(kSession, 3, {ticket_of(3)});
     try {
         session_.step();
         FAIL() << "one too many was taken";
@@ -232,9 +232,9 @@ TEST_F(ConsumerSessionTest, MoreThanAMessageHoldsEndsTheConsumerWhateverItsWindo
     wide.step();
     ASSERT_TRUE(producer_.hear<Hello>());
     producer_.say(Welcome{kSession, 3, 1});
-    producer_.say_tickets(kSession, 1, std::vector<SlabTicket>(kMaxTicketsPerMessage, ticket_of(1)));
+    producer_.send_tickets(kSession, 1, std::vector<SlabTicket>(kMaxTicketsPerMessage, ticket_of(1)));
     wide.step();
-    producer_.say_tickets(kSession, kMaxTicketsPerMessage + 1, {ticket_of(2)});
+    producer_.send_tickets(kSession, kMaxTicketsPerMessage + 1, {ticket_of(2)});
     EXPECT_THROW(wide.step(), ProtocolError);
     wide.lose_producer();
     EXPECT_NO_THROW(wide.meet(*port_));
@@ -242,7 +242,7 @@ TEST_F(ConsumerSessionTest, MoreThanAMessageHoldsEndsTheConsumerWhateverItsWindo
 
 TEST_F(ConsumerSessionTest, OtherSessionsMessagesChangeNothing) {
     welcome();
-    producer_.say_tickets(kSession + 1, 1, {ticket_of(1)});
+    producer_.send_tickets(kSession + 1, 1, {ticket_of(1)});
     producer_.say(Drain{kSession + 1, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     producer_.say(ReleaseAck{kSession + 1, 1});
     session_.step();
@@ -254,7 +254,7 @@ TEST_F(ConsumerSessionTest, OtherSessionsMessagesChangeNothing) {
 TEST_F(ConsumerSessionTest, TicketsBeforeTheWelcomeAreNobodys) {
     session_.step();
     ASSERT_TRUE(producer_.hear<Hello>());
-    producer_.say_tickets(0, 1, {ticket_of(1)});
+    producer_.send_tickets(0, 1, {ticket_of(1)});
     session_.step();
     EXPECT_FALSE(session_.take());
     EXPECT_EQ(session_.counts().other_session, 1U);
@@ -263,7 +263,7 @@ TEST_F(ConsumerSessionTest, TicketsBeforeTheWelcomeAreNobodys) {
 TEST_F(ConsumerSessionTest, ASecondWelcomeAndSenselessValuesAreIgnored) {
     welcome();
     producer_.say(Welcome{kSession + 1, 9, 9});
-    producer_.say_tickets(kSession, 0, {ticket_of(1)});
+    producer_.send_tickets(kSession, 0, {ticket_of(1)});
     producer_.say(ReleaseAck{kSession, 77});
     producer_.say(Drain{kSession, 99, 0});
     producer_.say(Disconnect{kSession});
@@ -276,14 +276,14 @@ TEST_F(ConsumerSessionTest, ASecondWelcomeAndSenselessValuesAreIgnored) {
 
 TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenDisconnects) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::ScaleDown), 0});
     session_.step();
     EXPECT_EQ(session_.state(), State::Draining);
     session_.release(taken(), ReleaseKind::Completed);
     session_.release(taken(), ReleaseKind::Completed);
     session_.step();
-    EXPECT_EQ(producer_.hear_releases()->records.size(), 2U);
+    EXPECT_EQ(producer_.receive_releases()->records.size(), 2U);
     EXPECT_FALSE(producer_.hear<Disconnect>()) << "before the acknowledgement";
     EXPECT_EQ(session_.state(), State::Draining);
 
@@ -294,18 +294,18 @@ TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenDisconnects) {
     EXPECT_EQ(session_.state(), State::Ended);
     clock_.advance(std::chrono::seconds(1));
     session_.step();
-    EXPECT_TRUE(producer_.hears_nothing());
+    EXPECT_TRUE(producer_.receives_nothing());
 }
 
 TEST_F(ConsumerSessionTest, AnAbortReturnsWhatIsNotBegunAndKeepsWhatIs) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     const SlabTicket begun = taken();
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     session_.step();
     EXPECT_FALSE(session_.take());
-    const auto returned = producer_.hear_releases();
+    const auto returned = producer_.receive_releases();
     ASSERT_TRUE(returned);
     ASSERT_EQ(returned->records.size(), 1U);
     EXPECT_EQ(returned->records[0].ticket, ticket_of(2));
@@ -321,7 +321,7 @@ TEST_F(ConsumerSessionTest, AnAbortReturnsWhatIsNotBegunAndKeepsWhatIs) {
 
 TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     const SlabTicket begun = taken();
     session_.leave();
@@ -333,14 +333,14 @@ TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     EXPECT_EQ(credit->window, 0U);
     EXPECT_FALSE(producer_.hear<Credit>()) << "once is enough";
 
-    producer_.say_tickets(kSession, 3, {ticket_of(3)});  // sent before the credit was read
+    producer_.send_tickets(kSession, 3, {ticket_of(3)});  // sent before the credit was read
     session_.step();
     EXPECT_FALSE(session_.take());
     session_.release(begun, ReleaseKind::Completed);
     session_.step();
 
     std::vector<ReleaseRecord> all;
-    while (const auto heard = producer_.hear_releases())
+    while (const auto heard = producer_.receive_releases())
         all.insert(all.end(), heard->records.begin(), heard->records.end());
     ASSERT_EQ(all.size(), 3U);
     EXPECT_EQ(all[0].ticket, ticket_of(2));
@@ -369,23 +369,23 @@ TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsAtOnceAndSaysSo) {
     const auto disconnect = producer_.hear<Disconnect>();
     ASSERT_TRUE(disconnect);
     EXPECT_EQ(disconnect->session, 0U) << "it has heard of none";
-    EXPECT_TRUE(producer_.hears_nothing());
+    EXPECT_TRUE(producer_.receives_nothing());
 }
 
 TEST_F(ConsumerSessionTest, AbandonedItReturnsEverythingAndLeaves) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     taken();
     session_.abandon();
     session_.step();
     ASSERT_TRUE(producer_.hear<Credit>());
-    const auto heard = producer_.hear_releases();
+    const auto heard = producer_.receive_releases();
     ASSERT_TRUE(heard);
     ASSERT_EQ(heard->records.size(), 2U);
     for (const ReleaseRecord& record : heard->records)
         EXPECT_EQ(record.kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
-    producer_.say_tickets(kSession, 9, {ticket_of(3)});  // one before it is lost: its Disconnect gives back both
+    producer_.send_tickets(kSession, 9, {ticket_of(3)});  // one before it is lost: its Disconnect gives back both
     acknowledge(2);
     EXPECT_TRUE(producer_.hear<Disconnect>());
     EXPECT_EQ(session_.state(), State::Ended);
@@ -393,7 +393,7 @@ TEST_F(ConsumerSessionTest, AbandonedItReturnsEverythingAndLeaves) {
 
 TEST_F(ConsumerSessionTest, AnotherRunsMessagesChangeNothing) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1)});
     session_.step();
     const SlabTicket ticket = taken();
     session_.release(ticket, ReleaseKind::Completed);
@@ -402,7 +402,7 @@ TEST_F(ConsumerSessionTest, AnotherRunsMessagesChangeNothing) {
     producer_.say(Challenge{1});
     producer_.say(Welcome{kSession, 3, 1});
     producer_.say(Refused{});
-    producer_.say_tickets(kSession, 2, {ticket_of(2)});
+    producer_.send_tickets(kSession, 2, {ticket_of(2)});
     producer_.say(ReleaseAck{kSession, 1});
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     session_.step();
@@ -432,7 +432,7 @@ TEST_F(ConsumerSessionTest, AProducerOfAnotherVersionIsNamed) {
     Bytes bytes = encode(kNonce, Challenge{1});
     const std::uint16_t version = kMessageVersion + 1;
     std::memcpy(bytes.data() + offsetof(MessageHeader, version), &version, sizeof version);
-    producer_.say_bytes(bytes);
+    producer_.send_bytes(bytes);
     EXPECT_THROW(session_.step(), ProtocolError);
 }
 
@@ -461,7 +461,7 @@ TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
         // These three have the right to change something; the tests above have them.
         RC_PRE(!message || (message.type != MessageType::Tickets && message.type != MessageType::Drain &&
                             message.type != MessageType::Refused));
-        producer_.say_bytes(bytes);
+        producer_.send_bytes(bytes);
         session_.step();
         while (producer_.hear<Answer>()) {
         }
@@ -479,7 +479,7 @@ class WideWindowTest : public ConsumerSessionTest {
         welcome();
         std::vector<SlabTicket> tickets;
         for (std::uint32_t slab = 0; slab < 16; ++slab) tickets.push_back(ticket_of(slab));
-        producer_.say_tickets(kSession, 1, tickets);
+        producer_.send_tickets(kSession, 1, tickets);
         session_.step();
     }
     void finish_one(std::chrono::nanoseconds busy) {
@@ -487,7 +487,7 @@ class WideWindowTest : public ConsumerSessionTest {
         session_.send_due();
     }
     std::size_t heard() {
-        const auto releases = producer_.hear_releases();
+        const auto releases = producer_.receive_releases();
         return releases ? releases->records.size() : 0;
     }
     ConsumerSession session_{*port_, clock_, {.run_nonce = kNonce, .window = 16, .program_version = "9.9.9"}};
@@ -552,7 +552,7 @@ class FullChannelTest : public ConsumerSessionTest {
 
 TEST_F(FullChannelTest, WhatTheChannelDoesNotTakeIsSentLater) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     session_.release(taken(), ReleaseKind::Completed);
     session_.step();  // fills the channel
@@ -561,17 +561,17 @@ TEST_F(FullChannelTest, WhatTheChannelDoesNotTakeIsSentLater) {
     EXPECT_FALSE(session_.all_sent());
     EXPECT_LT(session_.until_due(), std::chrono::milliseconds(100));
 
-    EXPECT_TRUE(producer_.hear_releases());
+    EXPECT_TRUE(producer_.receive_releases());
     session_.step();
     EXPECT_TRUE(session_.all_sent());
-    const auto second = producer_.hear_releases();
+    const auto second = producer_.receive_releases();
     ASSERT_TRUE(second);
     EXPECT_EQ(second->body.first_sequence, 2U);
 }
 
 TEST_F(FullChannelTest, AProducerThatStandsStillIsWaitedForAsleep) {
     welcome();
-    producer_.say_tickets(kSession, 1, {ticket_of(1)});
+    producer_.send_tickets(kSession, 1, {ticket_of(1)});
     session_.step();
     session_.release(taken(), ReleaseKind::Completed);
     session_.step();  // fills the channel
@@ -580,9 +580,9 @@ TEST_F(FullChannelTest, AProducerThatStandsStillIsWaitedForAsleep) {
     EXPECT_TRUE(session_.all_sent());
     EXPECT_GT(session_.until_due(), std::chrono::nanoseconds{0});
 
-    EXPECT_TRUE(producer_.hear_releases());
+    EXPECT_TRUE(producer_.receive_releases());
     session_.step();
-    EXPECT_TRUE(producer_.hear_releases());
+    EXPECT_TRUE(producer_.receive_releases());
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
         std::vector<SlabTicket> records;
     };
     // The next Hello on the work channel, with its records.
-    std::optional<Heard> hear_hello() {
+    std::optional<Heard> receive_hello() {
         Inbound inbound;
         while (producer_->try_receive_work(inbound)) {
             const ParsedMessage message = parse_message(inbound.bytes);
@@ -87,7 +87,7 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
         }
         return std::nullopt;
     }
-    std::vector<Releases> hear_releases(std::vector<ReleaseRecord>* records = nullptr) {
+    std::vector<Releases> receive_releases(std::vector<ReleaseRecord>* records = nullptr) {
         std::vector<Releases> heard;
         Inbound inbound;
         while (producer_->try_receive_release(inbound)) {
@@ -111,7 +111,7 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
     void begin() {
         run_.admit(kConsumerIndex, kSession);
         ASSERT_FALSE(settle());
-        ASSERT_TRUE(hear_hello());
+        ASSERT_TRUE(receive_hello());
         welcome();
         ASSERT_FALSE(settle());
     }
@@ -178,20 +178,20 @@ TEST_P(ProducerRecoveryTest, FinishesWhatItHoldsAndComesBackWithIt) {
     EXPECT_TRUE(session_.away());
 
     next_producer();
-    hear_releases();  // the hub, unlike a socket, keeps what was sent to the dead
+    receive_releases();  // the hub, unlike a socket, keeps what was sent to the dead
     ASSERT_FALSE(settle());
-    const auto heard = hear_hello();
+    const auto heard = receive_hello();
     ASSERT_TRUE(heard);
     EXPECT_EQ(heard->hello.previous_session, kSession);
     EXPECT_EQ(heard->hello.last_delivery, 2U);
     EXPECT_EQ(heard->hello.holding, 0U);
     EXPECT_EQ(heard->records, held) << "both released, and acknowledged by nobody";
-    EXPECT_TRUE(hear_releases().empty()) << "not before the Welcome";
+    EXPECT_TRUE(receive_releases().empty()) << "not before the Welcome";
     welcome(2);
     ASSERT_FALSE(settle());
     EXPECT_FALSE(session_.away());
     std::vector<ReleaseRecord> records;
-    const auto releases = hear_releases(&records);
+    const auto releases = receive_releases(&records);
     ASSERT_FALSE(releases.empty());
     EXPECT_EQ(releases[0].first_sequence, 1U) << "numbered from 1 again";
     EXPECT_EQ(records.size(), 2U);
@@ -216,7 +216,7 @@ TEST_P(ProducerRecoveryTest, NamesWhatItHasNotBegunFirst) {
     ASSERT_FALSE(loop_.turn());
     ASSERT_FALSE(loop_.turn());  // sees the death, and works on
     ASSERT_FALSE(loop_.turn());  // sees the next producer, and works on
-    const auto heard = hear_hello();
+    const auto heard = receive_hello();
     ASSERT_TRUE(heard);
     EXPECT_EQ(heard->hello.holding, 1U);
     EXPECT_EQ(heard->records, (std::vector{third, first, second}));
@@ -283,7 +283,7 @@ TEST_P(ProducerRecoveryTest, SeveralProducersMayDieBeforeOneLetsItIn) {
         ASSERT_FALSE(settle());
         next_producer();
         ASSERT_FALSE(settle());
-        const auto heard = hear_hello();
+        const auto heard = receive_hello();
         ASSERT_TRUE(heard);
         EXPECT_EQ(heard->hello.previous_session, kSession);
     }
@@ -299,7 +299,7 @@ TEST_P(ProducerRecoveryTest, AnotherSessionThanItsOwnIsNotTaken) {
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
-    ASSERT_TRUE(hear_hello());
+    ASSERT_TRUE(receive_hello());
     say(Welcome{kSession + 1, kConsumerIndex, 2});
     EXPECT_THROW(settle(), ProtocolError);
 }
@@ -310,7 +310,7 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
-    ASSERT_TRUE(hear_hello());
+    ASSERT_TRUE(receive_hello());
     signals_.ring();
     ASSERT_FALSE(settle()) << "it has been found: it leaves in order";
     welcome(2);
@@ -321,7 +321,7 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
 
 TEST_P(ProducerRecoveryTest, WhomNobodyAnsweredGoesToTheProducerThatTookOver) {
     ASSERT_FALSE(settle());
-    ASSERT_TRUE(hear_hello());
+    ASSERT_TRUE(receive_hello());
     liveness_ = RunLiveness::TakenOver;
     producer_.reset();
     next_producer();
@@ -330,7 +330,7 @@ TEST_P(ProducerRecoveryTest, WhomNobodyAnsweredGoesToTheProducerThatTookOver) {
     liveness_ = RunLiveness::Open;
     ASSERT_FALSE(settle());
     EXPECT_EQ(search_.forgotten, 1);
-    ASSERT_TRUE(hear_hello());
+    ASSERT_TRUE(receive_hello());
     run_.admit(kConsumerIndex, kSession);
     welcome(2);
     ASSERT_FALSE(settle());

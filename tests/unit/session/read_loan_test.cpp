@@ -29,14 +29,14 @@ class ReadLoanTest : public ::testing::Test {
         ASSERT_TRUE(producer_.hear<Hello>());
         producer_.say(Welcome{kSession, kConsumerIndex, 1});
         ticket_ = run_.lease_filled(2, 10);
-        producer_.say_tickets(kSession, 1, {ticket_});
+        producer_.send_tickets(kSession, 1, {ticket_});
         session_.step();
         ASSERT_EQ(session_.take(), ticket_);
     }
     ReadLoan open() { return ReadLoan::open(ticket_, mappings_, heartbeat_, session_, contents_); }
     std::optional<ReleaseKind> released() {
         session_.step();
-        const auto heard = producer_.hear_releases();
+        const auto heard = producer_.receive_releases();
         if (!heard) return std::nullopt;
         EXPECT_EQ(heard->records.size(), 1U);
         EXPECT_EQ(heard->records[0].ticket, ticket_);
@@ -105,7 +105,7 @@ TEST_F(ReadLoanTest, ASlabThatIsNotWhatTheTicketSaysHasFailed) {
     EXPECT_THROW(open(), ProtocolError);
     EXPECT_EQ(work(), WorkWord{});
     session_.step();
-    EXPECT_TRUE(producer_.hear_failure());
+    EXPECT_TRUE(producer_.receive_failure());
     EXPECT_EQ(released(), ReleaseKind::Failed);
 }
 

@@ -31,7 +31,7 @@ class ScriptedProducer {
         if (!message || message.type != kTypeOf<Body>) return std::nullopt;
         return message.as<Body>();
     }
-    bool hears_nothing() {
+    bool receives_nothing() {
         Inbound inbound;
         return !port_->try_receive_work(inbound) && !port_->try_receive_release(inbound);
     }
@@ -40,7 +40,7 @@ class ScriptedProducer {
         Releases body{};
         std::vector<ReleaseRecord> records;
     };
-    std::optional<HeardReleases> hear_releases() {
+    std::optional<HeardReleases> receive_releases() {
         Inbound inbound;
         if (!port_->try_receive_release(inbound)) return std::nullopt;
         const ParsedMessage message = parse_message(inbound.bytes);
@@ -48,7 +48,7 @@ class ScriptedProducer {
         return HeardReleases{message.as<Releases>(), message.records_of<Releases>()};
     }
 
-    std::optional<Failure> hear_failure() {
+    std::optional<Failure> receive_failure() {
         Inbound inbound;
         if (!port_->try_receive_release(inbound)) return std::nullopt;
         const ParsedMessage message = parse_message(inbound.bytes);
@@ -58,13 +58,13 @@ class ScriptedProducer {
 
     // From here on it names this run, not the one that it has heard of.
     void speak_for(std::uint64_t run) { run_ = run; }
-    void say_bytes(std::span<const std::byte> bytes) { ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent); }
+    void send_bytes(std::span<const std::byte> bytes) { ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent); }
     template <class Body>
     void say(const Body& body) {
-        say_bytes(encode(run_, body));
+        send_bytes(encode(run_, body));
     }
-    void say_tickets(std::uint64_t session, std::uint64_t first_delivery, const std::vector<SlabTicket>& tickets) {
-        say_bytes(encode(run_, Tickets{session, first_delivery}, std::span<const SlabTicket>(tickets)));
+    void send_tickets(std::uint64_t session, std::uint64_t first_delivery, const std::vector<SlabTicket>& tickets) {
+        send_bytes(encode(run_, Tickets{session, first_delivery}, std::span<const SlabTicket>(tickets)));
     }
 
   private:

@@ -47,7 +47,7 @@ TEST_F(CgroupMemoryRoom, OfVersion2IsTheTightestOfAllAncestors) {
     write("mount/slice/memory.current", "1500000\n");
     ASSERT_TRUE(room());
     EXPECT_EQ(room()->free_bytes, 500000U);
-    EXPECT_EQ(room()->said_by, (root_ / "mount/slice/memory.max").string());
+    EXPECT_EQ(room()->source, (root_ / "mount/slice/memory.max").string());
 }
 
 TEST_F(CgroupMemoryRoom, CountsTheCacheOfFilesAsFree) {
@@ -91,7 +91,7 @@ TEST_F(CgroupMemoryRoom, SurvivesFilesThatMakeNoSense) {
 }
 
 TEST(SharedMemoryRoom, IsThatOfTheFileSystem) {
-    EXPECT_EQ(shared_memory_room().said_by, "/dev/shm");
+    EXPECT_EQ(shared_memory_room().source, "/dev/shm");
     EXPECT_GT(shared_memory_room().free_bytes, 0U);
 }
 

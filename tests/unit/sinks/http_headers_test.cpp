@@ -73,9 +73,9 @@ TEST(KeptUrl, NothingOfAQueryCanBeToldByIt) {
     EXPECT_EQ(kept, "https://host/path?left-out");
     EXPECT_EQ(kept_url(kept), kept);
     EXPECT_EQ(kept_url("https://host/path?key=OTHER"), kept) << "nor by guessing";
-    EXPECT_TRUE(lacks_its_query(kept));
+    EXPECT_TRUE(is_missing_query(kept));
     EXPECT_EQ(kept_url("https://host/path"), "https://host/path");
-    EXPECT_FALSE(lacks_its_query("https://host/path?key=SECRET"));
+    EXPECT_FALSE(is_missing_query("https://host/path?key=SECRET"));
 }
 
 TEST(KeptHeader, OfOneInTheClearOnlyThatThereWasOne) {

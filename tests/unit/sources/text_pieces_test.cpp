@@ -141,9 +141,11 @@ struct MadeRows : ::testing::Test {
         MadeRows& test_;
     };
 
-    std::unique_ptr<TokenBlocks> blocks(std::uint64_t rows, std::size_t most = 1, std::uint64_t worth_another = 1) {
+    std::unique_ptr<TokenBlocks> blocks(std::uint64_t rows, std::size_t most = 1,
+                                        std::uint64_t min_rows_per_thread = 1) {
         return std::make_unique<TokenBlocks>(
-            TokenBlocks::Settings{.rows = rows, .row_numbers = kNumbers, .most = most, .worth_another = worth_another},
+            TokenBlocks::Settings{
+                .rows = rows, .row_numbers = kNumbers, .most = most, .min_rows_per_thread = min_rows_per_thread},
             std::make_unique<Maker>(*this), [this] { return std::make_unique<Maker>(*this); }, clock);
     }
     static std::vector<std::int32_t> row_of(TokenBlocks& blocks, std::uint64_t row) {

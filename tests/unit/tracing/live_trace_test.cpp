@@ -38,21 +38,21 @@ class StalledLog {
     }
     ~StalledLog() { spdlog::set_default_logger(before_); }
     void wait_until_used() { used_.get_future().wait(); }
-    void let_go() { let_go_.set_value(); }
+    void resume() { resume_.set_value(); }
 
   private:
     struct Sink : spdlog::sinks::base_sink<std::mutex> {
         explicit Sink(StalledLog& log) : log_(log) {}
         void sink_it_(const spdlog::details::log_msg&) override {
             log_.used_.set_value();
-            log_.gone_on_.wait_for(kWatchdog);
+            log_.resumed_.wait_for(kWatchdog);
         }
         void flush_() override {}
         StalledLog& log_;
     };
     const std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
-    std::promise<void> used_, let_go_;
-    const std::shared_future<void> gone_on_ = let_go_.get_future().share();
+    std::promise<void> used_, resume_;
+    const std::shared_future<void> resumed_ = resume_.get_future().share();
 };
 
 // Time is what the test says.
@@ -197,7 +197,7 @@ TEST_F(LiveTraceTest, WhoLooksDoesNotWaitForWhatIsWritten) {
     put({{"id", "a-2"}, {"from_ns", at(4000)}, {"until_ns", at(5000)}});
     look_after(milliseconds(3600));
     EXPECT_FALSE(recording()) << "the first one is still being written";
-    log.let_go();
+    log.resume();
     wait_for_answer();
     look_after(milliseconds(3900));
     EXPECT_TRUE(recording()) << "the second one was not forgotten";

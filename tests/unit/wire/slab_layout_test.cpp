@@ -73,11 +73,11 @@ RC_GTEST_PROP(SlabLayout, IsTheSameWhateverTheStridesOfSingleElementsAre, ()) {
     const TensorSpec laid_out = SlabLayout::make({other}, rows).tensors[0];
     RC_ASSERT(laid_out == SlabLayout::make({plain}, rows).tensors[0]);
     RC_ASSERT(laid_out == with_settled_strides(plain.with_rows(rows)));
-    RC_ASSERT(lies_as(std::span(other.strides).first(other.dims), with_settled_strides(plain)));
-    RC_ASSERT(lies_as(std::span(laid_out.strides).first(plain.dims), plain.with_rows(rows)));
+    RC_ASSERT(has_strides(std::span(other.strides).first(other.dims), with_settled_strides(plain)));
+    RC_ASSERT(has_strides(std::span(laid_out.strides).first(plain.dims), plain.with_rows(rows)));
     const TensorSpec row_major =
         TensorSpec::contiguous("t", plain.dtype, std::span(laid_out.shape).first(laid_out.dims));
-    RC_ASSERT(!lies_as(std::span(row_major.strides).first(row_major.dims), laid_out) || laid_out == row_major);
+    RC_ASSERT(!has_strides(std::span(row_major.strides).first(row_major.dims), laid_out) || laid_out == row_major);
 }
 
 std::string refusal(const std::vector<TensorSpec>& outputs, std::int64_t rows = 1, std::uint32_t batches = 1) {

@@ -66,7 +66,7 @@ class ScriptNetwork final : public FileNetwork {
     }
 
     std::string description() const override { return "TorchScript, " + std::to_string(parameters_) + " parameters"; }
-    std::string caution() const override {
+    std::string warning() const override {
         return "TorchScript is deprecated in PyTorch, and slower than a compiled model: ./launch/offramp export makes "
                "a .pt2 of the same network";
     }

@@ -179,7 +179,7 @@ std::shared_ptr<TokenBlocks::Block> TokenBlocks::add(std::uint64_t number) {
 void TokenBlocks::count(std::uint64_t rows, std::chrono::nanoseconds busy) {
     rows_made_ += rows;
     busy_ += busy;
-    if (rows_made_ < settings_.worth_another || coming_up_ > 0) return;
+    if (rows_made_ < settings_.min_rows_per_thread || coming_up_ > 0) return;
     const std::chrono::nanoseconds all = (clock_.now() - counted_from_) * static_cast<std::int64_t>(there_);
     if (busy_ >= all / 4 * 3) grow();
     counted_from_ = clock_.now();

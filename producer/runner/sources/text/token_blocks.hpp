@@ -57,8 +57,8 @@ class TokenBlocks {
     struct Settings {
         std::uint64_t rows = 0;
         std::size_t row_numbers = 0;
-        std::size_t most = 1;                // makers
-        std::uint64_t worth_another = 4096;  // rows
+        std::size_t most = 1;                      // makers
+        std::uint64_t min_rows_per_thread = 4096;  // rows
     };
 
     // `first` is open. Borrows the clock.
