@@ -35,7 +35,7 @@ class Work {
     virtual void over(const offramp_slab& slab, const offramp::Progress& progress) = 0;
 };
 
-// With the very loop of the processor `checksum`.
+// With the loop of the processor `checksum`.
 class Hash final : public Work {
   public:
     void over(const offramp_slab& slab, const offramp::Progress& progress) override {
@@ -49,7 +49,7 @@ class Hash final : public Work {
     std::uint64_t sum_ = 0;
 };
 
-// Each tensor as a whole into a buffer of its own, which is there from the first slab on: as processors.py does.
+// Copies each tensor into its own buffer, which exists from the first slab on, like processors.py.
 class Copy final : public Work {
   public:
     void over(const offramp_slab& slab, const offramp::Progress& /*progress*/) override {
@@ -66,7 +66,7 @@ class Copy final : public Work {
 };
 
 struct Own {
-    std::unique_ptr<Work> work;  // null: nothing is done
+    std::unique_ptr<Work> work;  // null: do nothing
 };
 
 std::int32_t create(const offramp_host* host, const offramp_processor_options* options, void** self) {

@@ -17,7 +17,7 @@
 namespace offramp {
 namespace {
 
-// A message is the moment at which it was sent, an answer the time that it took; an empty message ends the receiver.
+// A message holds its send time, an answer the time it took; an empty message ends the receiver.
 void receive_and_answer(const std::string& address) {
     zmq::context_t context;
     zmq::socket_t dealer(context, zmq::socket_type::dealer);

@@ -29,7 +29,7 @@ std::uint64_t cpu_ns() {
     return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Counts, and stamps when it is asked to; the payload is not touched.
+// Counts slabs, and records times if asked to. Reads no payload.
 class Stamping final : public Processor {
   public:
     explicit Stamping(bool records_latencies) : records_(records_latencies) {

@@ -11,15 +11,15 @@
 
 namespace offramp {
 
-// What one consumer process has measured of itself.
+// Statistics of one consumer process.
 struct ConsumerStats {
     std::uint64_t slabs = 0;
-    std::uint64_t cpu_ns = 0;                 // of the whole process, from its first slab to its last
+    std::uint64_t cpu_ns = 0;                 // of the process, from its first slab to its last
     std::vector<std::uint64_t> latencies_ns;  // filled_at_ns to the moment at which the loan was open
 };
 
-// Starts this binary anew as a consumer, with the real session, loop and loans, and a processor that reads nothing.
-// Owns: the process (killed when it is not waited for) and the pipe through which its figures come.
+// Starts this binary as a consumer with the real session, loop and loans, and a processor that reads nothing.
+// Owns: the process (killed if finish() was not called) and the pipe for its figures.
 // Thread: one. Blocks: finish(). Errors: SystemError.
 class BenchConsumer {
   public:
@@ -36,9 +36,9 @@ class BenchConsumer {
     UniqueFd figures_;
 };
 
-// What a consumer is told besides its run and its credits, and the producer expects it to do (SlabWork).
+// The settings of consumers, which the producer expects as well (SlabWork).
 RunConfig settings_of_bench_consumers();
-// The consumer's main: `arguments` are those that BenchConsumer gave. The exit code.
+// The consumer's main function, with the arguments of BenchConsumer. Returns the exit code.
 int serve_as_bench_consumer(const std::vector<std::string>& arguments);
 inline constexpr const char* kAsConsumer = "--as-consumer";
 

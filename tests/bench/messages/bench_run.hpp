@@ -16,23 +16,23 @@
 
 namespace offramp {
 
-// A producer without model and device: pool, ledger, exchange and a broker on its thread, over real sockets in a folder
-// of its own. Owns: all of it, and removes it. Thread: one; feed() from one other.
+// A producer without model and device: pool, ledger, exchange and a broker on its thread, over real sockets in a
+// temporary folder. Owns: all of these, and removes them. Thread: one; feed() from one other.
 class BenchRun {
   public:
-    // `work`: what its consumers say that they do (SlabWork). `run_dir`: a folder that is there, and stays; empty: one
-    // of its own.
+    // `work`: the settings that consumers announce (SlabWork). `run_dir`: an existing folder, which stays; empty: a
+    // temporary one.
     BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work, const std::string& run_dir = {});
     ~BenchRun();
 
     const std::string& run_dir() const { return run_dir_; }
     // Takes one free slab, writes its header and publishes it: what the egress does without the copy. False after stop.
     bool feed();
-    // When feed() filled the last slab.
+    // Time at which feed() filled the last slab.
     std::uint64_t filled_at_ns() const { return filled_at_ns_; }
     void finish() { exchange_->finish(); }
     void stop() { exchange_->stop(); }
-    // Returns when everybody has disconnected.
+    // Returns when every consumer has disconnected.
     void join() { broker_->join(); }
     BrokerReport report() const { return broker_->report(); }
     const MessageCounts& messages() const { return counts_; }

@@ -11,10 +11,10 @@
 
 namespace offramp {
 
-// Messages of the run, by kind, and when the last tickets went. Read while the broker runs.
+// Counts of messages by kind, and the time of the last tickets. Read while the broker runs.
 struct MessageCounts {
     std::atomic<std::uint64_t> ticket_messages{0}, acknowledgements{0}, release_messages{0}, steps{0};
-    std::atomic<std::uint64_t> woke_at_ns{0};  // the broker's, with its turn, before the last tickets
+    std::atomic<std::uint64_t> woke_at_ns{0};  // when the broker woke before the last tickets
     std::atomic<std::uint64_t> tickets_sent_at_ns{0};
 };
 

@@ -25,14 +25,14 @@
 #include "tests/bench/messages/bench_run.hpp"
 #include "tests/bench/messages/program_consumer.hpp"
 
-// offramp-message-bench: how many slabs a second go through work and free-list channel, and how long one takes from
-// filled to opened. One line of JSON on standard output.
+// offramp-message-bench measures how many slabs per second pass through the work and free-list channels, and how long
+// one takes from filled to opened. It prints one line of JSON.
 //   offramp-message-bench --consumers 4 --slabs 64 --credits 16 --seconds 3
 //   offramp-message-bench --latency --seconds 5
 //   offramp-message-bench --latency --bare --seconds 5
 //   offramp-message-bench --consumers 4 -- --processor post.py:save
-// Or a run of such messages in RUN_DIR, a folder that is there, for a launcher that brings its consumers, watches and
-// traces it as any other (`offramp consume --run-dir RUN_DIR --processor none`); until SIGTERM.
+// Or a run of messages in the existing folder RUN_DIR until SIGTERM, for a launcher that starts consumers, watches and
+// traces it (`offramp consume --run-dir RUN_DIR --processor none`).
 //   offramp-message-bench --run-dir RUN_DIR
 namespace offramp {
 namespace {
@@ -51,7 +51,7 @@ struct Settings {
     double pause_seconds = 0.0005;  // with --latency: from one release to the next publication
     bool latency = false;
     bool bare = false;
-    std::string run_dir;                      // empty: one of its own, for its own consumers
+    std::string run_dir;                      // empty: a temporary one, for its own consumers
     std::vector<std::string> consumer_flags;  // none: consumers are this program itself
 };
 
@@ -60,8 +60,7 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     CLI::App app("Measures the messages between one producer and N consumer processes");
     app.add_option("--consumers", settings.consumers)->capture_default_str()->check(CLI::Range(1, 64));
     app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 65536));
-    app.add_option("--credits", settings.credits,
-                   "Slabs that a consumer holds at once; 0: as in a run without settings")
+    app.add_option("--credits", settings.credits, "Slabs that a consumer may hold; 0: the default of a run")
         ->capture_default_str();
     app.add_option("--payload-bytes", settings.payload_bytes)->capture_default_str();
     app.add_option("--seconds", settings.seconds)->capture_default_str();
@@ -69,14 +68,13 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     app.add_option("--pause", settings.pause_seconds, "With --latency: seconds from a release to the next slab")
         ->capture_default_str();
     app.add_flag("--latency", settings.latency, "One slab at a time into an idle system");
-    app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker, ledger and lease")
+    app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker and ledger")
         ->needs("--latency");
     CLI::Option* run_dir =
-        app.add_option("--run-dir", settings.run_dir, "A run for a launcher, which brings the consumers; until SIGTERM")
+        app.add_option("--run-dir", settings.run_dir, "Run until SIGTERM for a launcher, which starts the consumers")
             ->check(CLI::ExistingDirectory)
             ->excludes("--latency");
-    app.add_option("consumer-flags", settings.consumer_flags,
-                   "Behind --: consumers are the program offramp-consumer, with these flags")
+    app.add_option("consumer-flags", settings.consumer_flags, "After --: run offramp-consumer with these flags")
         ->excludes("--latency")
         ->excludes(run_dir);
     try {
@@ -105,7 +103,7 @@ class Consumers {
                 programs_.emplace_back(run_dir, settings.consumer_flags);
     }
 
-    // Returns when all take slabs: an interpreter has to start first.
+    // Returns when all consumers take slabs, which may need an interpreter first.
     void wait_until_ready(const BenchRun& run) {
         const auto ready = [&] {
             return static_cast<std::size_t>(std::ranges::count(run.report().consumers, true, &ConsumerReport::ready));
@@ -122,7 +120,7 @@ class Consumers {
         return sum;
     }
 
-    // What those that are this program have measured; the others only end.
+    // Statistics of consumers that run this program; others only end.
     std::optional<ConsumerStats> finish() {
         for (ProgramConsumer& program : programs_) program.finish();
         if (own_.empty()) return std::nullopt;
@@ -159,8 +157,7 @@ Moment look(const BenchRun& run, const Consumers& consumers) {
             counts.steps};
 }
 
-// Once a slab was released behind that moment: the broker's statistics are an older copy. Nothing
-// where none was, for so long.
+// A moment after a slab was released since `before`, because the broker's statistics lag behind. Empty after a timeout.
 std::optional<Moment> look_behind(const Moment& before, const BenchRun& run, const Consumers& consumers) {
     const auto until = std::chrono::steady_clock::now() + kPatience;
     Moment now = look(run, consumers);
@@ -181,7 +178,7 @@ nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
         return microseconds(
             all[std::min(all.size() - 1, static_cast<std::size_t>(share * static_cast<double>(all.size())))]);
     };
-    // Eight steps to a doubling: bars are 9 % wide, whatever the scale.
+    // Eight steps per doubling: each bar is 9 % wide.
     nlohmann::json histogram = nlohmann::json::array();
     double upper = 1;
     std::size_t begin = 0;
@@ -200,9 +197,9 @@ nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
             {"histogram", histogram}};
 }
 
-// The two halves of the way that the producer sees, in the order of the slabs.
+// The producer's two parts of the latency, in the order of the slabs.
 struct Hops {
-    std::vector<std::uint64_t> filled_to_awake_ns;  // the broker's thread runs, and has its turn
+    std::vector<std::uint64_t> filled_to_awake_ns;  // until the broker's thread runs
     std::vector<std::uint64_t> awake_to_sent_ns;    // its step, until libzmq has the tickets
 };
 
@@ -220,7 +217,7 @@ void feed_until(BenchRun& run, const Settings& settings, const std::atomic<bool>
     run.finish();
 }
 
-// Of one at least.
+// Requires at least one value.
 double median_us(std::vector<std::uint64_t> all) {
     std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
     return microseconds(all[all.size() / 2]);
@@ -287,7 +284,7 @@ nlohmann::json measure(const Settings& settings) {
     return result;
 }
 
-// Threads that are started behind this leave SIGTERM to sigwait().
+// Threads started after this leave SIGTERM to sigwait().
 sigset_t block_sigterm() {
     sigset_t set;
     sigemptyset(&set);

@@ -34,7 +34,7 @@ ProgramConsumer::ProgramConsumer(const std::string& run_dir, const std::vector<s
     if (pid_ < 0) throw SystemError("fork", errno);
     if (pid_ == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::dup2(STDERR_FILENO, STDOUT_FILENO);  // the figures' place
+        ::dup2(STDERR_FILENO, STDOUT_FILENO);  // standard output is for figures
         ::execv(program.c_str(), arguments.data());
         ::_exit(127);
     }

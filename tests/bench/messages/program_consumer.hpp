@@ -8,8 +8,8 @@
 
 namespace offramp {
 
-// The program offramp-consumer beside this one, as users start it: with any of its processors. Owns: the process,
-// killed when it is not waited for, and when the thread that made it ends. Thread: one. Blocks: finish(). Errors:
+// The program offramp-consumer, with any processor. Owns: the process, which is killed if finish() was not called or
+// the thread that made it ends. Thread: one. Blocks: finish(). Errors:
 // SystemError.
 class ProgramConsumer {
   public:
@@ -18,11 +18,11 @@ class ProgramConsumer {
     ProgramConsumer(ProgramConsumer&& other) noexcept;
     ProgramConsumer& operator=(ProgramConsumer&&) = delete;
 
-    // Errors: Error when it has ended, whatever for.
+    // Errors: Error if it has ended.
     void require_alive();
-    // Of all its threads since its start, not of programs that it has started.
+    // CPU time of all its threads since its start, without its child processes.
     std::uint64_t cpu_ns() const;
-    // Waits for its end. Errors: Error when that was not with 0.
+    // Waits for its end. Errors: Error if the exit code is not 0.
     void finish();
 
   private:
