@@ -46,10 +46,12 @@ def metrics_page():
     sys.path.insert(0, str(ROOT / "tests/unit/launch"))
     import watched_runs
     from offramp_launch.watching.metrics import families_of
-    lines = ["# Metrics", "", GENERATED, "With several GPUs, the metrics of one producer have the label `gpu`, too.", "", "| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    lines = ["# Metrics", "", GENERATED, "", "With several GPUs, the metrics of one producer have the label `gpu`, too.", "", "| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
     for family in families_of(watched_runs.of_a_run(), 0):
         labels = dict.fromkeys(label for _, labels, _ in family.samples for label in labels if label != "le")
-        lines.append(f"| `{family.name}` | {family.kind} | {', '.join(f'`{label}`' for label in labels)} | {family.help} |")
+        states = dict.fromkeys(labels["state"] for _, labels, _ in family.samples if "state" in labels)
+        shown = f"`state`: {', '.join(states)}" if states else ", ".join(f"`{label}`" for label in labels) or "–"
+        lines.append(f"| `{family.name}` | {family.kind} | {shown} | {family.help} |")
     return "\n".join(lines) + "\n"
 
 

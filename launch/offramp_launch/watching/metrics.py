@@ -1,4 +1,4 @@
-"""The metrics of a run, made of its status document: what the control socket answers to {"do": "status"}. Their names are frozen by a test."""
+"""The metrics of a run, from its status document (the control socket's answer to {"do": "status"}). A test freezes their names."""
 
 from offramp_launch.watching.counters import added, counters_of
 from offramp_launch.watching.exposition import Family, number
@@ -10,39 +10,39 @@ UNITS = ("samples", "batches", "bytes")
 
 
 class Metrics:
-    """The families, in the order in which they are written, without a value yet."""
+    """The families in the order of output, without values."""
 
     def __init__(self):
-        self.run = Family("offramp_run_info", "info", "1; which run this is, what runs, and on what. `uuid` is the device's, as DCGM has it.")
-        self.state = Family("offramp_run_state", "gauge", "1 for the state that the run is in, 0 for the others.")
-        self.told = Family("offramp_launcher_timestamp_seconds", "gauge", "When the run's launcher told this, in seconds since 1970: where that is long ago it is gone.")
-        self.producer_told = Family("offramp_producer_timestamp_seconds", "gauge", "When the producer told what stands here of it, in seconds since 1970: where that is long "
-                                    "ago it hangs. Absent before, and of a worker between two shards.")
-        self.amounts = {unit: Family(f"offramp_{unit}_total", "counter", f"{unit.capitalize()} by what became of them; one may be counted under several states.")
+        self.run = Family("offramp_run_info", "info", "Always 1. Labels describe the run, its model and its device; `uuid` is the device's, as in DCGM.")
+        self.state = Family("offramp_run_state", "gauge", "1 for the current state of the run, 0 for all others.")
+        self.told = Family("offramp_launcher_timestamp_seconds", "gauge", "When the launcher wrote these metrics, in seconds since 1970. An old value means that the launcher is gone.")
+        self.producer_told = Family("offramp_producer_timestamp_seconds", "gauge", "When the producer last reported, in seconds since 1970. An old value means that it "
+                                    "hangs. Absent before the first report, and for a worker between two shards.")
+        self.amounts = {unit: Family(f"offramp_{unit}_total", "counter", f"{unit.capitalize()} by outcome; one may count in several states.")
                         for unit in UNITS}
-        self.expected = Family("offramp_samples_expected", "gauge", "Samples that this run is to do: all of its input but what earlier runs did. Absent where not known.")
-        self.slabs = Family("offramp_slabs", "gauge", "Slabs by the state that they are in.")
-        self.consumers = Family("offramp_consumers", "gauge", "Consumers that the run has now.")
-        self.restarts = Family("offramp_consumer_restarts_total", "counter", "Consumers that were started because another one had ended early.")
-        self.busy = Family("offramp_consumer_busy_seconds_total", "counter", "Seconds that consumers were at work on slabs, over all consumers.")
+        self.expected = Family("offramp_samples_expected", "gauge", "Samples of the input without those that earlier runs completed. Absent if unknown.")
+        self.slabs = Family("offramp_slabs", "gauge", "Slabs by state.")
+        self.consumers = Family("offramp_consumers", "gauge", "Connected consumers.")
+        self.restarts = Family("offramp_consumer_restarts_total", "counter", "Consumers started to replace one that ended early.")
+        self.busy = Family("offramp_consumer_busy_seconds_total", "counter", "Seconds that consumers spent on slabs, summed over all consumers.")
         self.waits = Family("offramp_wait_seconds_total", "counter",
-                            "Seconds waited: the model for input (input), the copy for a free slab (slab), the model for the copy (output).")
-        self.stages = Family("offramp_stage_seconds", "histogram", "Seconds in a stage: compute and d2h (copy to host) a batch on the device; queue and process a slab, "
-                             "until a consumer has it and until it is released.")
+                            "Seconds of waiting: the model for input (input), the copy for a free slab (slab), the model for the copy (output).")
+        self.stages = Family("offramp_stage_seconds", "histogram", "Seconds in a stage: compute and d2h (copy to host) per batch on the device; queue (until a consumer has the slab) "
+                             "and process (until it is released) per slab.")
         self.charges = Family("offramp_slab_charges_total", "counter", "Times that a slab was charged with the death of the consumer that held it, or its failure.")
         self.leases = Family("offramp_leases_expired_total", "counter", "Slabs that a consumer held for longer than a lease lasts.")
-        self.refused = Family("offramp_releases_refused_total", "counter", "Releases and other messages of consumers that were not taken, by the reason.")
-        self.pinned = Family("offramp_pinned_bytes_per_second", "gauge", "Rate of a copy into the page-locked slabs, measured at the start.")
-        self.memory = Family("offramp_shm_bytes", "gauge", "Shared memory that the run takes.")
-        self.last = Family("offramp_last_completion_timestamp_seconds", "gauge", "When a slab was last released as done, in seconds since 1970. Absent before the first.")
-        self.takeovers = Family("offramp_producer_takeovers_total", "counter", "Producers that followed one that died.")
+        self.refused = Family("offramp_releases_refused_total", "counter", "Rejected messages of consumers, such as releases, by reason.")
+        self.pinned = Family("offramp_pinned_bytes_per_second", "gauge", "Rate of a copy into page-locked slabs, measured at the start.")
+        self.memory = Family("offramp_shm_bytes", "gauge", "Shared memory of the run.")
+        self.last = Family("offramp_last_completion_timestamp_seconds", "gauge", "When a slab was last completed, in seconds since 1970. Absent before the first.")
+        self.takeovers = Family("offramp_producer_takeovers_total", "counter", "Producers that replaced a dead one.")
 
     def all(self):
         return [self.run, self.state, self.told, self.producer_told, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.charges,
                 self.leases, self.refused, self.pinned, self.memory, self.last, self.takeovers]
 
     def add_run(self, document, now):
-        """What is the whole's, however many workers it has."""
+        """Add the metrics of the whole run."""
         self.told.add(round(now, 3), {})
         status = document.get("status") or {}
         state = status.get("state") or "starting"
@@ -52,7 +52,7 @@ class Metrics:
             self.expected.add(items - (number(document.get("done_before", status.get("done_before"))) or 0), {})
 
     def add_producer(self, told, labels):
-        """`told`: what stands beside and in the `status` of one producer's run. `labels`: of each series."""
+        """Add the metrics of one producer. `told`: its run's document with `status`. `labels`: for each series."""
         status = told.get("status") or {}
         counters = added(told.get("earlier") or {}, counters_of(status))
         self.producer_told.add(seconds_of(status.get("time")), labels)
