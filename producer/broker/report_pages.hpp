@@ -35,7 +35,7 @@ struct StatusFields {
     std::optional<DurationHistogram> compute, d2h;  // by batches, by copies
 };
 // Puts into `page` what every status.json has, whoever writes it, beyond what its writer has put there:
-// producer/runner/report/status.md says what each field is.
+// launch/guide/reference/status-json.md describes each field.
 void add_fields(nlohmann::json& page, const BrokerReport& broker, const StatusFields& stats);
 
 // Now, in UTC: "2026-11-23T18:00:00.123Z".
