@@ -225,8 +225,8 @@ def page(summaries):
     lines = ["# Results", "", *wrapped(INTRO)]
     for name, summary in summaries.items():
         machine = summary["machine"]
-        parts = [machine["device"], machine["link"], machine["driver"] and f"driver {machine['driver']}", f"{machine['processor']}, {machine['cores']} cores",
-                 machine["memory_gib"] and f"{machine['memory_gib']} GiB", machine["kernel"] and f"Linux {machine['kernel']}"]
+        parts = [machine["device"], machine["link"], machine["driver"] and f"driver {machine['driver']}", f"{machine['processor'].removesuffix(' Processor')}, {machine['cores']} cores",
+                 machine["memory_gib"] and f"{machine['memory_gib']} GiB", machine["kernel"] and f"Linux {machine['kernel'].partition('-')[0]}"]
         lines += ["", f"## {MACHINES[name]}", "", *wrapped(", ".join(dict.fromkeys(filter(None, parts))) + ".")]
         if summary["rows"]:
             windows = " or ".join(sorted({f"{row['windows']} windows of {row['seconds']:g} s" for row in summary["rows"]}))
