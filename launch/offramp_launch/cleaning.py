@@ -33,7 +33,7 @@ def start(places, argv):
     before = time.time() - days_of(flags.get("--older-than", str(DAYS))) * DAY_SECONDS
     removed, kept = 0, 0
     for entry in entries_of(places):
-        reason = why_kept(entry, before)
+        reason = keep_reason(entry, before)
         if reason is None:
             reason = None if only_told else remove(entry)
         removed, kept = removed + (reason is None), kept + (reason is not None)
@@ -61,7 +61,7 @@ def entries_of(places):
                 yield from sorted(runs.iterdir())
 
 
-def why_kept(entry, before):
+def keep_reason(entry, before):
     """In words; None for what may go."""
     facts = os.lstat(entry)
     if stat.S_ISLNK(facts.st_mode):

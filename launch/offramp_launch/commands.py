@@ -13,21 +13,21 @@ from offramp_launch.gpus import command as gpus_command, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, on_ray, shard_command
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.supervision.control import ControlClient
-from offramp_launch.supervision.following import are_bounds
+from offramp_launch.supervision.autoscaler import are_bounds
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 from offramp_launch.gpus.status import lines_of_workers
 from offramp_launch.ladder import command as ladder_command
 from offramp_launch.places import here
-from offramp_launch.progress import describe, who_holds_what
+from offramp_launch.progress import describe, describe_holders
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setup.setting_up import set_up_programs
-from offramp_launch.standard_streams import what_was_lost
+from offramp_launch.standard_streams import lost_stream
 from offramp_launch.summary import wall_clock
 from offramp_launch.tracing import command as trace_command
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 from offramp_launch.tuning import command as tune_command, trial as tune_trial
 from offramp_launch.watching import address, top as top_command
-from offramp_launch.watching.moments import age_of
+from offramp_launch.watching.timestamps import age_of
 
 # `run`, `shard`, `job`, `consume`, `demo`, `ladder`, `tune`, `top` and `trace` continue as these in the set-up's own Python, which has what the progress line, the contact
 # sheet and the pictures need.
@@ -50,16 +50,16 @@ SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "tune", "bench
 # Those with --http, which may stand in the environment.
 WATCHED = ("run", CONTINUED, "shard", SHARD_CONTINUED, "consume", CONSUME_CONTINUED)
 HELP = ("help", "-h", "--help")
-WITH_HELP_OF_THEIR_OWN = ("run", "consume", "export", "query")
+HAS_OWN_HELP = ("run", "consume", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
-END_BY_WHAT_THEY_DID = ("run", CONTINUED, "shard", SHARD_CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
+EXIT_BY_COMMAND = ("run", CONTINUED, "shard", SHARD_CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
                         "package", "export", "stop", "scale", "reload", "trace", TRACE_CONTINUED, "new-processor", "clean")
 
 
 def main(argv):
     code = carry_out(argv)
-    lost = what_was_lost()
-    if lost and code == 0 and argv[:1] and argv[0] not in END_BY_WHAT_THEY_DID:
+    lost = lost_stream()
+    if lost and code == 0 and argv[:1] and argv[0] not in EXIT_BY_COMMAND:
         print(f"offramp: standard output cannot be written: {lost}", file=sys.stderr)
         return int(ExitCode.CANNOT_WRITE)
     return code
@@ -69,7 +69,7 @@ def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "demo": demo, DEMO_CONTINUED: demo_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up,
                 "scale": scale, "reload": reload, "status": status, "top": top, TOP_CONTINUED: top_command.start, "trace": trace, TRACE_CONTINUED: trace_command.start,
                 "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
-                "quarantine": look_into_quarantine, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
+                "quarantine": inspect_dead_letters, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "job": job, JOB_CONTINUED: job_command.start, "shard": shard, SHARD_CONTINUED: shard_command.start, "package": package, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, "tune": tune, TUNE_CONTINUED: tune_command.start, gpus_worker.COMMAND: gpus_worker.start, tune_trial.COMMAND: tune_trial.start, NO_COMMAND: refuse_command}
     places = here()
@@ -83,7 +83,7 @@ def carry_out(argv):
             installed.begin(command)
         if command not in WATCHED:
             os.environ.pop(address.VARIABLE, None)      # programs would refuse it, as they know of none
-        if command not in WITH_HELP_OF_THEIR_OWN and {"-h", "--help"}.intersection(arguments):
+        if command not in HAS_OWN_HELP and {"-h", "--help"}.intersection(arguments):
             return help_of(places, command)
         return commands[command](places, arguments)
     except LaunchError as problem:
@@ -325,7 +325,7 @@ def status(places, argv):
         print(f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced")
     if (age := age_of(now, {"time": wall_clock()})) is not None and now.get("state") == "running":
         print(f"  told {age:.1f} s ago")
-    for line in (*lines_of_workers(now), *who_holds_what(now)):
+    for line in (*lines_of_workers(now), *describe_holders(now)):
         print(line)
     if now.get("slabs"):
         print("  slabs " + ", ".join(f"{state} {number}" for state, number in now["slabs"].items()))
@@ -357,7 +357,7 @@ def stop(places, argv):
     return int(ExitCode.OK)
 
 
-def look_into_quarantine(places, argv):
+def inspect_dead_letters(places, argv):
     return quarantine.start(places, argv)
 
 

@@ -4,23 +4,23 @@ import os
 import pathlib
 import time
 
-from offramp_launch import interrupts, own_work, sink, summary
+from offramp_launch import interrupts, program_checkpoint, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_values
-from offramp_launch.supervision.attendance import Attendance
+from offramp_launch.supervision.program_watch import ProgramWatch
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
-from offramp_launch.failure import given_up, is_outweighed, not_put_together
+from offramp_launch.failure import given_up, is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
-from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, lies_beside, prepare, removed_after_a_failure, require_no_job
+from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, is_beside_output, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import make_display
-from offramp_launch.run_command import (announce, announce_end, at_most, finish, keep_settings, number_of_consumers, recover, require_apart, resolve, settle_output, sweep,
+from offramp_launch.run_command import (announce, announce_end, at_most, finish, keep_settings, number_of_consumers, recover, require_apart, resolve, resolve_output, sweep,
                                         version_of, written_to)
 from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 WAIT_SECONDS = 300      # for the run: a program may load its model first
 # Words of an `offramp.Egress` that starts this command: its process, without which nobody waits for the run, and how its work is called.
-WORDS_OF_AN_EGRESS = ("--program", "--work")
+EGRESS_FLAGS = ("--program", "--work")
 OF_THE_PROGRAM = "that is decided by the program which submits the batches"
 # Flags of `run` that say nothing to consumers, and would be passed over: (names, why, remedy).
 REFUSED = (
@@ -41,23 +41,23 @@ NEED_PICTURES = ("cut-out", "overlay")
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
     http, argv = address.take(argv)
-    flags, rest = take_values(argv, ("--run-dir", "--wait", *WORDS_OF_AN_EGRESS))
+    flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
         raise LaunchError("consume wants the directory of a run", "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS", ExitCode.USAGE)
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
-    rest, config, consumers, bounds = understood(places, rest)
+    rest, config, consumers, bounds = parse_flags(places, rest)
     typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
 
-    interrupts.mind_all()
+    interrupts.handle_all_signals()
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, lambda text: announce(config, text))
     # Who goes on comes soon after a program's death, whose own launcher is still putting results together.
     goes_on = bool(pid and config.get("resume"))
     run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
     require_apart(config.get("output") or folder / "output", config)
-    output, made = settle_output(config, run_dir, None)
+    output, made = resolve_output(config, run_dir, None)
     run_id = endpoint["run_id"]
     settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
     keep_settings(run_dir, settled, config, rest)
@@ -82,16 +82,16 @@ def start(places, argv, typed):
     return code
 
 
-def understood(places, flags, command="consume", besides=()):
+def parse_flags(places, flags, command="consume", besides=()):
     """
     (the flags that consumers are given, what they mean, how many consumers, the Bounds of that number if it follows the work). `besides`: flags that the
     `command` knows all the same. Errors: LaunchError, for what would be refused.
     """
-    refuse_what_is_not_consumers(flags, command, besides)
+    require_consumer_flags(flags, command, besides)
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     config = resolve(str(places.consumer()), flags)
-    flags = [*flags, *sink.settle(config, os.environ)]
-    refuse_what_is_missing(config)
+    flags = [*flags, *sink.resolve(config, os.environ)]
+    require_processors(config)
     return flags, config, *number_of_consumers(config, flags)
 
 
@@ -109,14 +109,14 @@ def once_free(take, waits):
 
 def begin_results(output, plan, work, run, note):
     """`work`: of an Egress that keeps a checkpoint. `run`: what no other run is called."""
-    goes_on = work and own_work.work_of(output) == work
+    goes_on = work and program_checkpoint.work_of(output) == work
     prepare(output, plan.consumer, {}, plan.run_id, continues=True, beyond=True, note=note,
             words=("--prepare-own-work" if goes_on else "--prepare-own-run", work or run))
     if work:
-        own_work.begin(output, work)
+        program_checkpoint.begin(output, work)
 
 
-def refuse_what_is_not_consumers(argv, command, besides):
+def require_consumer_flags(argv, command, besides):
     for name in (argument.partition("=")[0] for argument in argv):
         for names, why, remedy in REFUSED:
             if name in names and name not in besides:
@@ -140,7 +140,7 @@ def flags_among(said, section="Consumers:"):
     return "\n".join(kept)
 
 
-def refuse_what_is_missing(config):
+def require_processors(config):
     for processor in config.get("processor", "").split(","):
         if processor in NEED_PICTURES and not config.get("input"):
             raise LaunchError(f"processor {processor} needs the pictures that the outputs were made of, and a run of one's own tells of none",
@@ -151,7 +151,7 @@ def refuse_what_is_missing(config):
 def attend(plan, places, endpoint, program, output, about, note):
     """(the exit code, what is told at the end)."""
     return watched(plan, places, output, note,
-                   watch_on=lambda display: Attendance(plan, display, endpoint, program),
+                   watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
                    conclude=lambda *ended: conclude(plan, about, *ended),
                    lines=lambda attendance, whole: lines_of(whole, output, followers_among(attendance.records)),
                    beside=": --resume adds to that")
@@ -172,7 +172,7 @@ def watched(plan, places, output, note, watch_on, conclude, lines, beside):
             display.close()
             code, whole = conclude(watch, code, finishing, time.monotonic() - began)
             display.show_end(watch.status)
-            if lies_beside(output):
+            if is_beside_output(output):
                 note(f"the earlier results in {output} are as they were; what this run made lies beside them{beside}")
             return code, "\n".join(lines(watch, whole))
         finally:
@@ -186,10 +186,10 @@ def conclude(plan, about, attendance, code, finishing, seconds):
     samples = {"samples": counts(attendance.status)}
     code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
-    how = how_it_ended(attendance)
+    how = outcome_of(attendance)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
     if is_outweighed(code, finished):
-        code, failure = finished, not_put_together(why, plan.run_dir)
+        code, failure = finished, merge_failure(why, plan.run_dir)
     else:
         failure = failure_of(code, attendance, why, samples["samples"]["quarantined"])
     status = attendance.status
@@ -201,7 +201,7 @@ def conclude(plan, about, attendance, code, finishing, seconds):
     return code, whole
 
 
-def how_it_ended(attendance):
+def outcome_of(attendance):
     """For what becomes of results: `ended`, `unfinished`, or `nothing` where surely none was made."""
     if attendance.end == "ended" and not attendance.failure:
         return "ended"

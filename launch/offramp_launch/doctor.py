@@ -57,7 +57,7 @@ def examine(places):
 def examine_installed(places):
     """Of what a wheel or a Debian package has; nothing is built there."""
     return [glibc(os.confstr("CS_GNU_LIBC_VERSION")), numpy(places.venv_python), consumers(places.consumer()), runner(places.producer()),
-            *(opened_when_asked_for(*library) for library in ASKED_FOR), gpu_without_probe(), shared_memory(*shm_space()),
+            *(opened_on_demand(*library) for library in ASKED_FOR), gpu_without_probe(), shared_memory(*shm_space()),
             huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()), cores(), numa()]
 
 
@@ -90,7 +90,7 @@ def runner(program):
     return Finding("runner", "none: models and pictures from files are the affair of a checkout of the sources", "OFFRAMP_BIN_DIR=FOLDER names one that is built")
 
 
-def opened_when_asked_for(name, files, wanted_by, fix):
+def opened_on_demand(name, files, wanted_by, fix):
     for file in files:
         try:
             ctypes.CDLL(file)

@@ -6,7 +6,7 @@ import sys
 def main():
     """Of ./launch/offramp, and of the program `offramp` that a wheel or a Debian package installs."""
     from offramp_launch import first_process, interrupts
-    first_process.stand_in()
+    first_process.run_as_first_process()
     interrupts.begin()
 
     from offramp_launch import commands, places, screen, standard_streams

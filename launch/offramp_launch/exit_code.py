@@ -89,13 +89,13 @@ def shell_code(status):
 
 
 # A shell that waits for a program says so of a death of it. Other codes beyond 128 it may mean: by SIGINT and SIGTERM a program is asked to end.
-TOLD_BY_A_SHELL = {shell_code(-number): -number for number in
+SHELL_STATUS = {shell_code(-number): -number for number in
                    (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)}
 
 
 def status_behind_a_shell(status):
     """Of the program that a shell, or a script, has waited for."""
-    return TOLD_BY_A_SHELL.get(status, status)
+    return SHELL_STATUS.get(status, status)
 
 
 def signal_name(number):

@@ -31,7 +31,7 @@ def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
     if producers_end:
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:
-        return not_put_together(finishing, run_dir)
+        return merge_failure(finishing, run_dir)
     return f"the run ended with exit code {code}, and no program said why\n    Logs: {run_dir.logs.folder}"
 
 
@@ -40,7 +40,7 @@ def is_outweighed(code, finished):
     return finished != ExitCode.OK and code in (ExitCode.OK, ExitCode.SET_ASIDE)
 
 
-def not_put_together(why, run_dir):
+def merge_failure(why, run_dir):
     """The reason of such a run."""
     return in_one_line(f"{why}\n    Its log: {run_dir.log('finish')}")
 

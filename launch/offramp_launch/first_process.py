@@ -12,14 +12,14 @@ HANDED_ON = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQ
 KILLED = 128
 
 
-def stand_in():
+def run_as_first_process():
     """Returns in the process that is to be the command. Call it before anything is started, and before other threads are."""
     if os.getpid() != FIRST:
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON | {signal.SIGCHLD, signal.SIGTTOU})
     command = os.fork()
     if command:
-        os._exit(look_after(command))
+        os._exit(supervise(command))
     # Of a terminal's Ctrl-C one comes, and not the one that is handed on, too.
     os.setpgid(0, 0)
     with contextlib.suppress(OSError):
@@ -27,7 +27,7 @@ def stand_in():
     signal.pthread_sigmask(signal.SIG_SETMASK, before.difference({signal.SIGTERM}))     # which launch/offramp blocks for this one
 
 
-def look_after(command):
+def supervise(command):
     """The exit code of this child, when it has ended."""
     while True:
         number = signal.sigwait(HANDED_ON | {signal.SIGCHLD})

@@ -25,10 +25,10 @@ class IncidentReporter:
         self._deaths = collections.OrderedDict()   # by pid
         self._told = {}                            # file's time, by name: nothing is missing in it
 
-    def note_death(self, child, last_words):
+    def note_death(self, child, final_messages):
         self._deaths.pop(child.pid, None)
         self._deaths[child.pid] = {"exit": child.status, "signal": signal_name(-child.status) if child.status < 0 else None,
-                                   "last_log_lines": [line.strip() for line in last_words.splitlines()]}
+                                   "last_log_lines": [line.strip() for line in final_messages.splitlines()]}
         while len(self._deaths) > DEATHS_REMEMBERED:
             self._deaths.popitem(last=False)
 
@@ -40,14 +40,14 @@ class IncidentReporter:
                 if self._told.get(path.name) == written:
                     continue
                 incident = json.loads(path.read_text())
-                if self._add_ends(incident):
+                if self._add_deaths(incident):
                     write_incident(path, incident)
                 if all(known(delivery) for delivery in incident.get("deliveries", [])):
                     self._told[path.name] = path.stat().st_mtime_ns
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
 
-    def _add_ends(self, incident):
+    def _add_deaths(self, incident):
         added = False
         for delivery in incident.get("deliveries", []):
             if not known(delivery) and delivery.get("pid") in self._deaths:

@@ -1,7 +1,7 @@
 """
 Ctrl-C ends a command with 130 and without a traceback, from the first line of its Python to the last. Whoever starts that Python blocks
 the signal (launch/offramp, blocked(), run_python()), for Python itself would tell where its own start was interrupted.
-A run minds SIGTERM and SIGHUP like Ctrl-C once it makes its directory (mind_all()).
+A run minds SIGTERM and SIGHUP like Ctrl-C once it makes its directory (handle_all_signals()).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.1      # from one look for signals to the next, while a program
 
 def begin():
     """Call it before all else is imported: from here on Ctrl-C ends the process at once. Where it is ignored, as behind nohup, it stays so."""
-    if minds():
+    if is_handled():
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, CTRL_C)
 
@@ -29,21 +29,21 @@ def carry_out(main, argv):
     """The exit code of `main`, in which Ctrl-C is a KeyboardInterrupt; one, for what it has to put in order is not interrupted again."""
     try:
         try:
-            if minds():
+            if is_handled():
                 signal.signal(signal.SIGINT, _raise_once)
                 sys.unraisablehook = _raise_again
             return main(argv)
         finally:
-            _mind_no_more()     # what it came to is its end
+            _ignore_signals()     # what it came to is its end
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def minds():
+def is_handled():
     return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
-def mind_all():
+def handle_all_signals():
     """From here on SIGTERM and SIGHUP are what Ctrl-C is, unless they are ignored."""
     for number in LIKE_CTRL_C:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -53,7 +53,7 @@ def mind_all():
 def _raise_once(_, frame):
     if _is_within_a_finalizer(frame):
         return _raise_later()
-    _mind_no_more()
+    _ignore_signals()
     raise KeyboardInterrupt
 
 
@@ -78,7 +78,7 @@ def _is_within_a_finalizer(frame):
     return frame is not None
 
 
-def _mind_no_more():
+def _ignore_signals():
     for number in _minded():
         signal.signal(number, signal.SIG_IGN)
 
@@ -111,7 +111,7 @@ def wait_through(command, waits, ends, **options):
         for number, handler in before.items():
             signal.signal(number, handler)
     if asked:
-        _mind_no_more()
+        _ignore_signals()
         raise KeyboardInterrupt
     return subprocess.CompletedProcess(command, program.returncode, *told)
 
@@ -145,7 +145,7 @@ def run_python(command, **options):
     before = signal.getsignal(signal.SIGINT)
     with blocked():
         program = subprocess.Popen(command, **options)
-        if minds():
+        if is_handled():
             signal.signal(signal.SIGINT, lambda *_: program.send_signal(signal.SIGINT))
     try:
         return program.wait()

@@ -10,7 +10,7 @@ import time
 
 from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.previous_account import PreviousAccount
+from offramp_launch.previous_report import PreviousReport
 from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import RunDir, read_object
 
@@ -43,7 +43,7 @@ class JoinedRunDir(RunDir):
                 raise
             raise LaunchError(f"the run in '{folder}' has a launcher already, which starts its consumers",
                               f"./launch/offramp scale N --run-dir {folder} brings it to N of them", ExitCode.RUN_IN_USE) from problem
-        self._begin(folder, inside, PreviousAccount(folder, account=()))
+        self._begin(folder, inside, PreviousReport(folder, account=()))
 
 
 def wait_for_run(folder, seconds, note):
@@ -66,11 +66,11 @@ def wait_for_run(folder, seconds, note):
         elif met:
             require_same_pid_namespace(folder, met)
         if time.monotonic() >= deadline:
-            raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {what_is_there(folder, met)}",
+            raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {existing_entries(folder, met)}",
                               "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
                               ExitCode.NO_SUCH_RUN)
         if not told:
-            note(f"waiting for a run in {folder}, {seconds:g} s at most: {what_is_there(folder, met)}")
+            note(f"waiting for a run in {folder}, {seconds:g} s at most: {existing_entries(folder, met)}")
             told = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
@@ -90,7 +90,7 @@ def require_same_pid_namespace(folder, endpoint):
                                   "Share the pid namespace (docker run --pid, shareProcessNamespace of a pod)", ExitCode.NOT_PERMITTED)
 
 
-def what_is_there(folder, endpoint):
+def existing_entries(folder, endpoint):
     """In place of a run that can be met."""
     if endpoint:
         return f"its program (pid {endpoint['producer_pid']}) is dead"

@@ -56,12 +56,12 @@ class OutputLock:
             self.fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | shared_folder.AS_IT_IS, 0o644, dir_fd=self._inside)
         except OSError as problem:
             if problem.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise self._not_ours(folder) from problem
+                raise self._foreign_files(folder) from problem
             raise self._write_error(folder, problem) from problem
         facts = os.fstat(self.fd)
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:      # laid there by somebody: what it leads to is not ours
             os.close(self.fd)
-            raise self._not_ours(folder)
+            raise self._foreign_files(folder)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -120,7 +120,7 @@ class OutputLock:
         time.sleep(LOOK_AGAIN_SECONDS)
 
     @staticmethod
-    def _not_ours(folder):
+    def _foreign_files(folder):
         return LaunchError(f"{pathlib.Path(folder) / LOCK} is not a lock of ours: it is not an ordinary file, or one of several names", "Remove it",
                            ExitCode.CANNOT_WRITE)
 
@@ -208,7 +208,7 @@ def require_no_job(output, config):
     for flag, folder in (("--output", output), ("--write-path", writes)):
         if folder and shared_folder.holds(folder, CLAIM):
             require_no_gpus(flag, folder)
-            raise LaunchError(f"{flag} {folder} is where the shards of {job_told_of(folder)} write, which is not merged yet",
+            raise LaunchError(f"{flag} {folder} is where the shards of {job_noted_in(folder)} write, which is not merged yet",
                               f"Give this run another {flag}, or merge first (./launch/offramp job merge). Where that job is given up, and with it what its "
                               f"shards keep there, end those that are under way and remove {pathlib.Path(folder) / CLAIM.parent}: others then do nothing any more", ExitCode.USAGE)
 
@@ -222,7 +222,7 @@ def require_no_gpus(flag, folder):
                               f"Go on with it, with the flags that it had: ./launch/offramp run --gpus N --resume; or give this run another {flag}", ExitCode.USAGE)
 
 
-def job_told_of(folder):
+def job_noted_in(folder):
     try:
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
         return f"{claim['job']} in {claim['folder']}"
@@ -246,7 +246,7 @@ def removed_after_a_failure(folders):
                 os.rmdir(folder)
 
 
-def lies_beside(folder):
+def is_beside_output(folder):
     """This run's results are not in their place: it did not come to its end, and a previous run's lie there."""
     return shared_folder.holds(folder, NEXT)
 
@@ -256,7 +256,7 @@ def is_noted(folder):
     return shared_folder.holds(folder, CHECKPOINT)
 
 
-def is_noted_by_another(folder, run_id):
+def is_used_by_other_run(folder, run_id):
     """What is noted there is of another run: this one has come to no result. Only told, as describe_checkpoint()."""
     with contextlib.suppress(LaunchError):
         return run_noted(folder) not in (None, run_id)

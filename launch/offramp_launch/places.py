@@ -62,7 +62,7 @@ class Places:
                                       check=False).stdout.strip() or None
         return None
 
-    def go_on_command(self):
+    def continue_command_line(self):
         """As it is typed wherever one is."""
         return str(self.launch / "offramp")
 
@@ -120,14 +120,14 @@ class Installed(Places):
     def commit(self):
         return os.environ.get("OFFRAMP_REVISION")
 
-    def go_on_command(self):
+    def continue_command_line(self):
         return self.command
 
     def programs(self):
         return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.root / "bin").absolute()
 
 
-def can_be_made_in(folder):
+def is_writable(folder):
     """Whether this user may make something there, with the folders that lead to it."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent

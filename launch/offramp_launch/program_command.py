@@ -5,14 +5,14 @@ import secrets
 import shlex
 import shutil
 
-from offramp_launch import interrupts, own_work, sink, summary
+from offramp_launch import interrupts, program_checkpoint, sink, summary
 from offramp_launch.arguments import shown, take_values, without_values
-from offramp_launch.consume_command import begin_results, counts, followers_among, how_it_ended, lines_of, understood, watched
+from offramp_launch.consume_command import begin_results, counts, followers_among, outcome_of, lines_of, parse_flags, watched
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.failure import failure_of, is_outweighed, not_put_together
+from offramp_launch.failure import failure_of, is_outweighed, merge_failure
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
-from offramp_launch.run_command import (SETTLED, announce, announce_end, at_most, finish, goes_on_with, keep_settings, recover, require_apart, settle_output, sweep, told_in_summary, version_of,
+from offramp_launch.run_command import (SETTLED, announce, announce_end, at_most, finish, continue_command, keep_settings, recover, require_apart, resolve_output, sweep, samples_in_summary, version_of,
                                         written_to)
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import RunPlan
@@ -31,7 +31,7 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
-    rest, config, consumers, bounds = understood(places, rest, "run --producer", KNOWN_ALL_THE_SAME)
+    rest, config, consumers, bounds = parse_flags(places, rest, "run --producer", KNOWN_ALL_THE_SAME)
     typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
@@ -40,28 +40,28 @@ def start(places, argv, typed):
     run_id = config.get("run-id") or new_run_id()
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
     require_apart(config.get("output") or run_path / "output", config)
-    interrupts.mind_all()
+    interrupts.handle_all_signals()
     run_dir = RunDir(places, run_path)
-    output, made = settle_output(config, run_dir, None)
+    output, made = resolve_output(config, run_dir, None)
     settled = {**config, "producer": flags[PRODUCER], "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     keep_settings(run_dir, settled, config, rest)
     served = [*without_values(rest, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     plan = RunPlan(run_id, run_dir, program, [consumer, *served, *at_most(bounds)], consumers, bounds, producer_restarts=config.get("producer-restarts", 0),
                    log_format=config.get("log-format", "text"), http=http)
-    work = config.get("resume") and own_work.work_of(output) or f"{run_id}-{secrets.token_hex(4)}"
+    work = config.get("resume") and program_checkpoint.work_of(output) or f"{run_id}-{secrets.token_hex(4)}"
     environment = environment_of(places, run_dir, run_id, output, config, work)
     about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)
 
     def note(text, **_):
         announce(config, text.removeprefix("[run] "))
 
-    with removed_after_a_failure(made) as ended, told_in_summary(run_dir, about), written_to(run_dir):
+    with removed_after_a_failure(made) as ended, samples_in_summary(run_dir, about), written_to(run_dir):
         lock = OutputLock(output, run_id, note)
         try:
             plan.output_lock = lock
             require_no_job(output, config)
             begin_results(output, plan, work, work, note)
-            code, told = supervise(plan, places, output, environment, about, lambda: goes_on_with(places, typed, config, run_dir, replaces=False), note)
+            code, told = supervise(plan, places, output, environment, about, lambda: continue_command(places, typed, config, run_dir, replaces=False), note)
         finally:
             lock.close()
         ended.well = code == 0
@@ -114,12 +114,12 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
     code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
     # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
-    how = "unfinished" if how_it_ended(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.SET_ASIDE) else how_it_ended(supervisor)
+    how = "unfinished" if outcome_of(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.SET_ASIDE) else outcome_of(supervisor)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
     if is_outweighed(code, finished):
-        code, failure = finished, not_put_together(why, plan.run_dir)
+        code, failure = finished, merge_failure(why, plan.run_dir)
     else:
-        failure = failure_of(code, supervisor.failure, samples, supervisor.why_the_producer_ended(), why, plan.run_dir)
+        failure = failure_of(code, supervisor.failure, samples, supervisor.producer_end_reason(), why, plan.run_dir)
     whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "following": supervisor.following,
              "model": status.get("name"), "state": status.get("state"),
              "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, **samples,

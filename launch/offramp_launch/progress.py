@@ -84,7 +84,7 @@ def _rounded(value):
     return None if value is None else round(value, 3)
 
 
-def who_holds_what(status):
+def describe_holders(status):
     """Lines on each consumer's hold, and on the releases and messages that were not taken; none where nothing is to be said."""
     lines = []
     for consumer in status.get("consumers") or []:

@@ -16,8 +16,8 @@ from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 from offramp_launch.output_folder import CHECKPOINT, CLAIM, OutputLock, require_no_job, run_noted
-from offramp_launch.retries import error_in, left_of, process_samples, what_came_of
-from offramp_launch.run_dir import own_runs, require_ones_own
+from offramp_launch.retries import error_in, left_of, process_samples, retry_outcome
+from offramp_launch.run_dir import own_runs, require_owned_by_user
 from offramp_launch.sink import hide_password
 
 WITH_TABLE = re.compile(r"\w+-postgres")
@@ -40,7 +40,7 @@ def choose_run(places, wanted):
         folder = pathlib.Path(wanted).absolute()
         if not folder.is_dir():
             raise LaunchError(f"there is no run directory '{folder}'", "Give the directory of a run", ExitCode.NO_INPUT)
-        require_ones_own(folder)
+        require_owned_by_user(folder)
         return folder
     found = [run / FOLDER for run in own_runs(places) if (run / FOLDER).is_dir()]
     if not found:
@@ -75,11 +75,11 @@ def list_all(_, run_dir, rest):
 
 def ends_of(incident):
     """What counted against it: "2 SIGSEGV, 1 failed"."""
-    ends = collections.Counter(how_it_ended(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("charged"))
+    ends = collections.Counter(outcome_of(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("charged"))
     return ", ".join(f"{number} {end}" for end, number in ends.items()) or "-"
 
 
-def how_it_ended(delivery):
+def outcome_of(delivery):
     if delivery.get("signal"):
         return delivery["signal"]
     return f"exit {delivery['exit']}" if delivery.get("exit") is not None else delivery.get("end") or "?"
@@ -112,7 +112,7 @@ def show(_, run_dir, rest):
         print(f"  sample     and {len(samples) - SAMPLES_SHOWN} more")
     for delivery in incident.get("deliveries") or []:
         print(f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
-              f"{how_it_ended(delivery)}" + (", at work on it" if delivery.get("charged") else ""))
+              f"{outcome_of(delivery)}" + (", at work on it" if delivery.get("charged") else ""))
         for line in (delivery.get("why") or "").splitlines() or delivery.get("last_log_lines") or []:
             print(f"      {line}")
     for attempt in incident.get("retries") or []:
@@ -182,10 +182,10 @@ def retry_all(run_dir, names, command, output, kept_open, run):
             raise LaunchError(f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT)
         if run is run_program:
             ended = process_samples(run_dir / FOLDER, name, incident, command, run_program)
-            result, ended = what_came_of(incident, ended, output)
+            result, ended = retry_outcome(incident, ended, output)
         else:
             ended = run([*command, "--retry", str(run_dir / FOLDER / incident["payload"])])
-            result = f"done; output in {output}" if ended == 0 else f"failed again with {how_it_ended(end_of(ended))}"
+            result = f"done; output in {output}" if ended == 0 else f"failed again with {outcome_of(end_of(ended))}"
         incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
@@ -197,7 +197,7 @@ def retry_all(run_dir, names, command, output, kept_open, run):
 
 def settings_of(run_dir, given):
     """The run's settings as flags, below those that are given."""
-    said = flags_said(given)
+    said = flags_in(given)
     flags = []
     if (run_dir / "config.toml").exists() and "--config" not in said:
         flags += ["--config", str(run_dir / "config.toml")]
@@ -207,7 +207,7 @@ def settings_of(run_dir, given):
     return flags
 
 
-def flags_said(given):
+def flags_in(given):
     return {argument.partition("=")[0] for argument in given}
 
 
@@ -223,7 +223,7 @@ def flags_for_tables(run_dir, output, given):
     Lays the marks of the run's own tables (consumer/sinks/postgres/postgres_table.hpp) into the folder of what is tried again: by them its rows are put where the run's
     are, be that beside a previous run's or in place, and into no other run's. Errors: LaunchError where nothing tells which tables are the run's.
     """
-    config, said = run_config(run_dir), flags_said(given)
+    config, said = run_config(run_dir), flags_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
     tables = [name for name in processors if WITH_TABLE.fullmatch(name)]
     if not tables:

@@ -18,7 +18,7 @@ from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 MOST_DEATHS = 64    # of the programs that process one payload: a bad sample of 256 takes nine of them
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FRUITLESS = 3       # so many payloads in a row without one good sample: the processor fails at everything, and the others are left
-PLACE_IN_CODE = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
 def process_samples(folder, name, incident, command, run):
@@ -48,7 +48,7 @@ def note_outcomes(incident, lines, deaths):
     """`lines`: of the report (consumer/worker/retry_program.hpp). `deaths`: why each part failed that was being tried when the program died, in order."""
     samples, open_part, deaths = incident.get("samples") or [], None, iter(deaths)
 
-    def settle(part, result, why=None):
+    def record_part(part, result, why=None):
         for sample in samples[part[0]:part[1]]:
             if sample.get("hole"):
                 continue
@@ -61,7 +61,7 @@ def note_outcomes(incident, lines, deaths):
     def close():
         why = next(deaths, None)    # None: its program did not die of it
         if why is not None and open_part[1] - open_part[0] == 1:
-            settle(open_part, "failed", why)
+            record_part(open_part, "failed", why)
 
     for line in lines:
         with contextlib.suppress(ValueError):       # a line that a death cut short
@@ -73,9 +73,9 @@ def note_outcomes(incident, lines, deaths):
                 continue
             open_part = None
             if "done" in told:
-                settle(told["done"], "done")
+                record_part(told["done"], "done")
             elif told["failed"][1] - told["failed"][0] == 1:
-                settle(told["failed"], "failed", told.get("why"))
+                record_part(told["failed"], "failed", told.get("why"))
     if open_part is not None:
         close()
 
@@ -144,7 +144,7 @@ class Recovered:
         return int(ExitCode.OK) if code == ExitCode.SET_ASIDE and is_whole else code
 
 
-def what_came_of(incident, ended, output):
+def retry_outcome(incident, ended, output):
     """(in words, the exit code): where samples failed alone, that of a run with dead letters."""
     left = left_of(incident)
     if not left:
@@ -173,5 +173,5 @@ def error_in(why):
 
 def place_in(why):
     """The innermost place that a traceback names: "post.py:4"."""
-    places = PLACE_IN_CODE.findall(why)
+    places = CODE_LOCATION.findall(why)
     return f"{os.path.basename(places[-1][0])}:{places[-1][1]}" if places else ""

@@ -12,21 +12,21 @@ import sys
 import tempfile
 
 from offramp_launch import interrupts, sink, summary, texts
-from offramp_launch.account import account_of
+from offramp_launch.user import account_of
 from offramp_launch.arguments import hide_query, setting_given, shown, to_type_again, without_values
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code, way_to_write
-from offramp_launch.failure import failure_of, is_outweighed, not_put_together
+from offramp_launch.failure import failure_of, is_outweighed, merge_failure
 from offramp_launch.ladder import rungs
 from offramp_launch.supervision.log_follower import COMMAND_ERROR, last_error
 from offramp_launch.finishing import Finishing
-from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure, require_no_job
+from offramp_launch.output_folder import OutputLock, is_noted, is_used_by_other_run, is_beside_output, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.supervisor import Supervisor
-from offramp_launch.supervision.follower import MOST_CONSUMERS, bounds_given
+from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 from offramp_launch.supervision.watch import STATUS_SECONDS, RunPlan
 from offramp_launch.watching import address
 
@@ -59,7 +59,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     argv, typed = sink.hide_password(argv, os.environ), sink.hide_password(typed, os.environ)
     argv = hide_query(argv, os.environ)
     producer, config = resolve_run(places, argv)
-    argv = [*argv, *sink.settle(config, os.environ)]
+    argv = [*argv, *sink.resolve(config, os.environ)]
     demo = wants_demo(argv, config)
     if demo:
         flags = demo_flags(places, argv)
@@ -73,7 +73,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         argv = [*argv, *shipped]
         producer, config = resolve_run(places, argv)
 
-    found = found_out(config, resolve(str(places.consumer()), argv))
+    found = detected_flags(config, resolve(str(places.consumer()), argv))
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
     consumers, bounds = number_of_consumers(config, argv, first) if rungs.of_run(config).has_consumers else (config.get("consumers") or 0, None)
@@ -86,16 +86,16 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
     require_apart(config.get("output") or run_path / "output", config)
     version, commit = version_of(producer), places.commit()
-    interrupts.mind_all()
+    interrupts.handle_all_signals()
     run_dir = RunDir(places, run_path, account)
-    output, made = settle_output(config, run_dir, account)
+    output, made = resolve_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     keep_settings(run_dir, settled, config, argv)
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found, *at_most(bounds)], consumers, bounds, account,
-                   config.get("producer-restarts", 0), rungs.not_taken_over(config))
+                   config.get("producer-restarts", 0), rungs.not_recovered(config))
     plan.log_format, plan.http, plan.status_seconds = config.get("log-format", "text"), http, config.get("status-seconds", STATUS_SECONDS)
     unit = unit_of(config)
     about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
@@ -103,16 +103,16 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     def note(text, **_):
         announce(config, text.removeprefix("[run] "))
 
-    with removed_after_a_failure(made) as ended, told_in_summary(run_dir, about), written_to(run_dir):
+    with removed_after_a_failure(made) as ended, samples_in_summary(run_dir, about), written_to(run_dir):
         lock = held or OutputLock(output, run_id, note)
         try:
             plan.output_lock = lock
             if not held:        # else it is a shard of the job
                 require_no_job(output, config)
-            prepare(output, plan.consumer, identity_of(account), run_id, beyond=bool(config.get("sink")) or names_processors_of_others(config),
+            prepare(output, plan.consumer, identity_of(account), run_id, beyond=bool(config.get("sink")) or names_other_processors(config),
                     continues=config.get("resume") and is_noted(output), note=note)
             code, told = supervise(plan, run_dir, output, unit, producer, about,
-                                   lambda: go_on or goes_on_with(places, typed, config, run_dir, replaces=is_noted_by_another(output, run_id)))
+                                   lambda: go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)))
         finally:
             if not held:
                 lock.close()
@@ -155,7 +155,7 @@ def written_to(run_dir):
 
 
 @contextlib.contextmanager
-def told_in_summary(run_dir, about):
+def samples_in_summary(run_dir, about):
     """What keeps a run from starting stands in its summary, too."""
     try:
         yield
@@ -201,7 +201,7 @@ def resolve(program, argv):
                           ExitCode.PROTOCOL) from problem
 
 
-def found_out(config, without):
+def detected_flags(config, without):
     """
     The flags that tell consumers what only the producer finds out, from the metadata beside a model, the input and the device: the
     settings in `config`, its own, that the same flags leave otherwise `without` it.
@@ -252,7 +252,7 @@ def default_consumers(config, cores=None):
     return min(max(cores // 2, 2), 8) if gpu else 2
 
 
-def settle_output(config, run_dir, account):
+def resolve_output(config, run_dir, account):
     """(the user's folder as it is, or one in the run directory, made for whoever the consumers run as; those of the user's that were not there)."""
     if config.get("output"):
         folder = pathlib.Path(config["output"]).absolute()
@@ -264,7 +264,7 @@ def settle_output(config, run_dir, account):
     return str(folder), []
 
 
-def names_processors_of_others(config):
+def names_other_processors(config):
     """Whether they are to be looked at before the run, whatever lies in its output: common/settings/processor_spec."""
     return any(":" in name for name in config.get("processor", "").split(","))
 
@@ -303,7 +303,7 @@ def check_output(folder, account):
                           "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
 
 
-def goes_on_with(places, typed, config, run_dir, replaces):
+def continue_command(places, typed, config, run_dir, replaces):
     """
     The command that makes what is left of a run, wherever it is typed: as it was given, in the folder where it was given, from which
     its paths, and those of its environment and its --config, are meant. `replaces`: the output is still another run's, which --resume
@@ -315,7 +315,7 @@ def goes_on_with(places, typed, config, run_dir, replaces):
         words = [word for word in words if word.partition("=")[0] not in ("--resume", "--start-over")]
     # Without an output of its own a run is known by its directory.
     where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
-    command = shlex.join([places.go_on_command(), *words, *where, *([] if anew else ["--resume"])])
+    command = shlex.join([places.continue_command_line(), *words, *where, *([] if anew else ["--resume"])])
     folder = summary.working_folder()
     return f"(cd {shlex.quote(folder)} && {command})" if folder else command
 
@@ -335,7 +335,7 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             display.close()
             code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
             display.show_end(run_dir.status())
-            if lies_beside(output):
+            if is_beside_output(output):
                 note(f"the earlier run's results in {output} are as they were; what this one made lies beside them, and takes their place when "
                      "--resume has made the rest")
             return code, summary.tell(whole, unit, output, go_on(), run_dir.account())
@@ -355,9 +355,9 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
     account = summary.read_account(run_dir)
     code = recovered.correct(account, code)
     if is_outweighed(code, finished):
-        code, failure = finished, not_put_together(why, run_dir)
+        code, failure = finished, merge_failure(why, run_dir)
     else:
-        failure = failure_of(code, supervisor.failure, account, supervisor.why_the_producer_ended(), why, run_dir)
+        failure = failure_of(code, supervisor.failure, account, supervisor.producer_end_reason(), why, run_dir)
     whole = summary.join(about, account, supervisor, code, failure)
     try:
         summary.write(run_dir, whole)

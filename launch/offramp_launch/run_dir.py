@@ -11,10 +11,10 @@ import stat
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.previous_account import NOT_BEGUN, PreviousAccount
-from offramp_launch.places import can_be_made_in
+from offramp_launch.previous_report import NOT_BEGUN, PreviousReport
+from offramp_launch.places import is_writable
 from offramp_launch.run_logs import LogFile, RunLogs
-from offramp_launch.told_status import understood
+from offramp_launch.status_schema import validate_status
 
 CONTROL_SOCKET = "control.sock"
 # By its name a folder is known as a run's.
@@ -48,7 +48,7 @@ def choose_run_dir(places, wanted, run_id):
                               "Choose a shorter path, such as /tmp/my-run", ExitCode.USAGE)
         return folder
     folder = places.runs / run_id
-    if fits_a_socket(folder) and can_be_made_in(places.runs):
+    if fits_a_socket(folder) and is_writable(places.runs):
         return folder
     short = short_runs_folder() / run_id
     if not fits_a_socket(short):
@@ -94,7 +94,7 @@ class RunDir:
         if facts.st_uid != os.getuid():
             raise LaunchError(f"the run directory '{folder}' belongs to another user (uid {facts.st_uid})",
                               "Choose another with --run-dir", ExitCode.NOT_PERMITTED)
-        require_ours(folder, inside)
+        require_owned(folder, inside)
         if facts.st_mode & 0o022 and not made:
             raise LaunchError(f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
                               f"Give a folder that is not there yet, such as {folder / 'run'}", ExitCode.USAGE)
@@ -102,7 +102,7 @@ class RunDir:
         if account:     # whose sockets are in it
             os.fchown(inside, -1, account.gid)
             os.fchmod(inside, 0o710)
-        self._begin(folder, inside, PreviousAccount(folder))
+        self._begin(folder, inside, PreviousReport(folder))
 
     def _hold(self, folder, inside):
         self._lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=inside)
@@ -139,7 +139,7 @@ class RunDir:
 
     def status(self, note=lambda left_out: None):
         """What status.json tells that can be used; nothing where there is none. `note`: is told the names of what can not."""
-        status, left_out = understood(self.told("status.json") or {})
+        status, left_out = validate_status(self.told("status.json") or {})
         if left_out:
             note(left_out)
         return status
@@ -173,7 +173,7 @@ def opened_folder(folder):
         os.close(descriptor)
 
 
-def require_ours(folder, inside):
+def require_owned(folder, inside):
     """Errors: LaunchError (USAGE) where the folder holds anything, and no launcher's lock."""
     names = os.listdir(inside)
     if LOCK in names:
@@ -190,12 +190,12 @@ def own_folder_in_tmp(folder):
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     facts = os.lstat(folder)
-    if not is_ones_own(facts) or facts.st_mode & 0o077:
+    if not is_owned_by_user(facts) or facts.st_mode & 0o077:
         raise LaunchError(f"'{folder}' is not a folder of this user's alone (mode 0700)", "Remove it, or choose with --run-dir",
                           ExitCode.NOT_PERMITTED)
 
 
-def is_ones_own(facts):
+def is_owned_by_user(facts):
     """Of a folder that is not a link, is this user's, and that nobody else may write to: what is in it, this user put there."""
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
@@ -204,22 +204,22 @@ def own_runs(places):
     """The run directories that this user's runs are known by; what anybody else may have laid there is passed over."""
     for runs in (places.runs, short_runs_folder()):
         with contextlib.suppress(OSError):
-            if runs != places.runs and (not is_ones_own(os.lstat(runs)) or os.lstat(runs).st_mode & 0o077):
+            if runs != places.runs and (not is_owned_by_user(os.lstat(runs)) or os.lstat(runs).st_mode & 0o077):
                 continue
             for entry in sorted(os.listdir(runs)):
                 with contextlib.suppress(OSError):
                     folder = (runs / entry).resolve()      # of a link what it leads to counts
-                    if is_ones_own(os.lstat(folder)):
+                    if is_owned_by_user(os.lstat(folder)):
                         yield folder
 
 
-def require_ones_own(folder):
+def require_owned_by_user(folder):
     """Errors: LaunchError (NOT_PERMITTED) where it is there and another's."""
     try:
         facts = os.stat(folder)
     except OSError:
         return
-    if not is_ones_own(facts):
+    if not is_owned_by_user(facts):
         raise LaunchError(f"'{folder}' is not a run directory of this user's own: another user owns it, or may write to it",
                           "Ask its owner, or give --run-dir one of your own", ExitCode.NOT_PERMITTED)
 
@@ -249,7 +249,7 @@ def find_live_run(places, wanted, accepts=accepts_connections):
     """Errors: LaunchError (NO_SUCH_RUN) when there is none, or (USAGE) several to choose from."""
     if wanted:
         folder = pathlib.Path(wanted).resolve()
-        require_ones_own(folder)
+        require_owned_by_user(folder)
         if not accepts(folder / CONTROL_SOCKET):
             raise LaunchError(f"no live run in '{folder}'", "./launch/offramp status finds one without --run-dir",
                               ExitCode.NO_SUCH_RUN)

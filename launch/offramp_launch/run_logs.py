@@ -26,7 +26,7 @@ class RunLogs:
         shutil.rmtree(folder / LOGS_NOT_BEGUN, ignore_errors=True)
         self._name = LOGS_NOT_BEGUN if beside else LOGS
         if not beside:
-            self._put_previous_aside(inside)
+            self._move_previous(inside)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._name, 0o700, dir_fd=inside)
 
@@ -37,11 +37,11 @@ class RunLogs:
         if self._name == LOGS:
             return
         with contextlib.suppress(OSError), folder_within(self._folder, LOGS) as (inside, _):
-            self._put_previous_aside(inside)
+            self._move_previous(inside)
             os.rename(self._name, LOGS, src_dir_fd=inside, dst_dir_fd=inside)
             self._name = LOGS
 
-    def _put_previous_aside(self, inside):
+    def _move_previous(self, inside):
         """Those of the run before are kept, so that each file is one run's; those before that go."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if not os.listdir(self._folder / LOGS):

@@ -60,7 +60,7 @@ def hide_password(arguments, environment):
     return hidden
 
 
-def settle(config, environment):
+def resolve(config, environment):
     """The flags that put a sink without its password in the place of one that a --config file has with it; changes `config` alike."""
     sink = config.get("sink") or ""
     hidden = _hide(sink, environment)

@@ -64,7 +64,7 @@ def make_lasting():
         setattr(sys, name, LastingStream(getattr(sys, name)))
 
 
-def what_was_lost():
+def lost_stream():
     """Why standard output could not be written, in words; nothing where all was, or where its reader only wanted no more."""
     sys.stdout.flush()
     lost = getattr(sys.stdout, "lost", None)

@@ -15,9 +15,9 @@ from offramp_launch.run_logs import LOGS, LOGS_NOT_BEGUN
 SHOWN_SKIPPED = 20
 AUTO = " (mask-png, or npy where no output can become masks)"
 # A setting has to be mended: the same command ends so again, however much of the run is done.
-ENDS_SO_AGAIN = (ExitCode.USAGE, ExitCode.NO_INPUT, ExitCode.NOT_PERMITTED, ExitCode.CONFIG, ExitCode.DEVICE_UNSUPPORTED)
+REPEATS_FAILURE = (ExitCode.USAGE, ExitCode.NO_INPUT, ExitCode.NOT_PERMITTED, ExitCode.CONFIG, ExitCode.DEVICE_UNSUPPORTED)
 # The same where nothing was done: else it was well for a while.
-ENDS_SO_FROM_ITS_START = (ExitCode.BAD_INPUT, ExitCode.PROTOCOL, ExitCode.RUN_IN_USE, ExitCode.SYSTEM, ExitCode.SHARED_MEMORY_FULL,
+FAILS_AT_START = (ExitCode.BAD_INPUT, ExitCode.PROTOCOL, ExitCode.RUN_IN_USE, ExitCode.SYSTEM, ExitCode.SHARED_MEMORY_FULL,
                           ExitCode.DEVICE_OUT_OF_MEMORY)
 SCHEMA = 1      # of summary.json: one more whenever a field changes its meaning or goes
 
@@ -140,17 +140,17 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
         shown = skipped[:SHOWN_SKIPPED]
         lines.append(f"  skipped    {count}{':' if shown else ''}")
         lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + _more_alike(entry) for entry in shown]
-        if more := count - _told_of(shown):
-            where = ("summary.json lists all" if count == _told_of(skipped) else f"summary.json lists the first {_told_of(skipped)}" if len(skipped) > len(shown)
+        if more := count - _listed_count(shown):
+            where = ("summary.json lists all" if count == _listed_count(skipped) else f"summary.json lists the first {_listed_count(skipped)}" if len(skipped) > len(shown)
                      else "a producer that died met them; a run with --resume tries them again, and lists them")
             lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     lines += [f"  left out   {part['count']} {part['what']}" for part in summary.get("left_out") or []]
     if ahead := summary.get("unreadable_ahead"):
-        lines.append(f"  unreadable {_told_of(ahead)} more, in batches that were not begun any more: summary.json lists them")
+        lines.append(f"  unreadable {_listed_count(ahead)} more, in batches that were not begun any more: summary.json lists them")
     if samples.get("recovered"):
         lines.append(recovered_line(samples["recovered"], unit))
     for slab in summary.get("given_up") or []:
-        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_why_given_up(slab)}; "
+        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_dead_letter_reason(slab)}; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
     # Also what a producer before this one gave up, which stands in the run's folder only.
     if (summary.get("samples") or {}).get("quarantined"):
@@ -182,9 +182,9 @@ def leaves_work(summary):
     samples = _counts(summary.get("samples"))
     if summary["exit"] == ExitCode.OK:
         return bool(samples.get("dropped_when_full"))
-    if summary["exit"] in ENDS_SO_FROM_ITS_START:
+    if summary["exit"] in FAILS_AT_START:
         return bool(samples.get("released") or samples.get("done_before"))
-    return summary["exit"] not in ENDS_SO_AGAIN
+    return summary["exit"] not in REPEATS_FAILURE
 
 
 def _done(summary, samples, unit):
@@ -209,10 +209,10 @@ def _number(value):
 
 def _skipped_count(summary, skipped):
     count = _counts(summary.get("samples")).get("skipped")
-    return max(count if isinstance(count, int) else 0, _told_of(skipped))
+    return max(count if isinstance(count, int) else 0, _listed_count(skipped))
 
 
-def _told_of(skipped):
+def _listed_count(skipped):
     """How many these stand for: parts of one whole, as tiles of a picture, are one entry where they share a reason."""
     return sum(1 + (entry.get("more_alike") or 0) for entry in skipped)
 
@@ -225,5 +225,5 @@ def recovered_line(samples, unit):
     return f"  recovered  {samples} {unit} of failed batches, which were processed one by one"
 
 
-def _why_given_up(slab):
+def _dead_letter_reason(slab):
     return slab["reason"] if slab.get("failures") else f"{slab.get('deaths')} consumers died of it"

@@ -52,12 +52,12 @@ def run_ctest(places, preset, arguments, turn):
 
 
 def ctest_command(places, preset, arguments, turn):
-    left_out = [*LEFT_OUT.get(preset, []), *([] if arguments else [SLOW, *others_turns(turn)])]
+    left_out = [*LEFT_OUT.get(preset, []), *([] if arguments else [SLOW, *other_days(turn)])]
     return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j", str(AT_ONCE),
             *ONLY.get(preset, []), *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []), *arguments]
 
 
-def others_turns(turn):
+def other_days(turn):
     return [f"turn-{share}-of-{n}" for n in TURNS for share in range(n) if share != turn % n]
 
 

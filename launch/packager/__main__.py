@@ -13,6 +13,6 @@ if __name__ == "__main__":
     sources, build, into = (pathlib.Path(word).absolute() for word in sys.argv[1:])
     try:
         print(wheel.make(sources, build, into))
-    except wheel.CannotBeMade as problem:
+    except wheel.CannotBuild as problem:
         print(f"packager: {problem}", file=sys.stderr)
         sys.exit(71)

@@ -13,7 +13,7 @@ NEWER, OLDER = b"GLIBCXX_3.4.30", b"GLIBCXX_3.4.11"
 MENDED = {"_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"}
 
 
-def ask_for_older(path):
+def require_older_symbols(path):
     """Errors: ValueError where it needs more of the newer version."""
     with open(path, "r+b") as file:
         elf = ELFFile(file)

@@ -10,26 +10,26 @@ import subprocess
 import sys
 import tempfile
 
-from packager import older_symbols, taken_along
+from packager import older_symbols, bundled_files
 
 PLATFORM = "manylinux_2_34_x86_64"
 BUILT = ("lib/libofframp.so.1", "lib/libofframp_worker.so", "bin/offramp-consumer")
 PROGRAMS = ("offramp/libofframp.so.1", "offramp/programs/lib/libofframp_worker.so", "offramp/programs/bin/offramp-consumer")
 
 
-class CannotBeMade(Exception):
+class CannotBuild(Exception):
     """Why there is no wheel."""
 
 
 def make(sources, build, into):
-    """Returns the wheel's path; one of that name is replaced once it is whole. Errors: CannotBeMade."""
+    """Returns the wheel's path; one of that name is replaced once it is whole. Errors: CannotBuild."""
     for name in BUILT:
         if not (build / name).exists():
-            raise CannotBeMade(f"{build / name} is not there. Build it first: ./launch/offramp package does")
+            raise CannotBuild(f"{build / name} is not there. Build it first: ./launch/offramp package does")
     with tempfile.TemporaryDirectory(prefix="offramp-wheel-") as folder:
         folder = pathlib.Path(folder)
         contents = installed(build, folder / "contents")
-        libraries = take_along(contents, folder / "libraries")
+        libraries = bundle(contents, folder / "libraries")
         packed = pack(sources, contents, folder / "packed")
         whole = repaired(packed, libraries, folder / "whole")
         into.mkdir(parents=True, exist_ok=True)
@@ -44,28 +44,28 @@ def installed(build, folder):
     told(["cmake", "--install", str(build), "--component", "wheel", "--strip", "--prefix", str(folder)])
     for name in PROGRAMS:
         told(["strip", str(folder / name)])     # of files CMake strips its targets alone
-        ask_for_older(folder / name)
+        require_older_symbols(folder / name)
     return folder
 
 
-def take_along(contents, folder):
+def bundle(contents, folder):
     """A folder of the system's libraries that the wheel has to bring, prepared in the same way; their licenses go into it here."""
     folder.mkdir()
     licenses = contents / "offramp" / "programs" / "share" / "licenses"
     licenses.mkdir(parents=True)
-    for path in taken_along.libraries([contents / name for name in PROGRAMS]):
+    for path in bundled_files.libraries([contents / name for name in PROGRAMS]):
         shutil.copyfile(path, folder / path.name)
-        ask_for_older(folder / path.name)
-        for package, text in taken_along.license_of(path):
+        require_older_symbols(folder / path.name)
+        for package, text in bundled_files.license_of(path):
             shutil.copyfile(text, licenses / f"{package}.txt")
     return folder
 
 
-def ask_for_older(path):
+def require_older_symbols(path):
     try:
-        older_symbols.ask_for_older(path)
+        older_symbols.require_older_symbols(path)
     except ValueError as problem:
-        raise CannotBeMade(str(problem)) from problem
+        raise CannotBuild(str(problem)) from problem
 
 
 def pack(sources, contents, into):
@@ -84,8 +84,8 @@ def repaired(packed, libraries, into):
 
 
 def told(command, **options):
-    """What a tool says. Errors: CannotBeMade, with its words, where it fails."""
+    """What a tool says. Errors: CannotBuild, with its words, where it fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
     if done.returncode != 0:
-        raise CannotBeMade(f"{' '.join(command[:4])} ended with exit code {done.returncode}:\n{done.stdout}")
+        raise CannotBuild(f"{' '.join(command[:4])} ended with exit code {done.returncode}:\n{done.stdout}")
     return done.stdout

@@ -78,7 +78,7 @@ def texts_of(wish, texts, stored, rows):
     if not wish.input or not rows:
         return [None] * len(rows)
     source = (texts.Table if stored.has_ids else texts.Lines)(wish.input, wish.id_column, wish.text_column)
-    return source.look_up(rows)
+    return source.find(rows)
 
 
 def shortened(text, most=300):

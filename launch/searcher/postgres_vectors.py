@@ -7,7 +7,7 @@ import psycopg
 from psycopg import sql
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from searcher.vectors import BESIDE, Row, as_wanted, choose
+from searcher.vectors import BESIDE, Row, resolve_options, choose
 
 OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000       # pgvector's hnsw.ef_search: what it is by itself, and at most
 TYPES = {"float32": "vector", "float16": "halfvec"}
@@ -29,11 +29,11 @@ class Stored:
 
     def nearest(self, vector, most):
         """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Vectors of no direction have none. Errors: LaunchError."""
-        wanted = "[" + ",".join(repr(float(number)) for number in as_wanted(vector, self.dimensions)) + "]"
+        wanted = "[" + ",".join(repr(float(number)) for number in resolve_options(vector, self.dimensions)) + "]"
         # As the index is made, of one length or of several (consumer/sinks/postgres/postgres_table.hpp).
         distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted"))
         with refused():
-            self._look_far_enough(most)
+            self._widen_search(most)
             rows = self.connection.execute(
                 # An index gives rows by their distance alone.
                 sql.SQL("SELECT 1 - distance, item, key FROM (SELECT {distance} AS distance, item, key FROM {table} WHERE output = {output} AND vector IS NOT "
@@ -52,7 +52,7 @@ class Stored:
                                             (key, self.output, item)).fetchone()
         return found and Row(cosine, item, key, **dict(zip(self.beside, found)))
 
-    def _look_far_enough(self, most):
+    def _widen_search(self, most):
         """An HNSW index gives only so many rows as it looks at; more than it can are found without it."""
         if most > MOST_OF_AN_INDEX:
             self.connection.execute("SET enable_indexscan = off")

@@ -18,7 +18,7 @@ class Lines:
         self._file = file
         self._lines = [line.removesuffix(b"\r").decode(errors="replace") for line in content.split(b"\n")]
 
-    def look_up(self, rows):
+    def find(self, rows):
         """[text or None] of rows."""
         if strange := next((row.key for row in rows if row.chunk is not None and not row.key.isdigit()), None):
             raise LaunchError(f"--input {self._file} has lines, whose texts have numbers, and the table has a text called {strange!r}",
@@ -41,7 +41,7 @@ class Table:
     def __init__(self, file, id_column, text_column):
         self._file, self._columns = pathlib.Path(file), (id_column, text_column)
 
-    def look_up(self, rows):
+    def find(self, rows):
         wanted, found = {row.id for row in rows}, {}
         for place, name, text in self._rows():
             if not isinstance(text, str):

@@ -54,7 +54,7 @@ class Deaths:
         began = time.monotonic()
         undisturbed = self._one_run(disturb=False)
         print(f"an undisturbed run took {time.monotonic() - began:.1f} s", flush=True)
-        while self._goes_on():
+        while self._is_running():
             died = len(self.told)
             outputs = self._one_run(disturb=True)
             if outputs != undisturbed:
@@ -67,7 +67,7 @@ class Deaths:
             self.wrong.append(f"left in /dev/shm: {sorted(left)}")
         return self
 
-    def _goes_on(self):
+    def _is_running(self):
         return len(self.told) < self._wanted and not self.wrong and time.monotonic() < self._end
 
     def _one_run(self, disturb):
@@ -104,7 +104,7 @@ class Deaths:
         if not memory:
             return died
         try:
-            while self._goes_on():
+            while self._is_running():
                 time.sleep(self._random.uniform(0, self._spread))   # the moment of death
                 if _has_ended(run.producer):
                     break

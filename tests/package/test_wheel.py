@@ -95,7 +95,7 @@ class Wheel(unittest.TestCase):
                 input="#include <vector>\nint at(std::vector<int>& v, int i) { return v[i]; }\n")
             if "GLIBCXX_3.4.30" not in run("readelf", "--wide", "--version-info", library):
                 self.skipTest("skipped: this compiler asks for no such symbol here")
-            run(sys.executable, "-c", "import pathlib, sys; from packager import older_symbols; older_symbols.ask_for_older(pathlib.Path(sys.argv[1]))", library,
+            run(sys.executable, "-c", "import pathlib, sys; from packager import older_symbols; older_symbols.require_older_symbols(pathlib.Path(sys.argv[1]))", library,
                 env={**os.environ, "PYTHONPATH": str(ROOT / "launch")})
 
     def test_an_old_c_library_is_one_line_with_the_remedy(self):

@@ -13,7 +13,7 @@ import unittest.mock
 
 import offramp
 from loops import BATCHES, ROWS, Loops, left_of, results
-from offramp._consumers import flags_of, in_python, last_words
+from offramp._consumers import flags_of, in_python, final_messages
 from offramp._keys import KeysBefore
 from world import ROOT, WATCHDOG_SECONDS, needs_numpy, wait_for
 
@@ -452,8 +452,8 @@ class Refused(Loops):
                                   ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "--png-level twice"), ({"input": "a\0b"}, offramp.BadArgument, "a NUL character")):
             with self.subTest(given), self.assertRaisesRegex(kind, text):
                 flags_of(given)
-        self.assertEqual("it is full. Make room", last_words("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
-        self.assertEqual("it said nothing", last_words("\n"))
+        self.assertEqual("it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
+        self.assertEqual("it said nothing", final_messages("\n"))
         self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'start-over': True} to replace them, or another output: "
                          "offramp quarantine list --run-dir RUN", in_python("Give --resume to add to them (a sample of the same key replaces its earlier result), "
                                                                            "--start-over to replace them, or another --output: offramp quarantine list --run-dir RUN"))

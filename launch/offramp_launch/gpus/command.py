@@ -20,7 +20,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.failure import given_up
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import VISIBLE, devices_of
-from offramp_launch.supervision.follower import bounds_given
+from offramp_launch.supervision.scaling import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusSupervisor
@@ -158,13 +158,13 @@ def held(output, run_id, note=print):
 
 def work(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
     output, given = place_of(config, run_path), flags
-    job_command.refuse_what_a_job_has_not(flags := take_values(flags, OF_THE_WHOLE)[1])
+    job_command.require_job_flags(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
     run_command.require_apart(str(output), {**settled, "output": config.get("output")})
     shares = flags_of_workers(settled, given, len(devices), settled["device"] == "cpu")
-    interrupts.mind_all()
+    interrupts.handle_all_signals()
     run_dir = RunDir(places, run_path)
-    made = run_command.settle_output(config, run_dir, None)[1]
+    made = run_command.resolve_output(config, run_dir, None)[1]
     run_id, producer = config["run-id"], str(places.producer())
     whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(int(share.get(BEGIN_WITH, share["consumers"])) for share in shares)}
     about = summary.about(run_id, run_dir, run_command.version_of(producer), places.commit(), shown(typed), whole, str(output))
@@ -172,7 +172,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
     def note(text, **_):
         run_command.announce(settled, text.removeprefix("[run] "))
 
-    with removed_after_a_failure(made) as ended, run_command.told_in_summary(run_dir, about), run_command.written_to(run_dir), held(output, run_id, note) as lock:
+    with removed_after_a_failure(made) as ended, run_command.samples_in_summary(run_dir, about), run_command.written_to(run_dir), held(output, run_id, note) as lock:
         gpus_job.clear_remains(output)
         if resume and gpus_job.is_begun_in(output):
             job = gpus_job.go_on(places, output, flags, settled, shards)
@@ -182,7 +182,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
         # What is done with its dead letters later finds the results by the job's name.
         run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
         code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
-                               lambda: run_command.goes_on_with(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
+                               lambda: run_command.continue_command(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
         ended.well = code == 0
     run_command.announce_end(settled, told)
     return code

@@ -132,7 +132,7 @@ def merge(places, job, flags, ask, lock):
         return
     lock.require_in_place()
     job.facts["flags"] = flags
-    job_merge.make_whole(places, job, job.records(), [], ask, lock)
+    job_merge.merge_output(places, job, job.records(), [], ask, lock)
 
 
 def put_away(job):

@@ -4,8 +4,8 @@ import os
 
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision.follower import MOST_CONSUMERS, bounds_given
-from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
+from offramp_launch.supervision.autoscaler import Bounds
 
 LEAST = {"consumers": 1, "decode-workers": 1, "slabs": 2}
 BEGIN_WITH = "begin-with"       # consumers, beside their bounds: a word of the launcher to its workers

@@ -4,8 +4,8 @@ import collections
 
 from offramp_launch.run_dir import read_object
 from offramp_launch.summary import wall_clock
-from offramp_launch.told_status import understood
-from offramp_launch.watching.moments import age_of
+from offramp_launch.status_schema import validate_status
+from offramp_launch.watching.timestamps import age_of
 
 SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
 SHARES = ("gpu_share", "consumer_share")
@@ -34,9 +34,9 @@ def total_of(counts):
     return {name: sum(each[name] for each in counts) for name in COUNTS}
 
 
-def told_by(run_dir):
+def read_status(run_dir):
     """The status of a worker's run; nothing before that has begun."""
-    return understood(read_object(run_dir / "status.json") or {})[0] if run_dir else {}
+    return validate_status(read_object(run_dir / "status.json") or {})[0] if run_dir else {}
 
 
 def whole_status(state, items, total, at_work, workers):

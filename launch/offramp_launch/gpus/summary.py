@@ -3,7 +3,7 @@
 import pathlib
 
 from offramp_launch import summary
-from offramp_launch.gpus import letters as gpus_letters
+from offramp_launch.gpus import dead_letters as gpus_dead_letters
 from offramp_launch.jobs import files as job_files
 from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
@@ -31,7 +31,7 @@ def summaries_of(job, supervisor):
     records = job.records()
     for index, run_dir in dict(supervisor.attempts).items():
         if index not in records:
-            gpus_letters.bring(run_dir)
+            gpus_dead_letters.bring(run_dir)
     found = {index: told for index, run_dir in supervisor.attempts if (told := read_object(run_dir / SUMMARY))}
     return {**found, **{index: told for index in records if (told := read_object(job.folder / "told" / f"{index}.json"))}}
 
@@ -54,8 +54,8 @@ def join(about, job, supervisor, told, seconds):
             "tokens": summed_tokens(each.get("tokens") for each in ours),
             "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
             # What was read, and what became of it, is told of the whole input.
-            **{name: [gpus_letters.in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
-            "set_aside_in": gpus_letters.directories_with(told.values()),
+            **{name: [gpus_dead_letters.in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
+            "set_aside_in": gpus_dead_letters.directories_with(told.values()),
             "random_weights": any(each.get("random_weights") for each in ours),
             "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
             "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],

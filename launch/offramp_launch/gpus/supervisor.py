@@ -9,19 +9,19 @@ import signal
 
 from offramp_launch import shared_folder
 from offramp_launch.arguments import count
-from offramp_launch.gpus import letters as gpus_letters, summary as gpus_summary
+from offramp_launch.gpus import dead_letters as gpus_dead_letters, summary as gpus_summary
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
-from offramp_launch.gpus.crew import command_of, crew_of
+from offramp_launch.gpus.workers import command_of, workers_of
 from offramp_launch.gpus.shares import following, share
 from offramp_launch.gpus.status import COUNTS, consumers_of, counts_of_record, counts_of_status, describe, total_of, whole_status
 from offramp_launch.jobs.files import told
 from offramp_launch.output_folder import items_done_in
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
-from offramp_launch.supervision.overseer import Overseer
+from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
-from offramp_launch.supervision.follower import MOST_CONSUMERS, most_of_this_machine
-from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.scaling import MOST_CONSUMERS, most_of_this_machine
+from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY
 from offramp_launch.supervision.watch import STATUS_SECONDS
 
@@ -33,7 +33,7 @@ ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end
 ABANDONED_END_SECONDS = 5       # for a worker that hears nothing, before it is killed
 
 
-class GpusSupervisor(Overseer):
+class GpusSupervisor(ProcessLoop):
     """
     Owns: the workers. If the launcher itself is killed, they read its end from the lifeline, and end, and so do their programs.
     """
@@ -44,7 +44,7 @@ class GpusSupervisor(Overseer):
         `starts_ahead`: the next shard of each is begun while it still computes one."""
         super().__init__(run_dir, display, http)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
-        self._workers = crew_of(workers, run_dir, starts_ahead)
+        self._workers = workers_of(workers, run_dir, starts_ahead)
         self._error_limit, self._kept_open, self._status_seconds, self._bounds = error_limit, kept_open, status_seconds, bounds
         self._records_before = records = job.records()
         self._todo = collections.deque(index for index in range(job.shards) if index not in records)
@@ -64,7 +64,7 @@ class GpusSupervisor(Overseer):
             self._begin_next(worker)
         self._tick()
         for index, record in self._records_before.items():      # an earlier launcher may have ended before it told of them
-            self._keep_what_it_told(index, record)
+            self._keep_output(index, record)
 
     def _code(self):
         """0 where all shards are done."""
@@ -78,7 +78,7 @@ class GpusSupervisor(Overseer):
     def _alive(self):
         return [worker.child for worker in self._at_work()]
 
-    def _goes_on(self):
+    def _is_running(self):
         return bool(self._at_work()) or any(worker.is_waiting for worker in self._workers)
 
     def is_work_left(self):
@@ -128,7 +128,7 @@ class GpusSupervisor(Overseer):
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
             if other := self._other(worker):
                 other.failures = 0      # nor was it the GPU's
-            self._keep_what_it_told(worker.index, done)
+            self._keep_output(worker.index, done)
         else:
             self._todo.append(worker.index)
             self._after_failure(worker, shell_code(child.status) or int(ExitCode.INTERNAL), fate_of_worker(child.status),
@@ -169,13 +169,13 @@ class GpusSupervisor(Overseer):
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, told_by_a_run(last)))
+            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, reported_by_run(last)))
         elif worker.failures + (other.failures if other else 0) >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if other and not other.child:
                 other.lost = why        # the GPU is theirs both
             if all(each.is_out for each in self._workers):
-                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, told_by_a_run(last)))
+                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, reported_by_run(last)))
         else:
             self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
             worker.is_waiting = True
@@ -196,13 +196,13 @@ class GpusSupervisor(Overseer):
         exits = [attempt.get("exit") for attempt in self._job.attempts(worker.index)[-1:]] if code == TRY_AGAIN else []
         return exits[0] if exits and exits[0] not in (None, ExitCode.OK, ExitCode.INTERRUPTED) else code
 
-    def _keep_what_it_told(self, index, record):
+    def _keep_output(self, index, record):
         """Of a shard that is done. What another could not bring through is made when it is tried again."""
         try:
             run_dir = gpus_summary.run_of(self._job, index, record)
             if run_dir is None:
                 return
-            gpus_letters.bring(run_dir)
+            gpus_dead_letters.bring(run_dir)
             with contextlib.suppress(OSError):      # none, or an earlier launcher's that is not to be had any more
                 listed = (run_dir / "dropped.jsonl").read_bytes()
                 whole = self._run_dir.file("dropped.jsonl")
@@ -236,7 +236,7 @@ class GpusSupervisor(Overseer):
         self._display.show(self.status)
 
     def _state(self):
-        if self._goes_on():
+        if self._is_running():
             return "draining" if self._is_ending() else "running"
         return "abandoned" if self.is_work_left() else "ended"
 
@@ -354,7 +354,7 @@ class GpusSupervisor(Overseer):
         return any(worker.follows for worker in self._workers if not worker.is_out)
 
     def _following(self):
-        """Of all workers together, as supervision/follower.py tells it of one; how often their numbers changed, each one tells."""
+        """Of all workers together, as supervision/scaling.py tells it of one; how often their numbers changed, each one tells."""
         if not self._bounds:
             return None
         return {"bounds": str(self._bounds), "follows": self._follows(), "changes": None, "mean_consumers": None}
@@ -365,9 +365,9 @@ class GpusSupervisor(Overseer):
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
                 "consumers_alive": consumers_of(self.status, self._workers), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "following": self._following(),
-                **self._logbook.told(), **self._told_by_workers(), "status": self.status}
+                **self._logbook.told(), **self._reported_by_workers(), "status": self.status}
 
-    def _told_by_workers(self):
+    def _reported_by_workers(self):
         """Of the whole, and of each by its name."""
         workers = {worker.name: {**worker.told(), "status_seconds": self._status_seconds} for worker in self._workers}
         return {"workers": workers, "deaths": self._all_deaths(), "done_before": self.done_before,
@@ -378,7 +378,7 @@ class GpusSupervisor(Overseer):
                       key=lambda death: death["time"])[-KEPT_DEATHS:]
 
 
-def told_by_a_run(code):
+def reported_by_run(code):
     """Of a program that was killed only that another try may mend it."""
     return code if code in {int(each) for each in ExitCode} else TRY_AGAIN
 

@@ -12,7 +12,7 @@ from offramp_launch.arguments import take_values
 from offramp_launch.gpus import summary
 from offramp_launch.gpus.shares import BEGIN_WITH
 from offramp_launch.jobs.folder import Job
-from offramp_launch.jobs.shard_command import Attempt, do, exit_of_attempt, tell_if_done
+from offramp_launch.jobs.shard_command import Attempt, do, exit_of_attempt, print_if_done
 
 COMMAND = "worker-of-a-run"
 
@@ -31,7 +31,7 @@ def start(places, argv):
 
     def attempt():
         return do(Attempt(places.with_runs_in(run_dir.parent), job, index, flags, first=first, before_done=lambda done: summary.keep(job, index, done)))
-    return exit_of_attempt(attempt, lambda: tell_if_done(job, index))
+    return exit_of_attempt(attempt, lambda: print_if_done(job, index))
 
 
 def bind_to(cores):

@@ -26,7 +26,7 @@ from offramp_launch.run_dir import new_run_id
 # Each shard's run is told these by the job.
 OF_A_SHARD = ("--shard", "--resume", "--start-over", "--adopt", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn", "--finish")
 # Which an environment or a file of settings may say, too.
-TOLD_BY_THE_JOB = ("shard", "resume", "start-over", "adopt", "samples-folder", "input-list")
+SET_BY_JOB = ("shard", "resume", "start-over", "adopt", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "a program of one's own cuts its input itself",
@@ -67,7 +67,7 @@ def init(places, argv):
     if "--shards" not in given:
         raise LaunchError("--shards is not given", "Give the number of shards: about four for each GPU that will work on them", ExitCode.USAGE)
     shards = count(given["--shards"], "--shards")
-    refuse_what_a_job_has_not(flags)
+    require_job_flags(flags)
     flags, config = settled(places, flags)
     output = pathlib.Path(given.get("--output") or config.get("output") or folder / "output").absolute()
     run_command.require_apart(str(output), config)
@@ -154,7 +154,7 @@ def folder_written_to(config):
     return str(path) if is_used else ""
 
 
-def refuse_what_a_job_has_not(flags):
+def require_job_flags(flags):
     header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
     if not header.startswith("@"):
         raise LaunchError("--http-header in the clear would stand in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
@@ -164,14 +164,14 @@ def refuse_what_a_job_has_not(flags):
 
 def refuse_of_a_shard(flags):
     """What the job says, and no host. Errors: LaunchError (USAGE)."""
-    refuse_what_a_job_has_not(without_values(flags, ("--run-dir",)))
+    require_job_flags(without_values(flags, ("--run-dir",)))
     if any(flag.partition("=")[0] == "--output" for flag in flags):
         raise LaunchError("shard has no --output: the job says where its results go", "Leave it out", ExitCode.USAGE)
 
 
 def refuse_settings(config):
     """What an environment or a file of settings asks for, and a job has not. `config`: of a run with its flags. Errors: LaunchError (USAGE)."""
-    refuse_names(f"--{name}" for name in (*TOLD_BY_THE_JOB, "consumer-user") if config.get(name))
+    refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user") if config.get(name))
 
 
 def refuse_names(names):
@@ -188,12 +188,12 @@ def settled(places, flags):
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     producer, config = run_command.resolve_run(places, flags)
     refuse_settings(config)
-    flags = [*flags, *sink.settle(config, os.environ)]
+    flags = [*flags, *sink.resolve(config, os.environ)]
     if wants_demo(flags, config):
         raise LaunchError("a job wants an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
     flags = [*flags, *shipped_model_flags(flags, config)]
     named = {flag.partition("=")[0] for flag in flags}
-    flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in (*NOT_FOR_ALL, *TOLD_BY_THE_JOB)
+    flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in (*NOT_FOR_ALL, *SET_BY_JOB)
               for part in run_command.as_flag(name, value)]
     flags = in_one_form(flags, config)
     run_command.resolve(str(places.consumer()), flags)
@@ -361,7 +361,7 @@ def merge(places, argv):
 
 def sbatch(places, argv):
     job, given, flags = for_an_engine(argv, job_sbatch.FLAGS)
-    command = shutil.which(places.go_on_command()) or places.go_on_command()
+    command = shutil.which(places.continue_command_line()) or places.continue_command_line()
     sys.stdout.write(job_sbatch.script(job, command, given, flags))
     return int(ExitCode.OK)
 

@@ -31,7 +31,7 @@ def merge(places, job, partial, ask):
         try:
             if not is_merged(job):      # while the lock was waited for
                 # The programs hold the lock for as long as they write, whatever becomes of the launcher.
-                make_whole(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)), lock)
+                merge_output(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)), lock)
         finally:
             lock.close()
     if not missing:
@@ -44,11 +44,11 @@ def merge(places, job, partial, ask):
     return int(ExitCode.OK)
 
 
-def make_whole(places, job, records, missing, ask, lock):
+def merge_output(places, job, records, missing, ask, lock):
     """What one run would have left, and the job's summary behind it. `lock`: the output's. `missing`: shards that are not in it."""
     require_own(job)
     for index, record in records.items():
-        require_put_together(job, index)
+        require_merged(job, index)
         require_parts(job, index, record)
     join(places, job, records, bool(missing), ask)
     require_joined(job, records)
@@ -69,14 +69,14 @@ def require_own(job):
                           f"remove {job.output / CHECKPOINT} and merge again", ExitCode.USAGE)
 
 
-def require_put_together(job, index):
+def require_merged(job, index):
     """Errors: LaunchError (BAD_INPUT) where what the shard's consumers appended to is not a whole file yet: a record does not tell of it."""
-    if path := not_put_together(job.place(index)):
+    if path := merge_failure(job.place(index)):
         raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Remove {job.record_path(index)}, and run the shard again, which does it",
                           ExitCode.BAD_INPUT)
 
 
-def not_put_together(place):
+def merge_failure(place):
     """A segment in a shard's place, or what lies beside that; None where all is whole and in its place."""
     return next((path for pattern in (".offramp-segments/*/*.tsv", f"{NEXT}*") for path in sorted(place.rglob(pattern))), None)
 

@@ -26,7 +26,7 @@ def start():
 
 def drive(argv):
     """`argv`: the lifeline, or nothing, before the command's own."""
-    interrupts.mind_all()
+    interrupts.handle_all_signals()
     if argv[0]:
         lifeline.hold(argv[0])
     from offramp.ray import main

@@ -55,7 +55,7 @@ def start(places, argv):
         job.require_made_by(build_of(places))
         job.require(index)
         return job
-    return exit_of_attempt(lambda: do(Attempt(places, found(), index, flags, strict, http)), lambda: tell_if_done(found(), index))
+    return exit_of_attempt(lambda: do(Attempt(places, found(), index, flags, strict, http)), lambda: print_if_done(found(), index))
 
 
 def exit_of_attempt(attempt, is_done=lambda: False):
@@ -64,7 +64,7 @@ def exit_of_attempt(attempt, is_done=lambda: False):
     way of this one. A signal is another try's, too. Errors: LaunchError (a final code).
     """
     try:
-        interrupts.mind_all()
+        interrupts.handle_all_signals()
         try:
             code = attempt()
             return int(ExitCode.OK) if code == ExitCode.OK or is_known(is_done) else exit_of(code)
@@ -107,15 +107,15 @@ def index_of(given, environment=os.environ):
 
 def do(attempt):
     """The steps of an attempt (folder.py). Returns the run's exit code."""
-    if tell_if_done(attempt.job, attempt.index):
+    if print_if_done(attempt.job, attempt.index):
         return int(ExitCode.OK)
     try:
         return do_the_rest(attempt)
     finally:
-        leave_nothing_in_a_merged_output(attempt.job)
+        remove_partial_outputs(attempt.job)
 
 
-def leave_nothing_in_a_merged_output(job):
+def remove_partial_outputs(job):
     """Where all is merged meanwhile, and the output perhaps elsewhere by now, an attempt that was stopped for long has begun a place anew."""
     with contextlib.suppress(LaunchError, OSError):
         if job_merge.is_merged(job):
@@ -132,12 +132,12 @@ def do_the_rest(attempt):
     require_under_way(job, index)
     require_input(job, config)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
-    warn_of_others(job, index)
+    warn_about_other_shards(job, index)
     note = job.begin_attempt(index)
     run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
     with read_kilobytes(note), held(job, index, run_id) as lock:
         # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
-        if tell_if_done(job, index):
+        if print_if_done(job, index):
             return int(ExitCode.OK)
         require_under_way(job, index)
         return make(dataclasses.replace(attempt, flags=flags), note, run_id, lock)
@@ -181,7 +181,7 @@ def note_end(note, code, **more):
         job_files.replace(note, {**begun, "exit": int(code), **more})
 
 
-def warn_of_others(job, index):
+def warn_about_other_shards(job, index):
     """A host that was lost leaves such a note, and so does one that is at work: only its lock tells them apart, where that reaches."""
     here = socket.gethostname()
     hosts = sorted({str(attempt["host"]) for attempt in job.attempts(index) if "exit" not in attempt and attempt.get("host") not in (None, here)})
@@ -220,7 +220,7 @@ def make(attempt, note, run_id, lock):
     note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
     if fate_of(code) != DONE:
         return code
-    if path := job_merge.not_put_together(job.place(index)):
+    if path := job_merge.merge_failure(job.place(index)):
         raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Run the shard again, which does it; the run is {run_dir}",
                           ExitCode.CANNOT_WRITE)
     account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
@@ -234,11 +234,11 @@ def make(attempt, note, run_id, lock):
     lock.require_in_place()
     job.require_claimed()
     job.note_done(index, record)
-    tell_if_done(job, index)
+    print_if_done(job, index)
     return int(ExitCode.OK)
 
 
-def tell_if_done(job, index):
+def print_if_done(job, index):
     record = job.record(index)
     if record is None:
         return False
@@ -257,7 +257,7 @@ def run(attempt, run_id, lock):
     argv = [*without_values(attempt.flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
             "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else []),
             *([address.FLAG, address.spelled(*attempt.http)] if attempt.http else [])]
-    code = run_command.start(places, argv, typed, go_on=f"{places.go_on_command()} {shlex.join(typed)}", held=lock, first=attempt.first)
+    code = run_command.start(places, argv, typed, go_on=f"{places.continue_command_line()} {shlex.join(typed)}", held=lock, first=attempt.first)
     return code, run_dir
 
 

@@ -59,7 +59,7 @@ def program_of(places, config):
     return places.producer() if of_run(config).key == USUAL else places.ladder()
 
 
-def not_taken_over(config):
+def not_recovered(config):
     """Why nobody could go on where a producer of such a run dies; empty when another one could."""
     rung = of_run(config)
     return "" if rung.survives_producer else f"--rung {rung.key} does not survive its producer: streams, async and pool do"

@@ -8,7 +8,7 @@ import sys
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.places import can_be_made_in
+from offramp_launch.places import is_writable
 
 HEARTBEAT_SECONDS = 30
 TAIL_LINES = 40
@@ -63,7 +63,7 @@ def _run_into(log, title, argv, environment):
 def can_be_set_up(places):
     """False for the build of somebody else, which this user may only read."""
     lock = places.build / "setup.lock"
-    return can_be_made_in(places.build) and (not lock.exists() or os.access(lock, os.W_OK))
+    return is_writable(places.build) and (not lock.exists() or os.access(lock, os.W_OK))
 
 
 def require_own_build(places):

@@ -64,7 +64,7 @@ class Child:
 
     def memory_kills(self):
         """Of this process or another since it began, in words; empty where there were none."""
-        return memory_kills.told_since(self._memory_kills)
+        return memory_kills.kills_since(self._memory_kills)
 
     def signal(self, number):
         if self.status is None:
@@ -73,7 +73,7 @@ class Child:
     def lived_seconds(self):
         return time.monotonic() - self.started
 
-    def last_words(self, lines=12):
+    def final_messages(self, lines=12):
         """The end of what it wrote in this life."""
         return "\n".join("    " + line for line in self._written().splitlines()[-lines:]) or "    (it wrote nothing)"
 
@@ -91,7 +91,7 @@ class Child:
         except OSError:
             return []
 
-    def told_an_error(self):
+    def reported_error(self):
         return last_error(self._written()) is not None
 
     def _written(self):

@@ -136,7 +136,7 @@ class ControlClient:
         try:
             self._socket.connect(os.fspath(run_dir / "control.sock"))
         except (BlockingIOError, TimeoutError, socket.timeout) as problem:
-            raise self._no_answer() from problem
+            raise self._fail_reply() from problem
         except OSError as problem:
             raise LaunchError(f"no live run in '{run_dir}' ({problem.strerror})", "", ExitCode.NO_SUCH_RUN) from problem
 
@@ -145,7 +145,7 @@ class ControlClient:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
             line = self._line(time.monotonic() + self._patience)
         except (BlockingIOError, TimeoutError, socket.timeout) as problem:
-            raise self._no_answer() from problem
+            raise self._fail_reply() from problem
         except OSError:
             line = b""
         if not line:
@@ -180,6 +180,6 @@ class ControlClient:
             received += part
         return received.partition(b"\n")[0]
 
-    def _no_answer(self):
+    def _fail_reply(self):
         return LaunchError(f"the launcher of the run in '{self._run_dir}' lives and gives no answer within {self._patience:.0f} s",
                            "It may be stopped (kill -CONT goes on with it), or frozen with its container", ExitCode.NO_SUCH_RUN)

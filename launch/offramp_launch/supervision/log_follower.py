@@ -63,7 +63,7 @@ def record(line):
     return None
 
 
-def told_by_command(path):
+def printed_by_command(path):
     """(the errors that a command of ours told, all its lines) of what it printed; both empty where that cannot be read."""
     try:
         lines = pathlib.Path(path).read_text(errors="replace").splitlines()

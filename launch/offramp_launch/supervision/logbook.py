@@ -4,7 +4,7 @@ import collections
 import contextlib
 import json
 
-from offramp_launch.previous_account import LOGBOOK
+from offramp_launch.previous_report import LOGBOOK
 from offramp_launch.summary import wall_clock
 from offramp_launch.watching.counters import BusySeconds
 

@@ -14,7 +14,7 @@ def count():
     return next((kills for kills in own if kills is not None), None), control_groups.value_of(MACHINE, "oom_kill")
 
 
-def told_since(before):
+def kills_since(before):
     """What has happened since count() gave `before`, in words; empty: nothing that is known."""
     group, machine = count()
     if None not in (before[0], group) and group > before[0]:

@@ -137,7 +137,7 @@ class ProgramSupervisor(Supervisor):
             return int(ExitCode.PRODUCER_GONE if self.end is None else ExitCode.INTERRUPTED)
         return int(ExitCode.SET_ASIDE if self._status.get("quarantined_samples") else ExitCode.OK)
 
-    def why_the_producer_ended(self):
+    def producer_end_reason(self):
         child = self._producer
         if child.status == ExitCode.OK and not self.has_opened_a_run():
             return ("the program ended without having opened a run: it made no offramp.Egress(), or submitted nothing to it\n"
@@ -146,7 +146,7 @@ class ProgramSupervisor(Supervisor):
             return "the program ended in the middle of its run\nLet it leave `with offramp.Egress()`, or call drain() and close()"
         if child.status is not None and child.status > 0:
             return f"the program {child.ending()}: {child.reason() or 'it wrote nothing'}"
-        return super().why_the_producer_ended()
+        return super().producer_end_reason()
 
     # -- after its death ----------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class ProgramSupervisor(Supervisor):
             self._told = int(ExitCode.OK)
             self._display.note("the run was over by then, and all of it is done")
             return False
-        if not self._another_follows():
+        if not self._has_successor():
             return False
         self._count_as_earlier(self._own_status())
         staying = self._seats.staying()

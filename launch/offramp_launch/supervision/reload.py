@@ -36,7 +36,7 @@ class Reload:
         """The processes that take slabs, and those that make no progress with theirs, as the run says."""
         if self._state != "running":
             return
-        self._kill_who_does_not_finish(overdue)
+        self._kill_unfinished(overdue)
         if self._newcomer:
             self._look_at_newcomer(ready)
         if self._state == "running" and not self._newcomer and not self._is_one_on_its_way():
@@ -59,7 +59,7 @@ class Reload:
     def _is_one_on_its_way(self):
         return any(seat.leaving for seat, _ in self._left())
 
-    def _kill_who_does_not_finish(self, overdue):
+    def _kill_unfinished(self, overdue):
         """Its slabs are given to others by then."""
         for seat, child in self._left():
             if seat.leaving and child.pid in overdue and child.pid not in self._killed:

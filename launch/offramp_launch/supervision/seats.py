@@ -142,7 +142,7 @@ class Seats:
         seat.child = None
         seat.relay.relay()
         if child.status != ExitCode.OK:
-            self._stories.note_death(child, child.last_words())
+            self._stories.note_death(child, child.final_messages())
         self.records.append({"pid": child.pid, "number": seat.number, "exit": child.status,
                              "cpu_seconds": round(child.cpu_seconds, 3)})
         seat.leaving = seat.leaving or seat.on_trial

@@ -11,7 +11,7 @@ from offramp_launch.supervision.watch import CONSUMERS_END_SECONDS, Watch
 
 SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
 FAILED_END_SECONDS = 10         # for a producer that was asked to abandon
-SECOND_WORD_SECONDS = 0.5       # between two signals to the producer: two at once would be one
+SECOND_SIGNAL_SECONDS = 0.5       # between two signals to the producer: two at once would be one
 ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when a drain may have no end
 TOO_LITTLE_MEMORY = "there is too little memory for this run"
 LESS_MEMORY = ("Give a smaller --batch, fewer --slabs, with --tile a smaller --tile and a model of that size, or a smaller model; or give the machine, or its container, "
@@ -46,7 +46,7 @@ class Supervisor(Watch):
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
-    def _goes_on(self):
+    def _is_running(self):
         return bool(self._alive() or self._successor_is_due)
 
     def _code(self):
@@ -54,10 +54,10 @@ class Supervisor(Watch):
             return int(ExitCode.INTERRUPTED)
         return shell_code(self._producer.status) if self._told is None else self._told
 
-    def _let_go(self):
+    def _release(self):
         self._hold.release()
 
-    def why_the_producer_ended(self):
+    def producer_end_reason(self):
         """In words; nothing where it ended well."""
         child = self._producer
         if child is None or child.status in (None, ExitCode.OK):
@@ -96,7 +96,7 @@ class Supervisor(Watch):
     def _seek_hold(self):
         """Soon after the run can be met: until then a producer that dies leaves it to the next sweep."""
         self._hold.take()
-        if not self._hold.held and self._goes_on():
+        if not self._hold.held and self._is_running():
             self._timers.after(SEEK_SECONDS, self._seek_hold)
 
     def _look(self):
@@ -118,7 +118,7 @@ class Supervisor(Watch):
             self._logbook.note_death("producer", self._producer.ending())
             # What it told as an error is repeated as the run's last words.
             self._display.note(f"producer {self._producer.ending()}"
-                               + ("" if self._producer.told_an_error() else f"; the end of its log:\n{self._producer.last_words()}"))
+                               + ("" if self._producer.reported_error() else f"; the end of its log:\n{self._producer.final_messages()}"))
         self._told_by_the_dead = self._status.get("pid")
         if not self._producer_follows():
             self._end_without_producer()
@@ -141,9 +141,9 @@ class Supervisor(Watch):
         if self._told is not None:
             self._display.note("the run was over by then, and its account is whole")
             return False
-        return self._another_follows()
+        return self._has_successor()
 
-    def _another_follows(self):
+    def _has_successor(self):
         if self._draining or self._abandoned or self.failure:
             return False
         if self._recovery.is_too_large(self._producer, self.completed()):
@@ -151,8 +151,8 @@ class Supervisor(Watch):
                                   f"own ({self._producer.ended_for_memory}); of this machine's {gibibytes(memory.total())}, {gibibytes(memory.available())} are available now",
                                   LESS_MEMORY, ExitCode.SYSTEM))
             return False
-        if self._plan.not_taken_over:
-            self._display.note(self._plan.not_taken_over)
+        if self._plan.not_recovered:
+            self._display.note(self._plan.not_recovered)
             return False
         if self._recovery.used_up():
             if self._recovery.limit > 0:
@@ -192,7 +192,7 @@ class Supervisor(Watch):
         """The producer writes its account."""
         self._signal_producer()
         if not asked_before:
-            self._timers.after(SECOND_WORD_SECONDS, self._signal_producer)
+            self._timers.after(SECOND_SIGNAL_SECONDS, self._signal_producer)
 
     def fail(self, problem):
         """
@@ -210,8 +210,8 @@ class Supervisor(Watch):
 
     def _facts(self):
         return {"producer_pid": self._producer.pid if self._producer else None, "producer_restarts": self._recovery.restarts,
-                "taking_over": self._is_taken_over(), "taking_over_since": self._died if self._is_taken_over() else None}
+                "taking_over": self._is_recovered(), "taking_over_since": self._died if self._is_recovered() else None}
 
-    def _is_taken_over(self):
+    def _is_recovered(self):
         """A producer died, and its successor has told nothing yet."""
         return not self._producer_over and self._recovery.restarts > 0 and self._status.get("pid") == self._told_by_the_dead

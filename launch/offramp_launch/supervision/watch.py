@@ -8,8 +8,8 @@ from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision.follower import MOST_CONSUMERS, Follower, bounds_of
-from offramp_launch.supervision.overseer import Overseer
+from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, bounds_of
+from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
 from offramp_launch.incidents import IncidentReporter
 from offramp_launch.supervision.reload import Reload
@@ -34,17 +34,17 @@ class RunPlan:
     follows: object = None      # Bounds, where the number of consumers follows the work
     account: object = None
     producer_restarts: int = 0
-    not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
+    not_recovered: str = ""    # why a run of these settings ends with its producer; empty: it does not
     output_lock: object = None  # OutputLock
     log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
     status_seconds: float = STATUS_SECONDS      # from one status.json to the next
     http: tuple = None          # (host, port) where it is to be watched
 
 
-class Watch(Overseer):
+class Watch(ProcessLoop):
     """
     Owns: the consumers.
-    Who watches says what is to be watched beside consumers: _begin(), _goes_on(), _code(), _takes_consumers(), _ask_to_drain(),
+    Who watches says what is to be watched beside consumers: _begin(), _is_running(), _code(), _takes_consumers(), _ask_to_drain(),
     _ask_to_abandon(), fail(), and where there is more of it _others(), _look(), _facts() and _consumer_command().
     """
 
@@ -58,7 +58,7 @@ class Watch(Overseer):
         identity = plan.account.of_consumers() if plan.account else {}
         self._seats = Seats(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
                             self._timers, self._display, self._stories, self._logbook)
-        self._follower = Follower(self._seats, self._display.note)
+        self._follower = ConsumerScaling(self._seats, self._display.note)
         if plan.follows:
             self._follower.take_up(plan.follows)
         self._reload = None     # the latest
@@ -95,7 +95,7 @@ class Watch(Overseer):
 
     def _between_looks(self):
         if self._reload:
-            self._go_on_with_reload()
+            self._continue_reload()
         if self.wants_consumers() and not self._draining and not (self._reload and self._reload.is_under_way):
             self._follower.look(self._status)
 
@@ -183,10 +183,10 @@ class Watch(Overseer):
             self._reload.give_up("another reload has taken its place", ExitCode.INTERRUPTED)
             number = self._reload.number + 1
         self._reload = Reload(number, self._seats, self._timers, self._display.note)
-        self._go_on_with_reload()
+        self._continue_reload()
         return self._describe()
 
-    def _go_on_with_reload(self):
+    def _continue_reload(self):
         if self._draining or not self.wants_consumers():
             self._reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
         self._reload.look(self._consumers_that_are("ready"), self._consumers_that_are("overdue"))

@@ -14,8 +14,8 @@ from offramp_launch import interrupts, run_command
 from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, to_type_again, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision.follower import bounds_given, cores_of_this_machine, most_of_this_machine
-from offramp_launch.supervision.following import WELL_USED, Bounds
+from offramp_launch.supervision.scaling import bounds_given, cores_of_this_machine, most_of_this_machine
+from offramp_launch.supervision.autoscaler import WELL_USED, Bounds
 from offramp_launch.tuning.search import GAIN, TUNED, Search
 from offramp_launch.tuning.trial import Trials
 from offramp_launch.watching import address
@@ -47,11 +47,11 @@ def start(places, argv):
     flags = address.take(flags)[1]      # trials are nobody's to watch
     flags = [flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--start-over")]
     refuse(flag.partition("=")[0] for flag in flags)
-    flags, config = understood(places, flags)
+    flags, config = parse_flags(places, flags)
     fixed = [name for name in TUNED if setting_given(name, flags)] + (["decode-workers"] if config["source"] == "synthetic" else [])
     bounds = bounds_of_trials(config, flags)
     search = Search({name: config.get(name) or 0 for name in TUNED}, fixed, most={"decode-workers": max(4, 2 * cores_of_this_machine())})
-    interrupts.mind_all()
+    interrupts.handle_all_signals()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_START_OVER="false")
     told = sys.stderr if as_json else sys.stdout
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as at_the_end:       # what was found by then counts
@@ -68,7 +68,7 @@ def refuse(names):
             raise LaunchError(f"tune has no {name}: {REFUSED[name]}", "Leave it out", ExitCode.USAGE)
 
 
-def understood(places, flags):
+def parse_flags(places, flags):
     """(the flags of each trial, what they mean). Errors: LaunchError, of what trials would be refused for."""
     config = run_command.resolve_run(places, flags)[1]
     refuse(f"--{name[2:]}" for name in REFUSED if config.get(name[2:]) and (name, config[name[2:]]) != ("--rung", "streams"))
@@ -94,13 +94,13 @@ def folder_for_results(config, places):
     """On the file system of the user's own, which may be what holds a run back."""
     if config.get("output"):
         for folder in pathlib.Path(config["output"]).absolute().parents:
-            if os.access(folder, os.W_OK) and not lies_within(folder, config.get("input")):
+            if os.access(folder, os.W_OK) and not is_within(folder, config.get("input")):
                 return folder
     places.build.mkdir(parents=True, exist_ok=True)
     return places.build
 
 
-def lies_within(folder, source):
+def is_within(folder, source):
     """Of an input that is a folder: what lies there is read."""
     if not source or not os.path.isdir(source):
         return False

@@ -21,9 +21,9 @@ from offramp_launch.run_command import start as start_run, sweep
 from offramp_launch.run_dir import read_object
 from offramp_launch.supervision import lifeline
 from offramp_launch.supervision.control import ControlClient
-from offramp_launch.supervision.following import Following, Moment, Window, live_slabs
-from offramp_launch.supervision.log_follower import told_by_command
-from offramp_launch.told_status import understood
+from offramp_launch.supervision.autoscaler import Autoscaler, Moment, Window, live_slabs
+from offramp_launch.supervision.log_follower import printed_by_command
+from offramp_launch.status_schema import validate_status
 from offramp_launch.tuning.search import Outcome
 
 COMMAND = "trial-of-tune"
@@ -114,14 +114,14 @@ class Trial:
 
     def __init__(self, process, run_dir, consumers, bounds, deadline):
         self._process, self._run_dir, self._wanted, self._deadline = process, run_dir, consumers, deadline
-        self._following = Following(bounds)
+        self._following = Autoscaler(bounds)
 
     def outcome(self):
         """None where it came to nothing that can be measured."""
         status, began, begun, first, latest, is_measured = {}, {}, None, None, None, False
         while not is_measured and self._process.poll() is None and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
-            status = understood(read_object(self._run_dir / "status.json") or {})[0] or status
+            status = validate_status(read_object(self._run_dir / "status.json") or {})[0] or status
             if status.get("state") in ENDS or not status.get("released_samples") or not status.get("now_ns"):
                 continue
             now = Moment.of(status)
@@ -221,5 +221,5 @@ def within(seconds, holds):
 def why(run_dir, said):
     """In one line."""
     failure = (read_object(run_dir / "summary.json") or read_object(run_dir / "not-begun.json") or {}).get("failure")
-    errors, lines = told_by_command(said)
+    errors, lines = printed_by_command(said)
     return failure or next(reversed(errors or [line for line in lines if line.strip()]), "it gave no reason")

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from offramp_launch.progress import settled
 from offramp_launch.screen import one_line
-from offramp_launch.watching.meaning import STATES, WORDS, at_clock, counted, faults, how_many_consumers, in_words, is_over, left_in_words, mute_workers, number, per_second, percent, sentence, slabs_of
+from offramp_launch.watching.diagnosis import STATES, WORDS, at_clock, counted, faults, how_many_consumers, in_words, is_over, left_in_words, mute_workers, number, per_second, percent, sentence, slabs_of
 
 WIDE = 120              # columns from which on there are two of everything
 TIGHT = 26              # lines, below which the log and what went wrong give way

@@ -1,8 +1,8 @@
 """Whether a run lives, and whether it takes work off the device: what /livez and /readyz say."""
 
 from offramp_launch.progress import ENDS
-from offramp_launch.watching.meaning import OLD_STATUSES, SILENT_SECONDS
-from offramp_launch.watching.moments import seconds_of
+from offramp_launch.watching.diagnosis import OLD_STATUSES, SILENT_SECONDS
+from offramp_launch.watching.timestamps import seconds_of
 
 TAKE_OVER_SECONDS = 600                 # from a producer's death to what the next one tells first: it opens the input, and loads the model
 

@@ -2,7 +2,7 @@
 
 from offramp_launch.watching.counters import added, counters_of
 from offramp_launch.watching.exposition import Family, number
-from offramp_launch.watching.moments import seconds_of
+from offramp_launch.watching.timestamps import seconds_of
 
 STATES = ("starting", "running", "draining", "ended", "abandoned", "failed")
 WAITS = ("input", "slab", "output")

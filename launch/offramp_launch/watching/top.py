@@ -17,8 +17,8 @@ from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET, accepts_connections, find_live_run, read_object
 from offramp_launch.screen import drawn_on
 from offramp_launch.supervision.control import ControlClient
-from offramp_launch.watching.meaning import sentence
-from offramp_launch.watching.seen import Seen
+from offramp_launch.watching.diagnosis import sentence
+from offramp_launch.watching.rates import Rates
 
 LOOK_SECONDS = 0.5
 PATIENCE_SECONDS = 2
@@ -42,11 +42,11 @@ def start(places, argv):
     if not importlib.util.find_spec("rich"):
         raise LaunchError(f"top draws with the Python package rich, which {sys.executable} has not", f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); "
                           "./launch/offramp status tells the same once", ExitCode.SYSTEM)
-    interrupts.mind_all()
+    interrupts.handle_all_signals()
     top = Top(run_dir)
     with Screen() as screen:
         top.watch(screen)
-    print(top.last_words())
+    print(top.final_messages())
     return int(ExitCode.OK)
 
 
@@ -124,7 +124,7 @@ class Top:
     def __init__(self, run_dir, clock=time.monotonic):
         self._run_dir, self._clock = run_dir, clock
         self._client = None
-        self._seen = Seen()
+        self._seen = Rates()
         self._document = {}
         self._note, self._noted = None, 0.0
         self._is_over = False
@@ -189,7 +189,7 @@ class Top:
     def _say(self, text, is_alarm=False):
         self._note, self._noted = (text, is_alarm), self._clock()
 
-    def last_words(self):
+    def final_messages(self):
         """What stays on the terminal."""
         words = sentence(self._document).text
         return f"run {self._document.get('run_id')}: {words}" + (f"; {self._run_dir}/summary.json" if self._is_over else "")

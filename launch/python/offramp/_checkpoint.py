@@ -332,12 +332,12 @@ class Checkpoint:
 _all: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
 
 
-def _let_all_go() -> None:
+def _release_all() -> None:
     for checkpoint in list(_all):
         checkpoint.let_go()
 
 
-os.register_at_fork(after_in_child=_let_all_go)
+os.register_at_fork(after_in_child=_release_all)
 
 
 class Comparison:

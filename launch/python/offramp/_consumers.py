@@ -18,7 +18,7 @@ from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound
 from offramp._library import library
 
 LOOK_AGAIN_SECONDS = 0.01
-SAID_BYTES = 1 << 16        # of the end of what it said, in which its last words are looked for
+LAST_OUTPUT_BYTES = 1 << 16        # of the end of what it said, in which its last words are looked for
 OPTIONS = "processor-option"
 OF_SEVERAL = (OPTIONS, "columns")       # flags whose value has commas in it
 # What a flag is called in a program that makes an Egress.
@@ -72,7 +72,7 @@ class Consumers:
                               text=True, check=False)
         if done.returncode != 0:
             self.require_alive()
-            raise BadArgument(last_words(done.stdout + done.stderr))
+            raise BadArgument(final_messages(done.stdout + done.stderr))
 
     def close(self) -> None:
         """Until it has ended: then no consumer is left. A run that was not drained it may not even have met."""
@@ -82,8 +82,8 @@ class Consumers:
         self._said.close()
 
     def _failure(self) -> ConsumersFailed:
-        self._said.seek(max(0, os.fstat(self._said.fileno()).st_size - SAID_BYTES))
-        words = last_words(self._said.read().decode(errors="replace"))
+        self._said.seek(max(0, os.fstat(self._said.fileno()).st_size - LAST_OUTPUT_BYTES))
+        words = final_messages(self._said.read().decode(errors="replace"))
         code = self._process.returncode
         if code < 0:
             words = f"the command that watched the consumers was killed by signal {-code}; its last words: {words}"
@@ -181,7 +181,7 @@ def in_python(words: str) -> str:
     return re.sub(r"--([a-z][a-z-]*)(?:=true\b)?", lambda flag: _IN_PYTHON.get(flag[1], flag[0]), words)
 
 
-def last_words(said: str) -> str:
+def final_messages(said: str) -> str:
     """The reason and its remedy, in one line."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("{")]     # no progress
     at = max((number for number, line in enumerate(lines) if line.startswith("offramp: ")), default=len(lines) - 1)

@@ -14,8 +14,8 @@ import weakref
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
-from offramp import _abi, _told
-from offramp._alike import Before, outputs_like, remembered
+from offramp import _abi, _validate
+from offramp._batch_cache import Before, outputs_like, remembered
 from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers, flags_of, require_files
@@ -97,14 +97,14 @@ class Egress:
             raise BadArgument(f"repeated_keys is {repeated_keys!r}. Give 'refuse' or 'allow'")
         numbers = {"slabs": slabs, "samples_per_slab": samples_per_slab, "max_key_bytes": max_key_bytes, "max_consumers": max_consumers,
                    "max_charges": max_charges}
-        numbers = {option: _told.whole(option, number, (1 << 32) - 1, "a number of 32 bits") for option, number in numbers.items()}
-        name, run_id, resume = _told.text("name", name), _told.text("run_id", run_id), _told.yes_or_no("resume", resume)
-        kill_overdue = _told.yes_or_no("kill_overdue", kill_overdue)
-        max_delay, visibility_timeout = _told.seconds("max_delay", max_delay), _told.seconds("visibility_timeout", visibility_timeout)
+        numbers = {option: _validate.whole(option, number, (1 << 32) - 1, "a number of 32 bits") for option, number in numbers.items()}
+        name, run_id, resume = _validate.text("name", name), _validate.text("run_id", run_id), _validate.yes_or_no("resume", resume)
+        kill_overdue = _validate.yes_or_no("kill_overdue", kill_overdue)
+        max_delay, visibility_timeout = _validate.seconds("max_delay", max_delay), _validate.seconds("visibility_timeout", visibility_timeout)
         self._device = None if device is None else _device(str(device))
-        self._told_layout = None if tensors is None else [_layout(*each) for each in _told.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
+        self._told_layout = None if tensors is None else [_layout(*each) for each in _validate.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
         self._layout = self._told_layout
-        output = None if output is None else _told.path("output", output)
+        output = None if output is None else _validate.path("output", output)
         own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers if consumers != 0 else None, "settings": settings}
         self._launched = _taken_from_the_launcher(own)
         place = self._launched.place if self._launched else None
@@ -178,7 +178,7 @@ class Egress:
         """
         self._require_own()
         self._require_not_asked_to_end()
-        if copy is not False and _told.yes_or_no("copy", copy) and stream is not None:
+        if copy is not False and _validate.yes_or_no("copy", copy) and stream is not None:
             raise BadArgument("a copy is made on the stream that is current. Give no stream with copy=True, and submit under "
                               "`with torch.cuda.stream(stream):`")
         named = outputs if type(outputs) is dict else dict(outputs) if isinstance(outputs, Mapping) else {ONLY: outputs}
@@ -201,7 +201,7 @@ class Egress:
                 self._run.require_unchanged()
             given, alike = self._outputs_of(named, copy, stream)
             rows = given[0].shape[0]
-            keys = keys if keys is None else _told.one_a_sample("keys", keys, EXAMPLE)
+            keys = keys if keys is None else _validate.one_a_sample("keys", keys, EXAMPLE)
             key_text = key_text_of(keys, rows, self._once)
             given_items = _items(items, rows)
             if before is not None and self._is_once_more(before, keys, key_text, rows, given_items):
@@ -284,7 +284,7 @@ class Egress:
         BadArgument where pending() was given fewer batches than the run before had done.
         """
         self._require_own()
-        if timeout is not None and not _told.seconds("the timeout", timeout) >= 0:
+        if timeout is not None and not _validate.seconds("the timeout", timeout) >= 0:
             raise BadArgument(f"the timeout is {timeout}. Give seconds, or None to wait for ever")
         self._numbering.finish()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -523,8 +523,8 @@ def _require_whole(own: Mapping[str, Any]) -> None:
     if not own["output"]:
         raise BadArgument(f"processor '{processor}' has no place for its results. Give output=, a folder")
     if own["consumers"] is not None:
-        _told.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
-    flags_of(_told.by_name("settings", settings, "{'png-level': 3}"))
+        _validate.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
+    flags_of(_validate.by_name("settings", settings, "{'png-level': 3}"))
     require_files(processor)
 
 
@@ -578,7 +578,7 @@ def _layout(name: str, told: Any) -> Layout:
 def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
     if items is None:
         return None
-    items = _told.items(items)
+    items = _validate.items(items)
     for item in items:
         if not 0 <= item < 1 << 64:
             raise BadArgument(f"the item {item}. Items are numbers of 64 bits, from 0 on")

@@ -8,7 +8,7 @@ import pathlib
 import threading
 from typing import Any, Callable
 
-from offramp import _abi, _told
+from offramp import _abi, _validate
 from offramp._errors import BadArgument, LibraryNotFound, error_of
 from offramp._version import __version__
 
@@ -75,7 +75,7 @@ def _checked(opened: ctypes.CDLL, place: str) -> ctypes.CDLL:
 
 def path_of(run_dir: str | os.PathLike[str]) -> bytes:
     """Seen from the working directory of now: an Egress may open its run later."""
-    path = _told.path("run_dir", run_dir)
+    path = _validate.path("run_dir", run_dir)
     if not path:
         raise BadArgument("no run directory was given. Give the one that producer and consumers have in common")
     return os.fsencode(os.path.abspath(path))

@@ -8,7 +8,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 from offramp._checkpoint import Comparison
 from offramp._errors import BadArgument
 from offramp._keys import EXAMPLE, KeysBefore, key_text_of
-from offramp._told import one_a_sample
+from offramp._validate import one_a_sample
 
 _Batch = TypeVar("_Batch")
 

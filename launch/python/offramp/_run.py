@@ -122,7 +122,7 @@ class Run:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
             if code == _abi.TIMEOUT:
                 try:
-                    self._look_after_consumers()
+                    self._supervise_consumers()
                 except Exception:
                     self._not_taken(number)
                     raise
@@ -154,13 +154,13 @@ class Run:
             left = WAIT_SECONDS if end is None else max(0.0, min(WAIT_SECONDS, end - time.monotonic()))
             if checked(self._call, self._library.offramp_egress_drain, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
                 break
-            self._look_after_consumers()
+            self._supervise_consumers()
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call it again, or start more of them")
         if (completions := self._completions) is not None:
             self._call(lambda _: completions.note_the_rest())
 
-    def _look_after_consumers(self) -> None:
+    def _supervise_consumers(self) -> None:
         """While somebody waits for them, after every WAIT_SECONDS."""
         self._require_consumers()
         self._warner.look(self.figures)
@@ -189,7 +189,7 @@ class Run:
             if handle:
                 checked(self._library.offramp_egress_close, handle)
         finally:
-            self._releases.let_all_go()     # no copy runs any more
+            self._releases.release_all()     # no copy runs any more
 
     def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """
@@ -290,7 +290,7 @@ class Releases:
         self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.look_at = 0.0      # then it is time to look at all that are held
         self.changed: collections.deque[TensorChanged] = collections.deque()
-        self._thread = _Thread(target=self._let_go, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
+        self._thread = _Thread(target=self._release, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
 
     def start(self) -> None:
         if not self._thread.is_alive():
@@ -319,7 +319,7 @@ class Releases:
         if self._thread is not threading.current_thread():
             self._thread.join()
 
-    def let_all_go(self) -> None:
+    def release_all(self) -> None:
         self._held.clear()
         self._watches.clear()
 
@@ -355,7 +355,7 @@ class Releases:
         self._watches.pop(number, None)
         self._held.pop(number, None)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         now = ctypes.c_uint64()
         self._begun.get()
         while not self._stopped:

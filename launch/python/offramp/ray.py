@@ -23,7 +23,7 @@ import time
 from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
 from offramp import _ray_worker
-from offramp._consumers import SAID_BYTES, last_words, launcher_command
+from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, launcher_command
 from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
 from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
 
@@ -33,7 +33,7 @@ ray.cloudpickle.register_pickle_by_value(_ray_worker)       # a node needs no pa
 DONE, INTERRUPTED = 0, 130
 OF_EVERY_SHARD = ("--job", "--index", "--lifeline-fd", "-h", "--help")      # which the driver says, or by which nothing is done
 LOOK_SECONDS = 1.0
-TOLD_AGAIN_SECONDS = 60
+WARNING_INTERVAL_SECONDS = 60
 
 
 class ShardFailed(Error):
@@ -93,7 +93,7 @@ def status_of(folder: pathlib.Path) -> dict[str, Any]:
     done = subprocess.run([*launcher_command("job"), "status", "--json", "--job", str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         problem = BadArgument if done.returncode == BadArgument.code else Error
-        refused = problem(last_words(done.stdout + done.stderr))
+        refused = problem(final_messages(done.stdout + done.stderr))
         refused.code = done.returncode if done.returncode > 0 else FIRST_SIGNAL - done.returncode
         raise refused
     status: dict[str, Any] = json.loads(done.stdout)
@@ -157,7 +157,7 @@ class Driver:
             while self._left:
                 self._hire_and_dismiss()
                 self._hand_out()
-                self._tell_if_nobody_works()
+                self._warn_if_idle()
                 for call in self._answered():
                     self._take(call)
         finally:
@@ -195,10 +195,10 @@ class Driver:
     def _attempt(self, index: int) -> str:
         return f"{self._token}-{self._tries[index]}"
 
-    def _tell_if_nobody_works(self) -> None:
+    def _warn_if_idle(self) -> None:
         if any(index is not None for _, index in self._calls.values()):
             self._told_at = time.monotonic()
-        elif time.monotonic() > self._told_at + TOLD_AGAIN_SECONDS:
+        elif time.monotonic() > self._told_at + WARNING_INTERVAL_SECONDS:
             self._told_at = time.monotonic()
             self._say(f"[ray] no worker is at work: {len(self._left)} shards are left, a worker takes {self._needs}, and the cluster's nodes have room for {self._room()}, "
                       "less what others use")
@@ -250,7 +250,7 @@ class Driver:
         with contextlib.suppress(OSError):
             _, found, said = log_path(self._folder, index).read_bytes().rpartition(begin_of(self._attempt(index)).encode())
             if found:
-                return last_words(said.partition(b"\n")[2][-SAID_BYTES:].decode(errors="replace"))
+                return final_messages(said.partition(b"\n")[2][-LAST_OUTPUT_BYTES:].decode(errors="replace"))
         return "it could not write its log"
 
     def _dismiss(self, actor: Any) -> None:

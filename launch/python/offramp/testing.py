@@ -22,7 +22,7 @@ from offramp._arrays import Outputs, outputs_of
 from offramp._errors import BadArgument, Error, Failed
 from offramp._keys import EXAMPLE, key_text_of
 from offramp._order import outermost_first, strides_of
-from offramp._told import one_a_sample
+from offramp._validate import one_a_sample
 
 __all__ = ["build", "process", "save_slab"]
 

@@ -353,11 +353,11 @@ class MemoryKillsTest(unittest.TestCase):
         self.write(3, 8)
         before = memory_kills.count()
         self.assertEqual((3, 8), before)
-        self.assertEqual("", memory_kills.told_since(before))
+        self.assertEqual("", memory_kills.kills_since(before))
         self.write(3, 9)
-        self.assertIn("of this machine", memory_kills.told_since(before))
+        self.assertIn("of this machine", memory_kills.kills_since(before))
         self.write(4, 9)
-        self.assertIn("its limit is 2.0 GiB", memory_kills.told_since(before))
+        self.assertIn("its limit is 2.0 GiB", memory_kills.kills_since(before))
 
     def test_a_group_of_version_1_is_asked_too(self):
         self.write(3, 8)
@@ -366,12 +366,12 @@ class MemoryKillsTest(unittest.TestCase):
         (self.folder / "memory/job/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 4\n")
         (self.folder / "memory/job/memory.limit_in_bytes").write_text(f"{1 << 30}\n")
         self.assertEqual((4, 8), memory_kills.count())
-        self.assertIn("its limit is 1.0 GiB", memory_kills.told_since((3, 8)))
+        self.assertIn("its limit is 1.0 GiB", memory_kills.kills_since((3, 8)))
 
     def test_a_kernel_that_does_not_say(self):
         os.remove(self.folder / "membership")
         self.assertEqual((None, None), memory_kills.count())
-        self.assertEqual("", memory_kills.told_since((None, None)))
+        self.assertEqual("", memory_kills.kills_since((None, None)))
 
 
 if __name__ == "__main__":

@@ -14,22 +14,22 @@ import unittest
 from unittest import mock
 
 from offramp_launch import interrupts
-from offramp_launch.gpus import job as gpus_job, letters as gpus_letters, status as gpus_status, summary as gpus_summary, worker as gpus_worker
+from offramp_launch.gpus import job as gpus_job, dead_letters as gpus_dead_letters, status as gpus_status, summary as gpus_summary, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.command import ask, most_errors, of_the_first_that_answers, place_of, require_different, supervise
-from offramp_launch.gpus.crew import Worker, command_of
+from offramp_launch.gpus.workers import Worker, command_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
-from offramp_launch.gpus.silence import Silence, told_of as silence_told_of
+from offramp_launch.gpus.stopped_process import StoppedProcess, told_of as silence_told_of
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import require_no_job
 from offramp_launch.run_dir import RunDir
-from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.signal_inbox import SignalInbox
-from offramp_launch.watching.moments import seconds_of
+from offramp_launch.watching.timestamps import seconds_of
 
 UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12f-20bd9faed9f6")
 NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
@@ -231,7 +231,7 @@ class Ages(OfAJob):
             seen.append(whole(*given))
             return seen[-1]
 
-        with mock.patch("offramp_launch.gpus.crew.told_by", lambda _: told), mock.patch("offramp_launch.gpus.supervisor.whole_status", noted):
+        with mock.patch("offramp_launch.gpus.workers.read_status", lambda _: told), mock.patch("offramp_launch.gpus.supervisor.whole_status", noted):
             self.supervised(job, script=self.ended(job, 75))
         self.assertIsNotNone(seconds_of(seen[0]["time"]))
         self.assertIn("2026-01-31T12:00:00.000Z", [status["workers"][0]["time"] for status in seen])
@@ -260,8 +260,8 @@ class Silent(OfAJob):
     def looked_at(self, *told, patience=10):
         """What each look of one a second says, where /proc tells so of the process."""
         tellings = iter(told)
-        silence = Silence(0, clock=iter(range(len(told))).__next__, told=lambda _: next(tellings))
-        with mock.patch("offramp_launch.gpus.silence.PATIENCE_SECONDS", patience):
+        silence = StoppedProcess(0, clock=iter(range(len(told))).__next__, told=lambda _: next(tellings))
+        with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", patience):
             return [silence.look() for _ in told]
 
     def test_one_that_is_held_for_long_is_told_and_no_other(self):
@@ -289,7 +289,7 @@ class Silent(OfAJob):
                 os.kill(os.getpid(), signal.SIGTERM)
 
         whole = gpus_status.whole_status
-        with mock.patch("offramp_launch.gpus.silence.PATIENCE_SECONDS", 0.1), mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1), \
+        with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", 0.1), mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1), \
                 mock.patch("offramp_launch.gpus.supervisor.whole_status", lambda *given: told.append(whole(*given)) or told[-1]):
             self.displayed = note
             code, supervisor = self.supervised(job, script=stopped)
@@ -320,7 +320,7 @@ class Silent(OfAJob):
 
         goes_on = f"until test -e {self.folder}/seen; do sleep 0.02; done; cp {self.folder}/0.json {job.folder}/done"
         self.displayed = note
-        with mock.patch("offramp_launch.gpus.silence.PATIENCE_SECONDS", 0.1):
+        with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", 0.1):
             code, _ = self.supervised(job, script=f"echo $$ > {self.folder}/pid; kill -STOP $$; {goes_on}")
         self.assertEqual((code, sum("no answer" in text for text in notes)), (0, 1), notes)
 
@@ -431,7 +431,7 @@ class Ahead(OfAJob):
         job, done = self.begun_with_records()
         looks = []
 
-        def told_by(run_dir):
+        def read_status(run_dir):
             """The first one's run has not begun at the first looks."""
             looks.append(run_dir.name)
             if looks.count("s0") < 3:
@@ -439,7 +439,7 @@ class Ahead(OfAJob):
             (self.folder / "loaded").touch()
             return {"state": "running"}
 
-        with mock.patch("offramp_launch.gpus.crew.told_by", told_by):
+        with mock.patch("offramp_launch.gpus.workers.read_status", read_status):
             code, supervisor = self.supervised(job, script=f"at={self.folder}; case $1 in 0) until test -e $at/next; do sleep 0.02; done;; *) "
                                                f"test -e $at/loaded || touch $at/early; touch $at/next;; esac; {done}", starts_ahead=True)
         self.assertEqual((code, (self.folder / "early").exists()), (0, False), self.notes())
@@ -511,7 +511,7 @@ class Signals(OfAJob):
         super().setUp()
         for number in SignalInbox.SIGNALS:
             self.addCleanup(signal.signal, number, signal.getsignal(number))
-        interrupts.mind_all()
+        interrupts.handle_all_signals()
         self.notes = []
 
     def test_between_the_workers_end_and_the_summary_they_end_nothing(self):
@@ -556,22 +556,22 @@ class Letters(OfAJob):
     def test_those_of_a_slab_at_a_border_are_both_kept(self):
         for shard in ("s1", "s2"):
             self.run_of_a_shard(self.folder / "run" / shard, 7)
-            gpus_letters.bring(self.folder / "run" / shard)
-            gpus_letters.bring(self.folder / "run" / shard)
+            gpus_dead_letters.bring(self.folder / "run" / shard)
+            gpus_dead_letters.bring(self.folder / "run" / shard)
         kept = self.folder / "run/quarantine"
         for shard in ("s1", "s2"):
             report = json.loads((kept / f"{shard}-batch-7-row-0.json").read_text())
             self.assertEqual((kept / report["payload"]).read_text(), shard)
-            self.assertEqual(gpus_letters.in_its_place({"payload": f"{self.folder}/run/{shard}/quarantine/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
+            self.assertEqual(gpus_dead_letters.in_its_place({"payload": f"{self.folder}/run/{shard}/quarantine/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
         self.assertEqual(len(list(kept.iterdir())), 4)
 
     def test_wherever_it_is_cut_off_none_is_lost(self):
-        for number, step in enumerate(("os.replace", "offramp_launch.gpus.letters.write_incident", "pathlib.Path.unlink")):
+        for number, step in enumerate(("os.replace", "offramp_launch.gpus.dead_letters.write_incident", "pathlib.Path.unlink")):
             run_dir = self.folder / str(number) / "s1"
             self.run_of_a_shard(run_dir, 7)
             with mock.patch(step, side_effect=CutOff), self.assertRaises(CutOff):
-                gpus_letters.bring(run_dir)
-            gpus_letters.bring(run_dir)
+                gpus_dead_letters.bring(run_dir)
+            gpus_dead_letters.bring(run_dir)
             self.assertEqual(sorted(path.name for path in (run_dir.parent / "quarantine").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
             self.assertEqual(list((run_dir / "quarantine").iterdir()), [], step)
 

@@ -128,7 +128,7 @@ class HandedOverTest(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM):
             program = ("import os; from offramp_launch import interrupts\n"
                        "def main(argv):\n"
-                       "    interrupts.mind_all()\n"
+                       "    interrupts.handle_all_signals()\n"
                        "    try:\n"
                        "        with interrupts.deferred():\n"
                        f"            os.kill(os.getpid(), {int(number)})\n"

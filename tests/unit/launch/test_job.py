@@ -21,7 +21,7 @@ from histories import History, stepping
 from offramp_launch import commands
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command, shard_record
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.jobs.command import hashes_of_processors, in_one_form, refuse_settings, refuse_what_a_job_has_not, require_empty, require_locks, require_same_input
+from offramp_launch.jobs.command import hashes_of_processors, in_one_form, refuse_settings, require_job_flags, require_empty, require_locks, require_same_input
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.jobs.shard_exit import FATES, exit_of
@@ -339,10 +339,10 @@ class JobTest(InAFolder):
                 self.assertEqual(75, self.attempt(job, 84, samples=samples), left)
             self.assertIn("has not been put together", said.getvalue())
             self.assertIsNone(job.record(0))
-            self.assertIn("has not been put together", self.refused(ExitCode.BAD_INPUT, job_merge.require_put_together, job, 0))
+            self.assertIn("has not been put together", self.refused(ExitCode.BAD_INPUT, job_merge.require_merged, job, 0))
             shutil.rmtree(job.place(0))
         (job.place(0) / ".offramp-segments" / "checksum").mkdir(parents=True)
-        job_merge.require_put_together(job, 0)
+        job_merge.require_merged(job, 0)
         self.assertEqual(0, self.attempt(job, 0, samples=samples))
 
     def test_a_run_directory_is_one_hosts(self):
@@ -354,7 +354,7 @@ class JobTest(InAFolder):
                     mock.patch.object(Job, "found", return_value=job), mock.patch.object(shard_command, "build_of", return_value=""):
                 self.assertEqual(75, shard_command.start(None, ["--job", str(job.folder), "--index", "0", *flags]))
             self.assertEqual(["--run-dir", "/mine"] if config else ["--seed", "0"], run.call_args.args[0].flags[-2:])
-        self.assertIn("job init has no --run-dir", self.refused(ExitCode.USAGE, refuse_what_a_job_has_not, ["--run-dir", "/mine"]))
+        self.assertIn("job init has no --run-dir", self.refused(ExitCode.USAGE, require_job_flags, ["--run-dir", "/mine"]))
 
     def test_a_flag_is_known_from_the_next_one(self):
         config = {"durable": True, "confidence": False, "max-errors": "0", "model": "a b", "sink": ""}
@@ -367,8 +367,8 @@ class JobTest(InAFolder):
         self.assertEqual([["--max-errors=0", "--confidence=false", "--model=--x=y", "--durable", "--sink", "host=here"]], given)
 
     def test_no_secret_is_kept(self):
-        refuse_what_a_job_has_not(["--http-header", "@headers.txt"])
-        said = self.refused(ExitCode.USAGE, refuse_what_a_job_has_not, ["--http-header", "Authorization: hush-hush"])
+        require_job_flags(["--http-header", "@headers.txt"])
+        said = self.refused(ExitCode.USAGE, require_job_flags, ["--http-header", "Authorization: hush-hush"])
         self.assertNotIn("hush", said)
 
     def test_what_is_no_job_is_told(self):
@@ -403,8 +403,8 @@ class JobTest(InAFolder):
         job_files.replace(notes[0], {"host": "lost"})
         job_files.replace(notes[1], {"host": "ended", "exit": 75})
         with contextlib.redirect_stdout(said):
-            shard_command.warn_of_others(job, 0)
-            shard_command.warn_of_others(job, 1)
+            shard_command.warn_about_other_shards(job, 0)
+            shard_command.warn_about_other_shards(job, 1)
         self.assertIn("an attempt at shard 0 on lost has not told its end", said.getvalue())
         self.assertEqual(1, said.getvalue().count("\n"))
 

@@ -10,7 +10,7 @@ import unittest
 
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import (CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, is_noted_by_another, lies_beside, prepare, require_no_job,
+from offramp_launch.output_folder import (CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, is_used_by_other_run, is_beside_output, prepare, require_no_job,
                                           run_noted)
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
@@ -52,13 +52,13 @@ class OutputFolderTest(unittest.TestCase):
         checkpoint.write_text(HEADER + "\n")
         os.truncate(checkpoint, shared_folder.LARGEST + 1)
         self.assertEqual("the-run", run_noted(self.folder))
-        self.assertTrue(is_noted_by_another(self.folder, "another"))
+        self.assertTrue(is_used_by_other_run(self.folder, "another"))
         for text in ("", "[]", "{}", "\xff\x00", "x" * (shared_folder.LONGEST_LINE + 1)):
             checkpoint.write_text(text)
             with self.assertRaisesRegex(LaunchError, "does not say whose work it notes") as refused:
                 run_noted(self.folder)
             self.assertEqual(ExitCode.BAD_INPUT, refused.exception.code)
-            self.assertFalse(is_noted_by_another(self.folder, "another"))
+            self.assertFalse(is_used_by_other_run(self.folder, "another"))
 
     def test_what_somebody_laid_there_is_neither_followed_nor_waited_for(self):
         checkpoint = self.folder / CHECKPOINT
@@ -87,7 +87,7 @@ class OutputFolderTest(unittest.TestCase):
 
     def test_a_link_or_a_pipe_says_nothing_of_an_earlier_run(self):
         (self.folder / "elsewhere").write_text(HEADER)
-        for name, tells in ((CHECKPOINT, is_noted), (NEXT, lies_beside)):
+        for name, tells in ((CHECKPOINT, is_noted), (NEXT, is_beside_output)):
             for plant in (lambda path: os.symlink(self.folder / "elsewhere", path), os.mkfifo, os.mkdir):
                 self.assertFalse(tells(self.folder))
                 plant(self.folder / name)
@@ -144,9 +144,9 @@ class OutputFolderTest(unittest.TestCase):
             prepare(self.folder, ["/bin/false"], {}, note=self.note)
 
     def test_results_that_lie_beside_are_seen(self):
-        self.assertFalse(lies_beside(self.folder))
+        self.assertFalse(is_beside_output(self.folder))
         (self.folder / NEXT).write_text("0123\n")
-        self.assertTrue(lies_beside(self.folder))
+        self.assertTrue(is_beside_output(self.folder))
 
     def test_a_jobs_output_and_its_write_path_are_no_runs(self):
         written = self.folder / "written"

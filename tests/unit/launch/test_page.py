@@ -19,12 +19,12 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 
-from offramp_launch.watching import meaning
+from offramp_launch.watching import diagnosis
 from offramp_launch.watching.server import Server
 from offramp_launch.watching.source import Source
 from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, Answering, changed
 
-PAGE = pathlib.Path(meaning.__file__).with_name("page.html")
+PAGE = pathlib.Path(diagnosis.__file__).with_name("page.html")
 TEXT = PAGE.read_text()
 SCRIPT = re.search(r"<script>(.*)</script>", TEXT, re.S)[1]
 NODE = shutil.which("node")
@@ -107,16 +107,16 @@ class PageTest(unittest.TestCase):
         for name, page in json.loads(said.stdout).items():
             with self.subTest(document=name):
                 document = DOCUMENTS[name]
-                self.assertEqual(dataclasses.asdict(meaning.sentence(document)), page["sentence"])
-                self.assertEqual(dataclasses.asdict(meaning.sentence(document, 12)), page["silent"])
-                self.assertEqual([[*fault] for fault in meaning.faults(document)],
-                                 [[meaning.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
-                self.assertEqual([[slab.state, slab.pid] for slab in meaning.slabs_of(document)], page["slabs"])
+                self.assertEqual(dataclasses.asdict(diagnosis.sentence(document)), page["sentence"])
+                self.assertEqual(dataclasses.asdict(diagnosis.sentence(document, 12)), page["silent"])
+                self.assertEqual([[*fault] for fault in diagnosis.faults(document)],
+                                 [[diagnosis.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
+                self.assertEqual([[slab.state, slab.pid] for slab in diagnosis.slabs_of(document)], page["slabs"])
                 if "consumers_wanted" in document:     # several producers have none on the whole
-                    self.assertEqual(meaning.how_many_consumers(document), page["consumers"])
-                self.assertEqual(meaning.copy_seconds(document), page["copied"])
-                self.assertEqual([meaning.at_clock(line) for line in document["log"]], page["log"])
-                self.assertEqual([meaning.until(left, NOW) for left in (meaning.time_left(document), 86399, 86400, 9e9) if left is not None], page["until"])
+                    self.assertEqual(diagnosis.how_many_consumers(document), page["consumers"])
+                self.assertEqual(diagnosis.copy_seconds(document), page["copied"])
+                self.assertEqual([diagnosis.at_clock(line) for line in document["log"]], page["log"])
+                self.assertEqual([diagnosis.until(left, NOW) for left in (diagnosis.time_left(document), 86399, 86400, 9e9) if left is not None], page["until"])
 
     def live_in(self, zone):
         before = os.environ.get("TZ")
@@ -131,35 +131,35 @@ class PageTest(unittest.TestCase):
 
 
     def test_top_says_it(self):
-        self.assertEqual(SENTENCES, {name: meaning.sentence(document).text for name, document in DOCUMENTS.items()})
+        self.assertEqual(SENTENCES, {name: diagnosis.sentence(document).text for name, document in DOCUMENTS.items()})
 
     def test_what_stands_below(self):
-        self.assertEqual(BELOW, {name: meaning.sentence(DOCUMENTS[name]).why for name in BELOW})
+        self.assertEqual(BELOW, {name: diagnosis.sentence(DOCUMENTS[name]).why for name in BELOW})
         self.assertIn("all slabs are in use", DOCUMENTS["starved"]["status"]["message"])
         for name in ("starved", "gpus"):    # it tells no more than the sentence
-            self.assertNotIn("in use", meaning.sentence(DOCUMENTS[name]).why)
+            self.assertNotIn("in use", diagnosis.sentence(DOCUMENTS[name]).why)
 
     def test_a_producer_that_tells_nothing_any_more(self):
-        told = meaning.sentence(DOCUMENTS["computing"], 12)
+        told = diagnosis.sentence(DOCUMENTS["computing"], 12)
         self.assertEqual(("The producer has told nothing for 12 s", f"Its last word: {SENTENCES['computing']}", True), (told.text, told.why, told.alarm))
         for name, seconds in (("computing", 4), ("ended", 12), ("finishing", 12)):
-            self.assertEqual(SENTENCES[name], meaning.sentence(DOCUMENTS[name], seconds).text)
+            self.assertEqual(SENTENCES[name], diagnosis.sentence(DOCUMENTS[name], seconds).text)
 
     def test_the_end_is_foretold_of_a_run_that_goes_on(self):
         self.live_in("UTC")
         goes_on, rests = DOCUMENTS["computing"], dict(total_samples=8412 + 284 * 90000, samples_per_second=284)
-        self.assertEqual("7 s left, until 12:33", meaning.left_in_words(goes_on, NOW))
-        self.assertEqual("25 h 00 min left, until Thu 13:33", meaning.left_in_words(changed("computing", status=rests), NOW))
+        self.assertEqual("7 s left, until 12:33", diagnosis.left_in_words(goes_on, NOW))
+        self.assertEqual("25 h 00 min left, until Thu 13:33", diagnosis.left_in_words(changed("computing", status=rests), NOW))
         for end in (changed("computing", status={"state": "draining"}), {**goes_on, "ending": True}, {**goes_on, "finishing": True}, DOCUMENTS["stopped"]):
-            self.assertEqual("", meaning.left_in_words(end, NOW))
+            self.assertEqual("", diagnosis.left_in_words(end, NOW))
 
     def test_every_time_is_of_the_viewers_clock(self):
         self.live_in("Asia/Tokyo")
-        self.assertEqual("13:32:55 consumer 1 (pid 1738) is in", meaning.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) is in"))
-        self.assertEqual("a line of its own", meaning.at_clock("a line of its own"))
+        self.assertEqual("13:32:55 consumer 1 (pid 1738) is in", diagnosis.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) is in"))
+        self.assertEqual("a line of its own", diagnosis.at_clock("a line of its own"))
 
     def test_one_is_not_several(self):
-        told = [text for count, text, _ in meaning.faults(DOCUMENTS["one_of_each"]) if count == "1"]
+        told = [text for count, text, _ in diagnosis.faults(DOCUMENTS["one_of_each"]) if count == "1"]
         self.assertEqual(13, len(told))
         self.assertEqual([], [text for text in told if re.match(r"\w+s\b", text)])
 
@@ -172,7 +172,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual("[2,3]\n", said.stdout, said.stderr)
 
     def test_it_alarms_where_somebody_has_to_act(self):
-        self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if meaning.sentence(document).alarm})
+        self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if diagnosis.sentence(document).alarm})
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_a_browser_shows_it_under_the_policy_that_it_is_sent_with(self):
@@ -182,9 +182,9 @@ class PageTest(unittest.TestCase):
                     browser.show(url)
                     browser.until("document.getElementById('sentence').textContent != 'Waiting for the run'")
                     self.assertEqual(SENTENCES[name], browser.value("document.getElementById('sentence').textContent"))
-                    link = "over; this is its last state" if meaning.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
+                    link = "over; this is its last state" if diagnosis.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
                     self.assertEqual(link, browser.value("document.getElementById('link').textContent"))
-                    self.assertEqual(len(meaning.slabs_of(document)), browser.value("document.querySelectorAll('#grid g').length"))
+                    self.assertEqual(len(diagnosis.slabs_of(document)), browser.value("document.querySelectorAll('#grid g').length"))
                     self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in what the run said became one")
             self.assertEqual([], browser.errors)
 

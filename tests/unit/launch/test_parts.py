@@ -649,7 +649,7 @@ class RunCommandTest(unittest.TestCase):
     def test_what_the_producer_finds_out_is_told_in_any_type(self):
         without = {"processor": "auto", "batch": 0, "delay": 0.0, "normalize": False, "weights": "w", "model": "copy"}
         config = {**without, "processor": "none", "batch": 4, "delay": 0.5, "normalize": True, "weights": ""}
-        self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], run_command.found_out(config, without))
+        self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], run_command.detected_flags(config, without))
 
     def test_the_demo_is_for_those_who_said_nothing_of_their_input(self):
         deeplab = {"model": "deeplabv3-resnet50"}

@@ -150,7 +150,7 @@ class StoriesTest(unittest.TestCase):
 
 class WordsTest(unittest.TestCase):
     def test_the_status_says_who_holds_what_and_what_was_not_taken(self):
-        lines = progress.who_holds_what({
+        lines = progress.describe_holders({
             "consumers": [{"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "overdue": True}, {"pid": 6, "holding": 0}],
             "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2}, "refused": {"release in another's name": 3},
             "quarantined_samples": 4, "dropped_samples": 5, "spilled_samples": 6})
@@ -159,7 +159,7 @@ class WordsTest(unittest.TestCase):
                           "  set aside 4 samples; ./launch/offramp quarantine list",
                           "  dropped 5 samples that found no free slab; dropped.jsonl in the run directory lists them",
                           "  on the disk 6 samples, until consumers have time for them"], lines)
-        self.assertEqual([], progress.who_holds_what({}))
+        self.assertEqual([], progress.describe_holders({}))
 
     def test_waiting_for_a_sink_or_a_place_is_no_death(self):
         counted = [counts_as_death(dead(1, status))

@@ -3,7 +3,7 @@ import tempfile
 import unittest
 
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.sink import hide_password, is_postgres, settle, without_password
+from offramp_launch.sink import hide_password, is_postgres, resolve, without_password
 
 
 class SinkTest(unittest.TestCase):
@@ -46,10 +46,10 @@ class SinkTest(unittest.TestCase):
         self.assertEqual(["--sinks", "x"], hide_password(["--sinks", "x"], environment))
         self.assertEqual({"OFFRAMP_SINK": "postgres://u@h/d", "PGPASSWORD": "secret"}, environment)
         config, environment = {"sink": "postgres://u:secret@h/d"}, {}
-        self.assertEqual(["--sink", "postgres://u@h/d"], settle(config, environment))
+        self.assertEqual(["--sink", "postgres://u@h/d"], resolve(config, environment))
         self.assertEqual(({"sink": "postgres://u@h/d"}, {"PGPASSWORD": "secret"}), (config, environment))
-        self.assertEqual([], settle(config, environment))
-        self.assertEqual([], settle({}, environment))
+        self.assertEqual([], resolve(config, environment))
+        self.assertEqual([], resolve({}, environment))
 
     def test_what_is_a_postgresql(self):
         for sink in ("postgres://h/d", "postgresql:///d", "host=/run/x dbname=d"):

@@ -110,7 +110,7 @@ class FullRunDirectoryTest(unittest.TestCase):
         run_dir = RunDir(Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")), pathlib.Path(folder.name, "run"))
         self.addCleanup(os.close, run_dir._lock)
         supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)
-        supervisor.why_the_producer_ended.return_value = None
+        supervisor.producer_end_reason.return_value = None
         finishing = mock.Mock()
         finishing.wait.side_effect = lambda program: program.reap()
         with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):

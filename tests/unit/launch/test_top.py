@@ -20,7 +20,7 @@ import unittest
 
 from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
 from watched_documents import DOCUMENTS, SENTENCES, Answering
-from offramp_launch.watching.seen import Seen
+from offramp_launch.watching.rates import Rates
 from offramp_launch.watching.top import Top
 
 HAS_RICH = importlib.util.find_spec("rich")
@@ -32,7 +32,7 @@ LEAVES_ALTERNATE_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
 class DrawingTest(unittest.TestCase):
     def lines(self, document, size, note=None):
         from offramp_launch.watching.drawing import draw
-        seen = Seen()
+        seen = Rates()
         seen.add(document, 0.0)
         return draw(document, seen, *size, note)
 
@@ -75,7 +75,7 @@ class DrawingTest(unittest.TestCase):
 
     def test_what_is_not_told_any_more_is_said(self):
         from offramp_launch.watching.drawing import draw
-        seen = Seen()
+        seen = Rates()
         for now in (0, 12):
             seen.add(DOCUMENTS["computing"], now)
         self.assertEqual("The producer has told nothing for 12 s", draw(DOCUMENTS["computing"], seen, 80, 24)[1].plain)
@@ -90,7 +90,7 @@ class SeenTest(unittest.TestCase):
                            "consumers": [{"pid": 7, "busy_seconds": busy, "samples": samples}]}}
 
     def test_shares_and_rates_are_those_of_the_last_ten_seconds(self):
-        seen = Seen()
+        seen = Rates()
         for second in range(30):
             busy = 0 if second < 15 else (second - 15) / 2
             seen.add(self.document(100 + second, busy, 3 * second, second / 4), 0)
@@ -99,32 +99,32 @@ class SeenTest(unittest.TestCase):
         self.assertAlmostEqual(0.25, seen.moments[-1].copy)
 
     def test_silence_is_of_the_viewers_clock(self):
-        seen = Seen()
+        seen = Rates()
         for now, word, silent in ((50, "12:00:01", 0), (51, "12:00:02", 0), (58, "12:00:02", 7), (59, "12:00:09", 0), (70, None, 0)):
             seen.add({"status": {"state": "running", "time": word}}, now)
             self.assertEqual(silent, seen.silent)
 
     def test_all_moments_are_of_one_clock(self):
-        seen = Seen()
+        seen = Rates()
         for document in ({"status": {"state": "starting"}}, self.document(2, 0, 0, 0), self.document(3, 0, 0, 0), {"status": {"state": "failed"}}):
             seen.add(document, 1e6)
         self.assertEqual([2, 3], [moment.at for moment in seen.moments])
 
     def test_one_that_came_late_is_measured_since_then(self):
-        seen = Seen()
+        seen = Rates()
         seen.add({"status": {"state": "running", "now_ns": 1_000_000_000}}, 0)
         seen.add(self.document(9, 0.0, 0, 0), 0)
         seen.add(self.document(10, 1.0, 8, 0), 0)
         self.assertAlmostEqual(1.0, seen.growth(lambda moment: moment.busy.get(7)))
 
     def test_what_was_told_before_is_not_told_twice(self):
-        seen = Seen()
+        seen = Rates()
         for _ in range(3):
             seen.add(self.document(5, 0, 0, 0), 0)
         self.assertEqual(1, len(seen.moments))
 
     def test_a_line_has_a_value_a_column_and_no_gaps(self):
-        seen = Seen()
+        seen = Rates()
         for second in range(0, 31, 3):
             seen.add(self.document(100 + second, 0, 0, 0), 0)
         line = seen.line("rate", 60, 60)
@@ -250,7 +250,7 @@ class WatchingTest(unittest.TestCase):
             self.assertIn("Finishing: the results are put together", texts[1])
             self.assertRegex(texts[1][-1], "^finishing: ")
             self.assertNotIn("red", "".join(str(span.style) for line in screen.drawn[1] for span in line.spans))
-            self.assertIn(SENTENCES["ended"], top.last_words())
+            self.assertIn(SENTENCES["ended"], top.final_messages())
 
     def test_a_launcher_that_is_stopped_is_told_as_such(self):
         with Answering(self.folder, DOCUMENTS["starved"]) as launcher:

@@ -13,7 +13,7 @@ from unittest import mock
 
 from stage import Stage
 
-from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.tuning.search import GAIN, Outcome, Search
 from offramp_launch.tuning.trial import Trials
 

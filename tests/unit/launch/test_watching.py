@@ -22,19 +22,19 @@ from watched_runs import of_a_run, of_gpus, status_of
 
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.places import Places
-from offramp_launch.previous_account import PreviousAccount
+from offramp_launch.previous_report import PreviousReport
 from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.logbook import Logbook
-from offramp_launch.supervision.overseer import Overseer
+from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.supervision.timers import Timers
-from offramp_launch.told_status import understood
+from offramp_launch.status_schema import validate_status
 from offramp_launch.watching import address, health
 from offramp_launch.watching.connections import Connections
 from offramp_launch.watching.counters import BusySeconds, added, counters_of, grown
 from offramp_launch.watching.exposition import text_of
-from offramp_launch.watching.lookout import Lookout
+from offramp_launch.watching.exporter import StatusExporter
 from offramp_launch.watching.metrics import families_of
-from offramp_launch.watching.moments import seconds_of
+from offramp_launch.watching.timestamps import seconds_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH = HERE.parents[2] / "launch"
@@ -261,11 +261,11 @@ class ConnectionsTest(unittest.TestCase):
 class ToldStatusTest(unittest.TestCase):
     def test_what_programs_tell_is_understood_whole(self):
         for status in (status_of(1, 4), of_gpus()["status"], {"totals": {"completed": {"samples": None}}, "slabs": {"free": None}, "input_wait_seconds": None, "new": [1]}):
-            self.assertEqual((status, []), understood(status))
+            self.assertEqual((status, []), validate_status(status))
         for recorded in sorted((HERE / "watched").glob("*.json")):
             document = json.loads(recorded.read_text())
             for told in (document, *(document.get("workers") or {}).values()):
-                self.assertEqual((told["status"], []), understood(told["status"]), recorded.name)
+                self.assertEqual((told["status"], []), validate_status(told["status"]), recorded.name)
 
     def test_what_has_another_form_is_left_out_and_named(self):
         for odd, rest in (({"consumers": [1]}, {}), ({"consumers": {}}, {}), ({"consumers": [None]}, {}), ({"consumers": [{"pid": "1", "ready": True}]}, {"consumers": [{"ready": True}]}), ({"refused": 3}, {}),
@@ -273,7 +273,7 @@ class ToldStatusTest(unittest.TestCase):
                           ({"now_ns": float("nan")}, {}), ({"now_ns": 10 ** 400}, {}), ({"totals": {"completed": 1}}, {"totals": {}}), ({"workers": [1]}, {}),
                           ({"stage_seconds": {"d2h": {"counts": [1, "x"], "sum": 1}}}, {"stage_seconds": {"d2h": {"sum": 1}}}), ({"stage_bounds_seconds": ["x"]}, {})):
             with self.subTest(odd):
-                self.assertEqual(({**rest, "device": "cpu"}, list(odd)), understood({**odd, "device": "cpu"}))
+                self.assertEqual(({**rest, "device": "cpu"}, list(odd)), validate_status({**odd, "device": "cpu"}))
 
 
 class LookoutTest(unittest.TestCase):
@@ -289,11 +289,11 @@ class LookoutTest(unittest.TestCase):
         self.timers = Timers(lambda: self.now)
         self.display = types.SimpleNamespace(note=self.said.append)
 
-    def lookout(self, http=("127.0.0.1", 0)):
-        lookout = Lookout(self.run_dir, http, self.selector, self.timers, self.display, lambda: self.document)
-        lookout.begin()
-        self.addCleanup(lookout.close, lambda: self.document)
-        return lookout
+    def exporter(self, http=("127.0.0.1", 0)):
+        exporter = StatusExporter(self.run_dir, http, self.selector, self.timers, self.display, lambda: self.document)
+        exporter.begin()
+        self.addCleanup(exporter.close, lambda: self.document)
+        return exporter
 
     def pass_by(self, seconds):
         self.now += seconds
@@ -305,7 +305,7 @@ class LookoutTest(unittest.TestCase):
 
     def test_a_server_that_can_never_live_is_given_up_and_that_is_told_once(self):
         with mock.patch.object(sys, "executable", "/bin/false"):
-            self.lookout()
+            self.exporter()
             where = json.loads(self.run_dir.file("http.json").read_text())
             for _ in range(19):
                 self.server_ends()
@@ -326,14 +326,14 @@ class LookoutTest(unittest.TestCase):
             with self.subTest(what):
                 self.said.clear()
                 with what:
-                    lookout = self.lookout()
+                    exporter = self.exporter()
                     before = taken()
                     self.pass_by(0.1)
                     self.assertEqual(before, taken())
                 self.pass_by(5)
                 self.assertEqual(1, len(self.selector.get_map()), "it is there")
                 self.assertEqual(2, sum("the server of --http cannot be started" in each for each in self.said), self.said)
-                lookout.close(lambda: self.document)
+                exporter.close(lambda: self.document)
 
 
     def metrics(self):
@@ -343,24 +343,24 @@ class LookoutTest(unittest.TestCase):
             return None
 
     def test_a_run_that_never_began_is_not_told_to_start(self):
-        lookout = self.lookout(http=None)
+        exporter = self.exporter(http=None)
         self.pass_by(15)
         self.assertIn('\nofframp_run_state{state="starting"} 1\n', self.metrics())
-        lookout.end(lambda: self.document)
+        exporter.end(lambda: self.document)
         self.assertIsNone(self.metrics())
-        lookout.close(lambda: {"status": {"state": "failed"}})
+        exporter.close(lambda: {"status": {"state": "failed"}})
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
 
     def test_when_it_was_told_is_told(self):
-        lookout, before = self.lookout(http=None), time.time()
+        exporter, before = self.exporter(http=None), time.time()
         self.pass_by(15)
         told = float(re.search(r"^offramp_launcher_timestamp_seconds (\S+)$", self.metrics(), re.M)[1])
         self.assertTrue(before - 1 < told < time.time() + 1)
-        lookout.close(lambda: 1 / 0)
+        exporter.close(lambda: 1 / 0)
         self.assertEqual(1, sum("metrics.prom is not written: ZeroDivisionError" in each for each in self.said))
 
     def test_a_run_that_an_exception_ends_has_failed(self):
-        class CutOff(Overseer):
+        class CutOff(ProcessLoop):
             def _begin(self):
                 raise ZeroDivisionError
 
@@ -382,8 +382,8 @@ class LookoutTest(unittest.TestCase):
         self.run_dir.file("summary.json").write_text("{}")
         for name in ("metrics.prom", "launcher.json"):
             self.run_dir.file(name).write_text("an earlier run's")
-        self.run_dir.previous = PreviousAccount(self.run_dir.path)
-        logbook, lookout = Logbook(self.run_dir, self.display), self.lookout(http=None)
+        self.run_dir.previous = PreviousReport(self.run_dir.path)
+        logbook, exporter = Logbook(self.run_dir, self.display), self.exporter(http=None)
         logbook.note_restart()
         self.pass_by(15)
         self.assertEqual(["an earlier run's"] * 2, [self.run_dir.file(name).read_text() for name in ("metrics.prom", "launcher.json")])
@@ -392,7 +392,7 @@ class LookoutTest(unittest.TestCase):
         self.assertEqual((None, 1), (self.metrics(), json.loads(self.run_dir.file("launcher.json").read_text())["restarts"]))
         self.pass_by(15)
         self.assertIn('\nofframp_run_state{state="running"} 1\n', self.metrics())
-        lookout.close(lambda: self.document)
+        exporter.close(lambda: self.document)
 
 
 class Watched(unittest.TestCase):

@@ -198,7 +198,7 @@ class Answering:
         self.document, self.asked = document, []
         self._selector = selectors.DefaultSelector()
         self._server = ControlServer(pathlib.Path(folder, CONTROL_SOCKET), self._selector, self._answer)
-        self._goes_on = True
+        self._is_running = True
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
@@ -209,7 +209,7 @@ class Answering:
         self.end()
 
     def _serve(self):
-        while self._goes_on:
+        while self._is_running:
             for key, _ in self._selector.select(0.05):
                 key.data()
 
@@ -218,7 +218,7 @@ class Answering:
         return self.document
 
     def mute(self):
-        self._goes_on = False
+        self._is_running = False
         self._thread.join()
 
     def end(self):

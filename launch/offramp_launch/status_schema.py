@@ -69,7 +69,7 @@ FORMS = {
 }
 
 
-def understood(status):
+def validate_status(status):
     """(what its readers can use, the names of what was left out in part or in whole)."""
     kept = record_of(FORMS)(status)
     return kept, [name for name, value in status.items() if kept.get(name) != value]

@@ -9,12 +9,12 @@ ACCOUNT = ("status.json", "producer-summary.json", "summary.json", "dropped.json
 # Of its launcher, which go with it: what it counted, and who died.
 METRICS, LOGBOOK = "metrics.prom", "launcher.json"
 # Either is written by a producer that nothing refuses any more, which also removes what is there of the account.
-TOLD_BY_A_PRODUCER = ("status.json", "producer-summary.json")
+PRODUCER_FILES = ("status.json", "producer-summary.json")
 # Of a run that was refused, or stopped, before it began, where an earlier one's account stands.
 NOT_BEGUN = "not-begun.json"
 
 
-class PreviousAccount:
+class PreviousReport:
     """
     Knows the files of an earlier run's account by what they were when the directory was taken: each is told of anew by a rename.
     Thread: one. Blocks: on the disk.
@@ -34,7 +34,7 @@ class PreviousAccount:
 
     def look(self):
         """Gives way once this run has begun. Call it now and then, and at the end."""
-        if self._found and (any(self._is_told(name) for name in TOLD_BY_A_PRODUCER) or not any(map(self.holds, ACCOUNT))):
+        if self._found and (any(self._is_reported(name) for name in PRODUCER_FILES) or not any(map(self.holds, ACCOUNT))):
             self._give_way()
 
     def put(self, name, text):
@@ -44,7 +44,7 @@ class PreviousAccount:
         else:
             shared_folder.write(self._folder, name, text.encode())      # whoever looks meanwhile finds all of it or nothing
 
-    def _is_told(self, name):
+    def _is_reported(self, name):
         return stamp_of(self._folder / name) not in (None, self._found.get(name))
 
     def _give_way(self):

@@ -10,7 +10,7 @@ import re
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS, seconds_left, settled
-from offramp_launch.watching.moments import age_of, seconds_of
+from offramp_launch.watching.timestamps import age_of, seconds_of
 
 LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "Q": "quarantined"}
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
@@ -89,7 +89,7 @@ def amount(document):
 def sentence(document, silent=0):
     """`silent`: seconds of the viewer's clock since the run told anything new."""
     status = document.get("status") or {}
-    who, waits = who_waits(status)
+    who, waits = describe_waiting(status)
     slabs, limit, said = status.get("slabs") or {}, status.get("limiting_stage"), message(document)
     state = status.get("state")
     if not state:
@@ -145,7 +145,7 @@ def sentence(document, silent=0):
         free, total = slabs.get("free") or 0, sum(filter(None, slabs.values()))
         is_past = 2 * free >= total > 0      # what limits is told of the last ten seconds
         return holds("consumers", f"{who} waited for consumers a moment ago: {number(free)} of {counted(total, 'slab')} {are(free)} free" if is_past
-                     else f"{who} {waits} for consumers: {where_slabs_are(status)}", said or busy_shares(status))
+                     else f"{who} {waits} for consumers: {describe_slabs(status)}", said or busy_shares(status))
     if limit == "turn":
         return holds("turn", "Everything is loaded: another program computes on this device, and its turn comes next")
     if limit == "input":
@@ -182,7 +182,7 @@ def capital(text):
     return text[:1].upper() + text[1:]
 
 
-def who_waits(status):
+def describe_waiting(status):
     if "submitted_samples" in status:
         return "The program", "waits"
     if status.get("workers") is not None:
@@ -219,7 +219,7 @@ def everything_is_published(status):
     return bool(status.get("total_samples")) and read >= status["total_samples"]
 
 
-def where_slabs_are(status):
+def describe_slabs(status):
     slabs = status.get("slabs") or {}
     total, leased = sum(filter(None, slabs.values())), slabs.get("leased") or 0
     if status.get("shortage") == "retired-but-held":

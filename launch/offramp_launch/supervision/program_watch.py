@@ -8,10 +8,10 @@ from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS
 from offramp_launch.supervision.watch import CONSUMERS_END_SECONDS, Watch
 
-LAST_WORD_SECONDS = 5       # for the run's status.json, once its program is gone or has forgotten the run
+FINAL_STATUS_SECONDS = 5       # for the run's status.json, once its program is gone or has forgotten the run
 
 
-class Attendance(Watch):
+class ProgramWatch(Watch):
     """
     The run is its program's: nothing that happens here ends it. Owns: a pidfd of the program, and what Watch owns.
     Thread, Blocks: as Watch; run() until the run is over, or somebody ends the watch, and every consumer has ended.
@@ -48,16 +48,16 @@ class Attendance(Watch):
         program, *flags = self._plan.consumer
         return [program, "--only-run", self._endpoint["nonce"], *flags]
 
-    def _goes_on(self):
+    def _is_running(self):
         return bool(self._alive()) or self._takes_consumers() and not (self._draining or self.failure)
 
     def _takes_consumers(self):
         return not self._over
 
     def wants_consumers(self):
-        return super().wants_consumers() and not self._draining and self._nonce_there() == self._endpoint["nonce"]
+        return super().wants_consumers() and not self._draining and self._read_nonce() == self._endpoint["nonce"]
 
-    def _nonce_there(self):
+    def _read_nonce(self):
         """Of the run that consumers would find now: perhaps the next one of the same program, in the same directory. None: they would find none."""
         return read_endpoint(self._plan.run_dir.path).get("nonce")
 
@@ -75,9 +75,9 @@ class Attendance(Watch):
             self._status = before       # another run's, in the same directory
         if self.end:
             self._end_consumers()
-        elif not self._over and (nonce := self._nonce_there()) != self._endpoint["nonce"]:
+        elif not self._over and (nonce := self._read_nonce()) != self._endpoint["nonce"]:
             # It tells how it ended in a moment, unless the next run has its place already.
-            self._timers.after(0 if nonce else LAST_WORD_SECONDS, self._end_consumers)
+            self._timers.after(0 if nonce else FINAL_STATUS_SECONDS, self._end_consumers)
 
     # -- ending -----------------------------------------------------------------------------------------------------
 

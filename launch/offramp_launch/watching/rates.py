@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 
-from offramp_launch.watching.meaning import copy_seconds, is_over
+from offramp_launch.watching.diagnosis import copy_seconds, is_over
 
 KEPT_SECONDS = 600
 SHARE_SECONDS = 10      # as status.json has rates and shares
@@ -21,27 +21,27 @@ class Moment:
     busy: dict = dataclasses.field(default_factory=dict)    # seconds of each
 
 
-class Seen:
+class Rates:
     """`silent`: seconds since the run told anything new, when it was looked at last."""
 
     def __init__(self):
         self.moments = collections.deque()
         self.silent = 0.0
         self._time = self._told = None
-        self._is_told = False   # the clock is the run's, which told it; else the viewer's
+        self._is_reported = False   # the clock is the run's, which told it; else the viewer's
 
     def add(self, document, now):
         """`now`: seconds of a clock that only goes forward."""
         status = document.get("status") or {}
         self._listen(status.get("time"), now)
         is_told = bool(status.get("now_ns"))
-        if is_told and not self._is_told:
+        if is_told and not self._is_reported:
             self.moments.clear()
         at = status["now_ns"] / 1e9 if is_told else now
         last = self.moments[-1] if self.moments else Moment(0.0)
-        if not status.get("state") or (self.moments and (at <= last.at or is_told != self._is_told)):
+        if not status.get("state") or (self.moments and (at <= last.at or is_told != self._is_reported)):
             return
-        self._is_told = is_told
+        self._is_reported = is_told
         over, copied = is_over(document), copy_seconds(document)
         before = self._first(at - SHARE_SECONDS, lambda moment: moment.copied)
         copy = min(1.0, max(0.0, (copied - before.copied) / (at - before.at))) if before and copied is not None else None

@@ -13,7 +13,7 @@ WIDE = (1 << 30, 1 << 31)
 NARROW = (61184, 65520)
 
 
-class Account:
+class ConsumerUser:
     """
     The user that consumers run as, with one group and no other: the user's own, where that has nobody else in it; else one without a name
     that is the run's alone (`nobody`'s nogroup, a group `users`: whoever is in them could read the run's slabs). The producer, which stays
@@ -40,7 +40,7 @@ class Account:
 
 def account_of(name):
     """Nothing when consumers run as this user, as they do by default."""
-    account = Account(name) if name else None
+    account = ConsumerUser(name) if name else None
     return account if account and account.uid != os.geteuid() else None
 
 

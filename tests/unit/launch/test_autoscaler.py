@@ -5,7 +5,7 @@ import unittest
 from simulated_run import SimulatedRun, best_rate
 
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.supervision.following import Bounds, Following
+from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
 
 REACHED = 0.97          # of the best fixed number's rate
 TOO_MANY = 2            # changes beyond the one that a phase needs
@@ -31,7 +31,7 @@ class PhasesTest(unittest.TestCase):
         def at(which):
             return lambda now: phases[min(int(now // seconds), len(phases) - 1)][which]
         run = SimulatedRun(at(0), at(1), consumers, **given)
-        following, told = Following(bounds), []
+        following, told = Autoscaler(bounds), []
         for number, (make, take) in enumerate(phases):
             changed = run.follow(following, number * seconds + settled)
             before = run.released
@@ -98,14 +98,14 @@ class PhasesTest(unittest.TestCase):
 
     def test_what_did_not_help_is_not_tried_again_for_the_same_load(self):
         run = SimulatedRun(lambda _: 0.02, lambda _: 0.1, 4, cores=2)
-        following = Following(Bounds(1, 6))
+        following = Autoscaler(Bounds(1, 6))
         changes = run.follow(following, 60)
         self.assertRegex(changes[-1][2], r"^more did not help: [\d.]+ samples/s with 4, [\d.]+ with 6$")
         self.assertEqual((4, []), (run.wanted, run.follow(following, 1200)))
 
     def test_what_was_too_few_is_not_tried_again_for_the_same_load(self):
         run = SimulatedRun(lambda _: 0.1, lambda _: 0.27, 4, slabs=4, noise=0.9)
-        following = Following(Bounds(1, 8))
+        following = Autoscaler(Bounds(1, 8))
         run.follow(following, 120)
         self.assertLessEqual(len(run.follow(following, 1800)), TOO_MANY)
 
@@ -113,7 +113,7 @@ class PhasesTest(unittest.TestCase):
 class SlabsTest(unittest.TestCase):
     def test_those_that_are_of_no_use_any_more_need_no_consumers(self):
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.5, 2, slabs=4)
-        run.follow(Following(Bounds(1, 12)), 90, told=lambda status: {**status, "slabs": {**status["slabs"], "retired": 3, "quarantined": 2}})
+        run.follow(Autoscaler(Bounds(1, 12)), 90, told=lambda status: {**status, "slabs": {**status["slabs"], "retired": 3, "quarantined": 2}})
         self.assertEqual(4, run.wanted)
 
 
@@ -122,7 +122,7 @@ class QuietTest(unittest.TestCase):
 
     def setUp(self):
         self.run_ = SimulatedRun(lambda _: 0.05, lambda _: 0.28, 2)
-        self.following = Following(Bounds(1, 12))
+        self.following = Autoscaler(Bounds(1, 12))
 
     def test_by_consumers_whose_work_is_not_told(self):
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.02, 6)
@@ -169,9 +169,9 @@ class QuietTest(unittest.TestCase):
 
     def test_bounds_hold_at_once(self):
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.01, 8)
-        changes = run.follow(Following(Bounds(2, 3)), 60)
+        changes = run.follow(Autoscaler(Bounds(2, 3)), 60)
         self.assertEqual([3, 2], [number for _, number, _ in changes])
-        self.assertEqual([], run.follow(Following(Bounds(2, 3)), 90))
+        self.assertEqual([], run.follow(Autoscaler(Bounds(2, 3)), 90))
 
 
 class DroppedTest(unittest.TestCase):
@@ -182,7 +182,7 @@ class DroppedTest(unittest.TestCase):
         def drops(status):
             made = int(status["slab_wait_seconds"] / 0.05) * 4
             return {**status, "slab_wait_seconds": 0.0, "dropped_samples": made}
-        changes = run.follow(Following(Bounds(1, 12)), 60, told=drops)
+        changes = run.follow(Autoscaler(Bounds(1, 12)), 60, told=drops)
         self.assertGreaterEqual(run.wanted, 4, changes)
 
 

@@ -13,8 +13,8 @@ from stage import WATCHDOG_SECONDS
 
 from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.children import Child
-from offramp_launch.supervision.follower import SOON_SECONDS, Follower, cores_of_this_machine, most_of_this_machine
-from offramp_launch.supervision.following import Bounds
+from offramp_launch.supervision.scaling import SOON_SECONDS, ConsumerScaling, cores_of_this_machine, most_of_this_machine
+from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.seats import Seats
 from offramp_launch.supervision.timers import Timers
 
@@ -37,7 +37,7 @@ class FollowerTest(unittest.TestCase):
         self.seats = Seats(self.run, lambda name: Child(name, self.command, self.folder / f"{name}.log", ()), lambda name: self.folder / f"{name}.log",
                            self.selector, Timers(clock=lambda: self.now), mock.Mock(), mock.Mock(), mock.Mock())
         self.addCleanup(self.end)
-        self.follower = Follower(self.seats, self.notes.append, clock=lambda: self.now)
+        self.follower = ConsumerScaling(self.seats, self.notes.append, clock=lambda: self.now)
         self.follower.take_up(Bounds(1, 8))
         for _ in range(2):
             self.seats.add()

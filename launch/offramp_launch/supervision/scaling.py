@@ -10,7 +10,7 @@ from offramp_launch import memory
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision import control_groups, memory_kills
-from offramp_launch.supervision.following import Bounds, Following
+from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
 from offramp_launch.supervision.seats import words_of
 
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
@@ -59,7 +59,7 @@ class Newcomer:
     memory_kills: int       # in this control group by then; None: the kernel does not say
     ready_at: float = None  # since when it takes slabs
 
-    def why_it_failed(self):
+    def failure_reason(self):
         """Nothing where it did not, or ended as it was told to."""
         status = self.child.status
         if self.ready_at is None and status is not None and status not in NO_FAILURES:
@@ -70,7 +70,7 @@ class Newcomer:
         return "memory is short" if None not in (killed, self.memory_kills) and killed > self.memory_kills else ""
 
 
-class Follower:
+class ConsumerScaling:
     """
     Owns the account of what it did. Borrows: the seats. `note`: tells a line.
     Nobody has asked for the consumers that it adds: those that cannot be started, or end before they take slabs, or are killed soon after are not a failure
@@ -91,7 +91,7 @@ class Follower:
 
     def take_up(self, bounds):
         """Anew, also where it does already."""
-        self._following, self._bounds, self._looked_at = Following(bounds), bounds, None
+        self._following, self._bounds, self._looked_at = Autoscaler(bounds), bounds, None
         self._keep_all()
 
     def leave_off(self):
@@ -143,7 +143,7 @@ class Follower:
         """Whether the number went back because of one."""
         taking = {each.get("pid") for each in status.get("consumers") or [] if each.get("ready", True) and not each.get("end")}
         for newcomer in self._newcomers:
-            if why := newcomer.why_it_failed():
+            if why := newcomer.failure_reason():
                 self._go_back(newcomer.before, why)
                 return True
             if newcomer.ready_at is None and newcomer.child.status is None and newcomer.child.pid in taking:

@@ -6,7 +6,7 @@ import types
 import unittest
 from unittest import mock
 
-from offramp_launch import account
+from offramp_launch import user as consumer_user
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 
@@ -14,14 +14,14 @@ def user(name, uid, gid):
     return types.SimpleNamespace(pw_name=name, pw_uid=uid, pw_gid=gid)
 
 
-class AccountTest(unittest.TestCase):
+class ConsumerUserTest(unittest.TestCase):
     def of(self, members):
         """Whether alice's group is shared, on a machine of these users, with these members of it."""
         alice = user("alice", 1000, 1000)
         users = [alice, user("bob", 1001, 1001), user("sync", 4, 65534), user("nobody", 65534, 65534)]
-        with mock.patch.object(account.pwd, "getpwall", return_value=users), \
-                mock.patch.object(account.grp, "getgrgid", return_value=types.SimpleNamespace(gr_mem=members)):
-            return account.is_shared(alice), account.is_shared(users[-1])
+        with mock.patch.object(consumer_user.pwd, "getpwall", return_value=users), \
+                mock.patch.object(consumer_user.grp, "getgrgid", return_value=types.SimpleNamespace(gr_mem=members)):
+            return consumer_user.is_shared(alice), consumer_user.is_shared(users[-1])
 
     def test_a_group_that_others_are_in(self):
         self.assertEqual((False, True), self.of([]))
@@ -31,17 +31,17 @@ class AccountTest(unittest.TestCase):
     def test_a_group_of_the_runs_own_is_nobodys(self):
         taken = {group.gr_gid for group in grp.getgrall()} | {each.pw_gid for each in pwd.getpwall()}
         for mapped, (begin, end) in (("0 0 4294967295\n", (1 << 30, 1 << 31)), ("0 1000 1\n1 100000 65536\n", (61184, 65520))):
-            found = {account.free_group(mapped) for _ in range(5)}
+            found = {consumer_user.free_group(mapped) for _ in range(5)}
             self.assertTrue(all(begin <= number < end for number in found), found)
             self.assertFalse(found & taken)
 
     def test_what_processes_have_is_passed_over(self):
-        with mock.patch.object(account, "groups_of_processes", return_value=set(range(61184, 65519))):
-            self.assertEqual(65519, account.free_group("0 0 65536\n", attempts=100_000))
+        with mock.patch.object(consumer_user, "groups_of_processes", return_value=set(range(61184, 65519))):
+            self.assertEqual(65519, consumer_user.free_group("0 0 65536\n", attempts=100_000))
 
     def test_where_no_number_is_left_it_is_refused_with_a_way_out(self):
         with self.assertRaises(LaunchError) as refused:
-            account.free_group("0 0 1000\n")
+            consumer_user.free_group("0 0 1000\n")
         self.assertEqual(ExitCode.NOT_PERMITTED, refused.exception.code)
         self.assertIn("adduser --system --group", str(refused.exception))
 

@@ -132,7 +132,7 @@ class Window:
         return all(abs(now - then) <= SAME * then for now, then in zip((self.seconds_a_sample, self.rate), load))
 
 
-class Following:
+class Autoscaler:
     """
     Owns what it has seen. Consumers are added when the run waits for slabs in two windows, each of which holds several slabs for each of them: as many as
     the load needs by Little's law where the rate without waiting was seen before, else at most twice as many as there are. What was added and did not raise

@@ -13,7 +13,7 @@ import time
 
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.previous_account import METRICS
+from offramp_launch.previous_report import METRICS
 from offramp_launch.supervision.backoff import FIRST_SECONDS, Backoff
 from offramp_launch.supervision.children import Child
 from offramp_launch.watching.address import is_any, is_loopback, listen, spelled
@@ -22,14 +22,14 @@ from offramp_launch.watching.metrics import families_of
 
 TARGETS, WHERE = "targets.json", "http.json"
 METRICS_SECONDS = 15
-LAST_WORD_SECONDS = 1       # for the server to take it
+FINAL_STATUS_SECONDS = 1       # for the server to take it
 SERVER_END_SECONDS = 2      # then, for it to end
-TOLD_ENDS, MOST_ENDS = 3, 20        # of a server that ends again and again
+REPORTED_DEATHS, MOST_ENDS = 3, 20        # of a server that ends again and again
 # What a Python may need to start; the server is told nothing else of this process's.
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
 
 
-class Lookout:
+class StatusExporter:
     """
     Owns: the listening socket, the server's process. Nothing that happens to them ends the run. `describe()`: the status document.
     Thread: the overseer's. Blocks: close(), for SERVER_END_SECONDS at most.
@@ -46,30 +46,30 @@ class Lookout:
 
     def begin(self):
         self._remove(TARGETS, WHERE, *([] if self._run_dir.previous.stands else [METRICS]))     # an earlier launcher's, that was killed
-        self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
+        self._timers.after(METRICS_SECONDS, self._write_periodically)
         if self._address:
             self._begin_server()
 
     def end(self, describe):
         """The overseer's loop is over: from here on the server knows what it is told here. `describe()`: the status document then."""
-        self._tell_last(describe)
+        self._write_last(describe)
 
     def close(self, describe):
         """`describe()`: the last status document."""
-        self._tell_last(describe)
+        self._write_last(describe)
         self._end_server()
         self._stop_listening()
 
-    def _tell_last(self, describe):
+    def _write_last(self, describe):
         self._is_closing = True
         self._write_metrics(describe)
         self._say(describe)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
-    def _tell_now_and_then(self):
+    def _write_periodically(self):
         self._write_metrics(self._describe)
-        self._timers.after(METRICS_SECONDS, self._tell_now_and_then)
+        self._timers.after(METRICS_SECONDS, self._write_periodically)
 
     def _write_metrics(self, describe):
         """Not over an earlier run's, before this one has begun; nor that a run starts which is over."""
@@ -152,7 +152,7 @@ class Lookout:
                                f"Its log: {self._run_dir.log('http')}")
             self._stop_listening()
             return
-        if self._ends <= TOLD_ENDS:
+        if self._ends <= REPORTED_DEATHS:
             self._display.note(f"{why}; starting it again in {delay:.1f} s")
         self._timers.after(delay, self._start_server)
 
@@ -172,7 +172,7 @@ class Lookout:
         """To the server, unless it does not listen."""
         if self._server:
             with contextlib.suppress(Exception):        # as of the metrics
-                write_within(self._words, json.dumps(describe()).encode() + b"\n", LAST_WORD_SECONDS)
+                write_within(self._words, json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
 
     def _end_server(self):
         if not self._server:

@@ -11,20 +11,20 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.shares import least_of
-from offramp_launch.gpus.silence import Silence
-from offramp_launch.gpus.status import told_by
+from offramp_launch.gpus.stopped_process import StoppedProcess
+from offramp_launch.gpus.status import read_status
 from offramp_launch.gpus.worker import COMMAND
-from offramp_launch.supervision.log_follower import LogFollower, record, told_by_command
+from offramp_launch.supervision.log_follower import LogFollower, record, printed_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
-from offramp_launch.previous_account import LOGBOOK
+from offramp_launch.previous_report import LOGBOOK
 from offramp_launch.run_dir import SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
-from offramp_launch.watching.moments import seconds_of
+from offramp_launch.watching.timestamps import seconds_of
 
 SHOWN_LINES = 20                # of each shard's
 ANSWERS_SECONDS = 2
-TOLD_OF_THE_WHOLE = ("run ", "Run ", "draining: ", "abandoning ")
+RUN_WIDE_LINES = ("run ", "Run ", "draining: ", "abandoning ")
 
 
 @dataclasses.dataclass
@@ -53,7 +53,7 @@ class Worker:
     turn: pathlib.Path = None   # the file of the turns in which it computes with another on its device; None: it has that for itself
     number: int = 0             # of those
     _log: LogFollower = None
-    _silence: Silence = None
+    _stopped_process: StoppedProcess = None
     _shown: int = 0
 
     consumers = property(lambda self: max(least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0),
@@ -69,7 +69,7 @@ class Worker:
         self.index, self.run_dir, self.status, self.launcher = index, run_dir, {}, {}
         self.log_path, self._log, self._shown = log, LogFollower(log), 0
         self.child = Child(self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment})
-        self._silence, self.silent = Silence(self.child.pid), ""
+        self._stopped_process, self.silent = StoppedProcess(self.child.pid), ""
 
     def ended(self):
         """Returns its process, which is reaped."""
@@ -95,16 +95,16 @@ class Worker:
 
     def look(self):
         """Reads what its run tells. Returns the lines that are worth telling."""
-        self.status = told_by(self.run_dir) or self.status
+        self.status = read_status(self.run_dir) or self.status
         self.launcher = read_object(self.run_dir / LOGBOOK) or self.launcher
         self.busy.look(self.status.get("consumers"))
-        told = list(filter(None, map(worth_telling, self._log.new_lines())))
+        told = list(filter(None, map(is_notable, self._log.new_lines())))
         shown, self._shown = told[:max(0, SHOWN_LINES - self._shown)], self._shown + len(told)
         return shown
 
     def look_at_its_process(self):
         """What is to be told of it: that it gives no answer, or does so again; nothing where that is as it was."""
-        held, was = self._silence.look(), self.silent
+        held, was = self._stopped_process.look(), self.silent
         self.silent = f"no answer for {held[0]:.0f} s: {held[1]}" if held else ""
         if self.silent and not was:
             return f"{self.name}: process {self.child.pid}, which does shard {self.index}, has given {self.silent}. The run waits for it; stop --now ends the run without it"
@@ -114,7 +114,7 @@ class Worker:
         """Its last process ended so: in the words of its run, or the last of its log."""
         if failure := (read_object(self.run_dir / SUMMARY) or {}).get("failure"):
             return failure
-        return (told_by_command(self.log_path)[0] or ["it gave no reason"])[-1]
+        return (printed_by_command(self.log_path)[0] or ["it gave no reason"])[-1]
 
     def ask(self, request):
         """Errors: LaunchError, where its run has not begun, or ends."""
@@ -128,7 +128,7 @@ class Worker:
                 self.is_to_be_scaled = False
 
 
-def crew_of(workers, run_dir, starts_ahead):
+def workers_of(workers, run_dir, starts_ahead):
     """`workers`: [(device, shares)]. With `starts_ahead` there are two of each, which have one share between them, as they compute by turns."""
     if not starts_ahead:
         return [Worker(device, shares) for device, shares in workers]
@@ -144,7 +144,7 @@ def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags
             *shares, *turn, "--max-errors", str(error_limit), "--run-dir", str(run_dir), "--", *flags]
 
 
-def worth_telling(line):
+def is_notable(line):
     """What a worker's launcher notes of its run, but what is told of the whole; nothing of how far it is, and of its summary."""
     text = line.removeprefix("[run] ") if line.startswith("[run] ") else (record(line) or ("", ""))[1] if line.startswith("{") else ""
-    return "" if text.startswith(TOLD_OF_THE_WHOLE) else text
+    return "" if text.startswith(RUN_WIDE_LINES) else text

@@ -7,7 +7,7 @@ PATIENCE_SECONDS = 10
 HELD = {"T": "it is stopped", "t": "a debugger has stopped it", "D": "it waits for a disk or a device"}
 
 
-class Silence:
+class StoppedProcess:
     """Of one process, from look to look. Thread: one. `clock` and `told` are seams for tests."""
 
     def __init__(self, pid, clock=time.monotonic, told=None):

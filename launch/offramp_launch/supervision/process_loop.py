@@ -11,19 +11,19 @@ from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.supervision.logbook import Logbook
 from offramp_launch.supervision.signal_inbox import SignalInbox
 from offramp_launch.supervision.timers import Timers
-from offramp_launch.watching.lookout import Lookout
+from offramp_launch.watching.exporter import StatusExporter
 
 TICK_SECONDS = 0.5
 
 
-class Overseer:
+class ProcessLoop:
     """
     Owns: its children, the lifeline, the control socket, what the run is watched by. Borrows: the run directory, the display.
     Thread: the main thread, for it handles signals. Blocks: run() until every child has ended.
     Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
     lifeline, and the children read that as the order to end.
-    Who oversees says what: _begin(), _goes_on(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(), _begin_trace(),
-    _describe(), and where there is more of it _between_looks() and _let_go().
+    Who oversees says what: _begin(), _is_running(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(), _begin_trace(),
+    _describe(), and where there is more of it _between_looks() and _release().
     """
 
     ENDS_THE_RUN = True     # with its own end
@@ -36,7 +36,7 @@ class Overseer:
         self._timers = Timers()
         self._lifeline_read, self._lifeline_write = os.pipe()
         self._control = ControlServer(run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
-        self._lookout = Lookout(run_dir, http, self._selector, self._timers, self._display, self._describe)
+        self._exporter = StatusExporter(run_dir, http, self._selector, self._timers, self._display, self._describe)
         self._draining = False
         self._abandoned = False
         self._is_cut_off = False        # by an exception
@@ -48,9 +48,9 @@ class Overseer:
         """Returns the exit code."""
         with SignalInbox(self._selector, self._on_signal):
             try:
-                self._lookout.begin()
+                self._exporter.begin()
                 self._begin()
-                while self._goes_on():
+                while self._is_running():
                     for key, _ in self._selector.select(self._timers.next_in()):
                         key.data()
                     self._timers.run_due()
@@ -60,13 +60,13 @@ class Overseer:
             finally:
                 self._kill_everyone()
                 self._look()
-                self._let_go()
-                self._lookout.end(self._told_at_end)
+                self._release()
+                self._exporter.end(self._final_status)
         return int(self.failure.code) if self.failure else self._code()
 
     def close(self):
         """The last thing: whoever waits on the control socket now learns that it is over."""
-        self._lookout.close(self._last_words)
+        self._exporter.close(self._final_messages)
         self._control.close()
         self._selector.close()
         os.close(self._lifeline_write)
@@ -75,15 +75,15 @@ class Overseer:
     def _tick(self):
         self._look()
         self._between_looks()
-        if self._goes_on():
+        if self._is_running():
             self._timers.after(TICK_SECONDS, self._tick)
 
-    def _told_at_end(self):
+    def _final_status(self):
         """The status document, when the loop is over."""
         document = {**self._describe(), "finishing": True}
         return self._as_failed(document) if self._is_cut_off else document
 
-    def _last_words(self):
+    def _final_messages(self):
         """With how the run ended, which is told last of all."""
         document, told = self._describe(), self._at.status()
         if told.get("nonce") == document["status"].get("nonce"):        # else it is the next run's of a program of one's own
@@ -99,7 +99,7 @@ class Overseer:
     def _between_looks(self):
         """What is tried again and again."""
 
-    def _let_go(self):
+    def _release(self):
         """Of whatever was held for the time of run()."""
 
     # -- ending -----------------------------------------------------------------------------------------------------
