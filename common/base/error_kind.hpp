@@ -12,7 +12,7 @@ enum class ErrorKind : int {
     BadInput = 65,           // input data: more unreadable items than --max-errors, wrong weights
     NoInput = 66,            // the input folder or list does not exist or is empty
     NoSuchRun = 69,          // scale, stop, status or a consumer without a live run
-    Conservation = 70,       // samples sourced and accounted for differ: a bug of ours, with the ledger's dump
+    CountMismatch = 70,       // samples sourced and accounted for differ: a bug of ours, with the ledger's dump
     System = 71,             // the operating system refused something that should work
     CannotWrite = 73,        // the output folder cannot be written
     SinkUnavailable = 75,    // the place for results is away for now: trying again may help

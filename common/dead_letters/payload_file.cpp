@@ -28,7 +28,7 @@ PayloadFile::PayloadFile(const std::string& path)
     if (metadata == file_.metadata().end())
         throw ProtocolError(
             "'" + path + "' is not the payload of a dead letter: its metadata has no '" + kPayloadMetadata + "'",
-            "Give a file of a run's folder quarantine/");
+            "Give a file of a run's folder dead-letters/");
     NotedSlab noted = read_payload_metadata(metadata->second);
     slab_ = std::move(noted.slab);
     for (std::size_t i = 0; i < slab_.tensors.size(); ++i) {

@@ -67,7 +67,7 @@ void read_rows(const json& metadata, SlabContents& slab) {
         SampleView view;
         view.item = sample.at(0).get<std::uint64_t>();
         view.key = sample.at(1).get<std::string>();
-        view.hole = sample.at(2).get<bool>();
+        view.empty = sample.at(2).get<bool>();
         view.row = static_cast<std::uint32_t>(slab.samples.size());
         require(slab.samples.size() < kMaxSamplesPerSlab && view.key.size() <= kMaxKeyBytes, "samples");
         slab.samples.push_back(std::move(view));
@@ -116,7 +116,7 @@ std::string payload_metadata(const SlabContents& slab) {
     for (std::size_t i = 0; i < entries.size(); ++i)
         tensors.push_back(spec_metadata(slab.tensors[i].spec, entries[i].name));
     json samples = json::array();
-    for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.hole});
+    for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.empty});
     json batches = json::array();
     for (const BatchRecord& piece : slab.batches) batches.push_back({piece.batch, piece.first_row, piece.rows});
     const json metadata = {{"format", kPayloadMetadataFormat},
@@ -125,7 +125,7 @@ std::string payload_metadata(const SlabContents& slab) {
                            {"generation", slab.generation},
                            {"payload_bytes", slab.payload_bytes},
                            {"transform", static_cast<std::uint32_t>(slab.transform)},
-                           {"expansion", slab.upsample_factor},
+                           {"upsample_factor", slab.upsample_factor},
                            {"model", slab.model},
                            {"precision", slab.precision},
                            {"memory_format", slab.memory_format},
@@ -148,8 +148,8 @@ NotedSlab read_payload_metadata(const std::string& text) {
         const auto transform = metadata.at("transform").get<std::uint32_t>();
         require(transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform");
         slab.transform = static_cast<OutputTransform>(transform);
-        slab.upsample_factor = metadata.at("expansion").get<std::uint32_t>();
-        require(slab.upsample_factor >= 1 && slab.upsample_factor <= kMaxUpsampleFactor, "expansion");
+        slab.upsample_factor = metadata.at("upsample_factor").get<std::uint32_t>();
+        require(slab.upsample_factor >= 1 && slab.upsample_factor <= kMaxUpsampleFactor, "upsample_factor");
         slab.model = metadata.at("model").get<std::string>();
         slab.precision = metadata.at("precision").get<std::string>();
         slab.memory_format = metadata.at("memory_format").get<std::string>();

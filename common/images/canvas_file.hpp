@@ -44,7 +44,7 @@ inline CanvasCell inner_cell(std::uint32_t tile_row, std::uint32_t tile_column) 
 //
 // Each part begins at a multiple of 4096. Version rule: any change of a field's place or meaning raises
 // kCanvasVersion; a file of another version is made anew.
-inline constexpr std::uint32_t kCanvasVersion = 2;
+inline constexpr std::uint32_t kCanvasVersion = 1;
 inline constexpr std::size_t kCanvasNameAt = 64, kMostCanvasNameBytes = 1024;
 
 struct CanvasHeader {

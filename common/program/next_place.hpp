@@ -12,7 +12,7 @@ namespace offramp {
 //
 //   OUTPUT/.offramp-next            one line, NAME; none: everything is in place. Written before a run's programs start
 //   (prepare_run()), for all of them OUTPUT/.offramp-next-NAME/      what an output folder has, of this run alone
-//   OUTPUT/.offramp-manifest        has NAME too: by it a later --resume finds what it continues
+//   OUTPUT/.offramp-checkpoint        has NAME too: by it a later --resume finds what it continues
 //
 // Blocks: on the file system. Errors: SystemError with CannotWrite; ConfigError for a name that is not one of ours,
 // which would lead elsewhere.

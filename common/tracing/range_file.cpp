@@ -27,7 +27,7 @@ void write_range_file(const RangeFile& to, const RecordedRanges& kept) {
     const std::string path = to.path();
     WholeFile file(path, 0644, [&](int problem) { return SystemError(path + " cannot be written", problem); });
     std::string text = R"({"process":")" + to.process + R"(","pid":)" + std::to_string(::getpid());
-    if (!to.strategy.empty()) text += R"(,"rung":")" + to.strategy + "\"";
+    if (!to.strategy.empty()) text += R"(,"strategy":")" + to.strategy + "\"";
     text += R"(,"not_kept":)" + std::to_string(kept.not_kept) + "}\n";
     for (const RecordedRange& range : kept.ranges) {
         text += line_of(range);

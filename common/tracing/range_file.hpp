@@ -6,11 +6,11 @@
 
 // Time ranges of a process as a file, one JSON object a line:
 //
-//   {"process":"producer","pid":4711,"rung":"streams","not_kept":0}
+//   {"process":"producer","pid":4711,"strategy":"streams","not_kept":0}
 //   {"lane":"egress-copy","name":"copy_to_cpu","batch":12,"begin_ns":1,"end_ns":2}
 //   {"lane":"d2h","name":"d2h","batch":12,"begin_ns":1,"end_ns":2,"clock":"device"}
 //
-// "rung" is the run's strategy, where that is known; the key keeps that name for who reads such files.
+// "strategy" is the run's egress strategy, where it is known.
 namespace offramp {
 
 struct RangeFile {

@@ -27,13 +27,13 @@
 namespace offramp {
 
 inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;  // "OFFLEGDR"
-inline constexpr std::uint32_t kLedgerVersion = 3;
+inline constexpr std::uint32_t kLedgerVersion = 1;
 inline constexpr std::uint32_t kMaxHolders = 8;
 inline constexpr std::uint32_t kMaxConsumers = 1U << 11;
 inline constexpr std::uint32_t kMaxSlabs = 1U << 20;
 inline constexpr std::uint32_t kMaxAttempt = (1U << 12) - 1;
 
-enum class SlabState : std::uint8_t { Free = 0, Filling = 1, Ready = 2, Leased = 3, Retired = 4, Quarantined = 5 };
+enum class SlabState : std::uint8_t { Free = 0, Filling = 1, Ready = 2, Leased = 3, Retired = 4, DeadLettered = 5 };
 inline constexpr std::size_t kSlabStates = 6;
 
 struct LedgerHeader {
@@ -64,7 +64,7 @@ struct LedgerConsumer {
 
 struct SlabEntry {
     std::uint64_t word;     // state, attempt, generation
-    std::uint64_t charges;  // the failure count: deaths that this filling is suspected of
+    std::uint64_t failures;  // the failure count: deaths that this filling is suspected of
     std::array<std::uint64_t, kMaxHolders> holders;
     std::array<std::uint64_t, 6> reserved;
 };

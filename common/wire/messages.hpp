@@ -29,7 +29,7 @@
 namespace offramp {
 
 inline constexpr std::uint32_t kMessageMagic = 0x4d46464fU;  // "OFFM"
-inline constexpr std::uint16_t kMessageVersion = 4;
+inline constexpr std::uint16_t kMessageVersion = 1;
 inline constexpr std::uint32_t kMaxTicketsPerMessage = 256;
 inline constexpr std::size_t kMaxMessageBytes = 16 * 1024;
 
@@ -111,7 +111,7 @@ struct Tickets {
 enum class ReleaseKind : std::uint32_t {
     Completed = 1,  // processed, and its results are committed
     Returned = 2,   // not processed and nobody's fault: give it to another
-    Failed = 3,     // processing it failed, and its consumer lives: charged, and given to another
+    Failed = 3,     // processing it failed, and its consumer lives: counted, and given to another
     Rejected = 4,   // no consumer will do better: a dead letter at once
 };
 constexpr bool is_failure(ReleaseKind kind) { return kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected; }

@@ -13,7 +13,7 @@
 //   RunProgress (512 bytes)   what does not change | current | two ProgressRecords, of which one is current
 //
 // The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and
-// only then takes the step that the record counts (publish, complete, quarantine). A death in between leaves a step
+// only then takes the step that the record counts (publish, complete, dead_letter). A death in between leaves a step
 // that is counted and not taken: the record names it, and the next producer takes it first. So every step is counted
 // once, and the record and the slabs' states never contradict each other.
 //
@@ -24,7 +24,7 @@ enum class CountedStep : std::uint64_t {
     None = 0,
     Publish = 1,     // Filling → Ready
     Complete = 2,    // Leased or Ready → Retired
-    Quarantine = 3,  // Ready → Quarantined
+    DeadLetter = 3,  // Ready → DeadLettered
 };
 
 struct ProgressRecord {

@@ -92,7 +92,7 @@ struct SampleRecord {
 };
 
 enum SampleFlags : std::uint16_t {
-    kSampleHole = 1,  // the item could not be read, or came to nothing: its row is there but means nothing
+    kSampleEmpty = 1,  // the item could not be read, or came to nothing: its row is there but means nothing
 };
 
 static_assert(sizeof(SlabHeader) == 320 && std::has_unique_object_representations_v<SlabHeader>);

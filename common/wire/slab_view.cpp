@@ -111,7 +111,7 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
             from.size() - header.header_bytes);
     require(header.transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform", header.transform,
             static_cast<std::uint32_t>(OutputTransform::LowRes));
-    require(header.upsample_factor >= 1 && header.upsample_factor <= kMaxUpsampleFactor, "expansion",
+    require(header.upsample_factor >= 1 && header.upsample_factor <= kMaxUpsampleFactor, "upsample_factor",
             header.upsample_factor, kMaxUpsampleFactor);
 
     const auto head = from.first(header.header_bytes);
@@ -147,7 +147,7 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
         SampleView& view = samples[row];
         view.item = record.item;
         view.row = row;
-        view.hole = (record.flags & kSampleHole) != 0;
+        view.empty = (record.flags & kSampleEmpty) != 0;
         if (record.key_bytes == 0)
             view.key = std::to_string(record.item);
         else
@@ -218,7 +218,7 @@ bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::sp
     for (const SampleEntry& sample : samples) {
         expect(sample.key.size() <= kMaxKeyBytes, "a key has at most kMaxKeyBytes bytes");
         const SampleRecord record{sample.item, key_bytes_, static_cast<std::uint16_t>(sample.key.size()),
-                                  static_cast<std::uint16_t>(sample.hole ? kSampleHole : 0)};
+                                  static_cast<std::uint16_t>(sample.empty ? kSampleEmpty : 0)};
         std::memcpy(slab_.data() + layout_->samples_offset + rows_ * sizeof record, &record, sizeof record);
         if (!sample.key.empty())
             std::memcpy(slab_.data() + layout_->keys_offset + key_bytes_, sample.key.data(), sample.key.size());
@@ -233,7 +233,7 @@ void SlabWriter::make_empty(std::uint32_t row) {
     std::byte* const at = slab_.data() + layout_->samples_offset + row * sizeof(SampleRecord);
     SampleRecord record{};
     std::memcpy(&record, at, sizeof record);
-    record.flags |= kSampleHole;
+    record.flags |= kSampleEmpty;
     std::memcpy(at, &record, sizeof record);
 }
 

@@ -94,7 +94,7 @@ class Executable {
         }
         for (std::uint32_t i = 0; i < slab.sample_count; ++i) {
             const offramp_sample& sample = slab.samples[i];
-            if (sample.hole != 0) continue;
+            if (sample.empty != 0) continue;
             samples.push_back({{"sample", i},
                                {"item", sample.item},
                                {"batch", sample.batch},

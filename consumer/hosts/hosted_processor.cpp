@@ -136,9 +136,9 @@ const SampleView& HostedProcessor::sample(std::uint32_t index) const {
     if (index >= slab_->samples.size())
         throw BadCommit("the slab has no sample " + std::to_string(index),
                         "It has " + std::to_string(slab_->samples.size()) + ", counted from 0");
-    if (slab_->samples[index].hole)
+    if (slab_->samples[index].empty)
         throw BadCommit("sample " + std::to_string(index) + " could not be read, and has no result",
-                        "Leave out samples whose `hole` is 1");
+                        "Leave out samples whose `empty` is 1");
     if (options_.output.empty())
         throw ConfigError("--processor " + options_.name + " commits results and the run has no --output",
                           "Give the folder for them");

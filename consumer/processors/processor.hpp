@@ -30,7 +30,7 @@ struct RunConfig;
 // (sinks/segments/segment_file.hpp). Grouping of samples into slabs changes neither names nor bytes.
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: Error with CannotWrite or SinkUnavailable; any
-// exception ends this consumer, whose slab then goes to another one. Empty rows (SampleView::hole) are skipped.
+// exception ends this consumer, whose slab then goes to another one. Empty rows (SampleView::empty) are skipped.
 class Processor : public SlabProcessor {
   public:
     // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. Not

@@ -31,8 +31,8 @@ using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t consumer_index)>;
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
-// through the heartbeat record. Errors: whatever the processor throws charges the slab and leaves run(), but
-// SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which charges the slab and
+// through the heartbeat record. Errors: whatever the processor throws counts a failure against the slab and leaves run(), but
+// SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which counts a failure against the slab and
 // ends nothing; ProtocolError when a slab or the session is broken. Where an error leaves run(), every slab is
 // unmapped, and the run has been given back slabs and place.
 class ConsumerLoop {

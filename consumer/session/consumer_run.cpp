@@ -29,12 +29,12 @@ constexpr std::chrono::milliseconds kLookEvery{50};
 // takes longer than the work, so that a consumer is given many at once; a quarter of the pool, so that several are kept
 // busy.
 constexpr std::uint64_t kLargeSlabBytes = 1 << 20;
-constexpr std::uint32_t kCreditsOfLargeSlabs = 2;
-constexpr std::uint32_t kMostCredits = 64;
+constexpr std::uint32_t kWindowOfLargeSlabs = 2;
+constexpr std::uint32_t kLargestWindow = 64;
 
-std::uint32_t fitting_credits(const LedgerHeader& ledger) {
-    return ledger.slab_bytes >= kLargeSlabBytes ? kCreditsOfLargeSlabs
-                                                : std::clamp(ledger.slab_count / 4, kCreditsOfLargeSlabs, kMostCredits);
+std::uint32_t fitting_window(const LedgerHeader& ledger) {
+    return ledger.slab_bytes >= kLargeSlabBytes ? kWindowOfLargeSlabs
+                                                : std::clamp(ledger.slab_count / 4, kWindowOfLargeSlabs, kLargestWindow);
 }
 
 ConsumerLoop::NextProducer next_producer_of(const ConsumerOptions& options, RunConnection& connection) {
@@ -112,7 +112,7 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
     ConsumerSession session(*found->port, clock,
                             {.run_nonce = endpoint.names.nonce,
                              .token = RunNames::random_nonce(),
-                             .window = options.window == 0 ? fitting_credits(ledger) : options.window,
+                             .window = options.window == 0 ? fitting_window(ledger) : options.window,
                              .first_window = 0,
                              .program_version = std::string(program_version()),
                              .work = options.work});

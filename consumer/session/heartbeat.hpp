@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// Writes this consumer's own heartbeat record: what it works on, so that its death is charged to that delivery alone,
+// Writes this consumer's own heartbeat record: what it works on, so that its death is counted against that delivery alone,
 // and signs of life, so that a long slab keeps its visibility timeout. Every write is one store of one word; the
 // producer may read at any moment.
 //
@@ -26,12 +26,12 @@ class Heartbeat {
     // heartbeat record.
     Heartbeat(HeartbeatRecord& heartbeat, std::uint64_t session);
 
-    // From here on a death is charged to this delivery.
+    // From here on a death is counted against this delivery.
     void begin(const SlabTicket& ticket);
     void progress();
     // The results are committed: counts them, then clears the work word.
     void end(const Finished& finished);
-    // Clears the work word: a death from here on is charged to nothing.
+    // Clears the work word: a death from here on is counted against nothing.
     void clear();
 
   private:

@@ -49,7 +49,7 @@ ReadLoan::~ReadLoan() {
 void ReadLoan::complete(std::chrono::nanoseconds busy) && {
     expect(session_ != nullptr, "a loan is used up once");
     const auto empty = std::count_if(contents_->samples.begin(), contents_->samples.end(),
-                                     [](const SampleView& sample) { return sample.hole; });
+                                     [](const SampleView& sample) { return sample.empty; });
     const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(empty);
     heartbeat_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
     failpoint("consumer.work_ended");

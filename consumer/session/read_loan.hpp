@@ -12,7 +12,7 @@
 namespace offramp {
 
 // The right to read one slab, and the only way to reach its payload. Exactly one of complete(), give_back() and fail()
-// uses it up; forgetting it gives the slab back as Returned. While it lives, this process's death is charged to its
+// uses it up; forgetting it gives the slab back as Returned. While it lives, this process's death is counted against its
 // delivery.
 //
 // Borrows: mappings, heartbeat record, session, and the memory of what it reads, which outlive it. Thread: the
@@ -38,7 +38,7 @@ class ReadLoan {
     void complete(std::chrono::nanoseconds busy) &&;
     // Not processed, and not the slab's fault.
     void give_back() &&;
-    // Processing failed: the delivery is charged. `kind`: Failed or Rejected.
+    // Processing failed: the delivery is counted. `kind`: Failed or Rejected.
     void fail(ReleaseKind kind, std::string why) &&;
 
   private:

@@ -11,7 +11,7 @@ const offramp_slab& SlabForC::of(const SlabContents& slab) {
                             .key = sample.key.c_str(),
                             .key_bytes = sample.key.size(),
                             .row = sample.row,
-                            .hole = sample.hole ? 1U : 0U});
+                            .empty = sample.empty ? 1U : 0U});
     for (const TensorView& tensor : slab.tensors)
         tensors_.push_back({.size = sizeof(offramp_tensor),
                             .name = tensor.spec.name.c_str(),

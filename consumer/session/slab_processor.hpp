@@ -20,7 +20,7 @@ using StillCurrent = std::function<bool()>;
 // Processing a slab failed, in a way that leaves this process as it was: an exception in a user's function.
 class SlabFailed : public Error {
   public:
-    // Charged once: after as many charges as the run allows, the slab is a dead letter. `why`: for people, may be of
+    // A failure is counted once: after as many failures as the run allows, the slab is a dead letter. `why`: for people, may be of
     // several lines; goes into the dead letter.
     explicit SlabFailed(const std::string& why) : SlabFailed(why, ReleaseKind::Failed) {}
     // No consumer will do better: the slab is a dead letter at once.
@@ -48,8 +48,8 @@ class SlabFailed : public Error {
 // Delivery is at least once: killed at any point and run again, in another process, process() must leave the same.
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: an Error with SinkUnavailable gives the slab back and
-// ends this consumer in order; a SlabFailed charges the slab, which goes to another consumer, and this one goes on; any
-// other exception charges it as well, and ends this consumer.
+// ends this consumer in order; a SlabFailed counts a failure against the slab, which goes to another consumer, and this one goes on; any
+// other exception counts a failure as well, and ends this consumer.
 class SlabProcessor {
   public:
     virtual ~SlabProcessor() = default;

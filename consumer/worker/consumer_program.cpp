@@ -33,7 +33,7 @@ void check_lifeline(int fd) {
 }
 
 ConsumerOptions options_of(const RunConfig& config, std::uint64_t work, const EndSignals& signals) {
-    return {.window = config.credits,
+    return {.window = config.window,
             .work = work,
             .producer_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9)),
             .memory_per_slab = makes_memory_per_slab(config.catalogue),

@@ -85,16 +85,16 @@ class RetryReport {
     std::map<Part, Outcome> outcomes_;
 };
 
-// The slab with the samples of one part alone; the others are holes, which processors leave out.
+// The slab with the samples of one part alone; the others are empty rows, which processors leave out.
 SlabContents only(SlabContents slab, Part part) {
     for (std::uint32_t index = 0; index < slab.samples.size(); ++index)
-        if (index < part.first || index >= part.end) slab.samples[index].hole = true;
+        if (index < part.first || index >= part.end) slab.samples[index].empty = true;
     return slab;
 }
 
 bool has_samples(const SlabContents& slab, Part part) {
     for (std::uint32_t index = part.first; index < part.end; ++index)
-        if (!slab.samples[index].hole) return true;
+        if (!slab.samples[index].empty) return true;
     return false;
 }
 

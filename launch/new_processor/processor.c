@@ -35,7 +35,7 @@ static int32_t process(void* self, const offramp_host* host, const offramp_slab*
     for (uint32_t dim = 1; dim < tensor->dims; ++dim) count *= (size_t)tensor->shape[dim];
     for (uint32_t i = 0; i < slab->sample_count; ++i) {
         const offramp_sample* sample = (const void*)((const char*)slab->samples + i * slab->sample_size);
-        if (sample->hole) continue; /* it could not be read */
+        if (sample->empty) continue; /* it could not be read */
         const float* values = (const float*)tensor->data + sample->row * count;
         double sum = 0;
         for (size_t at = 0; at < count; ++at) sum += values[at];

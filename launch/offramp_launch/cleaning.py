@@ -2,7 +2,7 @@
 The command `clean`: removes what ended runs left of themselves under build/runs and in /tmp, and links to run directories that are gone.
 
 Nothing of anybody's work is removed: not a run that lives, nor one that still holds its results (without --output they are in
-RUN_DIR/output), what it set aside or a list of what it dropped; nor a directory that was chosen with --run-dir, to which only a link
+RUN_DIR/output), what it dead-lettered or a list of what it dropped; nor a directory that was chosen with --run-dir, to which only a link
 leads.
 """
 
@@ -22,7 +22,7 @@ from offramp_launch.supervision.recovery import RunHold
 DAYS = 7
 DAY_SECONDS = 86400
 # What of a run directory is somebody's work, and in what words.
-WORK = (("output", "its results"), ("quarantine", "what it set aside"), ("spill", "what it spilled"), ("dropped.jsonl", "the list of what it dropped"))
+WORK = (("output", "its results"), ("dead-letters", "what it dead-lettered"), ("spill", "what it spilled"), ("dropped.jsonl", "the list of what it dropped"))
 
 
 def start(places, argv):

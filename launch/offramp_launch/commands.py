@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, new_processor, numpy_demo, packaging,
-                            program_command, quarantine, reload_command, run_command, testing, texts)
+                            program_command, dead_letters, reload_command, run_command, testing, texts)
 from offramp_launch.gpus import command as gpus_command, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, on_ray, shard_command
 from offramp_launch.arguments import count, take_switch, take_values
@@ -44,7 +44,7 @@ TRACE_CONTINUED = "trace-set-up"
 
 # As the launch script hands on what is none of these.
 NO_COMMAND = "no-command"
-COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "tune", "bench", "scale", "reload", "status", "top", "trace", "stop", "quarantine",
+COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "tune", "bench", "scale", "reload", "status", "top", "trace", "stop", "dead-letters",
             "new-processor", "clean", "doctor", "test", "setup", "package", "version", "help")
 SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "tune", "bench", "test", "setup", "package")
 # Those with --http, which may stand in the environment.
@@ -69,7 +69,7 @@ def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "demo": demo, DEMO_CONTINUED: demo_set_up, "consume": consume, CONSUME_CONTINUED: consume_set_up,
                 "scale": scale, "reload": reload, "status": status, "top": top, TOP_CONTINUED: top_command.start, "trace": trace, TRACE_CONTINUED: trace_command.start,
                 "stop": stop, "doctor": examine, "bench": bench, "test": test, "setup": setup,
-                "quarantine": inspect_dead_letters, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
+                "dead-letters": inspect_dead_letters, "new-processor": new_processor.start, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "job": job, JOB_CONTINUED: job_command.start, "shard": shard, SHARD_CONTINUED: shard_command.start, "package": package, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up, "tune": tune, TUNE_CONTINUED: tune_command.start, gpus_worker.COMMAND: gpus_worker.start, tune_trial.COMMAND: tune_trial.start, NO_COMMAND: refuse_command}
     places = here()
@@ -358,7 +358,7 @@ def stop(places, argv):
 
 
 def inspect_dead_letters(places, argv):
-    return quarantine.start(places, argv)
+    return dead_letters.start(places, argv)
 
 
 def client(places, flags):

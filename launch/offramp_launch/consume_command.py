@@ -8,7 +8,7 @@ from offramp_launch import interrupts, program_checkpoint, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_values
 from offramp_launch.supervision.program_watch import ProgramWatch
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
-from offramp_launch.failure import given_up, is_outweighed, merge_failure
+from offramp_launch.failure import dead_letters_failure, is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, is_beside_output, prepare, removed_after_a_failure, require_no_job
@@ -29,8 +29,8 @@ REFUSED = (
     (("--source", "--batches", "--limit", "--shard", "--batch", "--image-size", "--max-errors", "--tokenizer", "--decode-workers", "--id-column",
       "--text-column", "--columns", "--by-length"),
      OF_THE_PROGRAM, "Leave it out"),
-    (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--rung", "--when-full", "--spill-dir", "--lease-seconds",
-      "--max-charges", "--kill-overdue", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),
+    (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--strategy", "--when-full", "--spill-dir", "--visibility-timeout",
+      "--max-failures", "--kill-stalled", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),
     (("--adopt", "--producer-restarts"), "the program is not the launcher's to start", "Leave it out"),
     (("--consumer-user",), "the memory of such a run is open to its own user alone", "Leave it out, and start this command as that user"),
     (("--lifeline-fd", "--finish", "--retry"), "it is the launcher's own word", "Leave it out"),
@@ -191,7 +191,7 @@ def conclude(plan, about, attendance, code, finishing, seconds):
     if is_outweighed(code, finished):
         code, failure = finished, merge_failure(why, plan.run_dir)
     else:
-        failure = failure_of(code, attendance, why, samples["samples"]["quarantined"])
+        failure = failure_of(code, attendance, why, samples["samples"]["dead_letters"])
     status = attendance.status
     whole = {**about, **summary.merge({"consumers": status.get("consumers")}, attendance.records), "following": attendance.following, "model": status.get("name"),
              "state": status.get("state"), "run_is_over": attendance.run_is_over, "exit": code, "seconds": round(seconds, 3),
@@ -209,11 +209,11 @@ def outcome_of(attendance):
 
 
 def counts(status):
-    return {"released": status.get("released_samples") or 0, "quarantined": status.get("quarantined_samples") or 0,
+    return {"released": status.get("released_samples") or 0, "dead_letters": status.get("dead_lettered_samples") or 0,
             "dropped_when_full": status.get("dropped_samples") or 0, "submitted": status.get("submitted_samples")}
 
 
-def failure_of(code, attendance, finishing, set_aside):
+def failure_of(code, attendance, finishing, dead_letters):
     """Nothing for an end with 0, else one line that is never empty."""
     if code == ExitCode.OK:
         return None
@@ -225,8 +225,8 @@ def failure_of(code, attendance, finishing, set_aside):
                 "Start the program again, with what is left, and this command with --resume, which adds to the results")
     elif attendance.end == "failed":
         what = f"the run failed in its program: {status.get('message') or 'it said no reason'}"
-    elif code == ExitCode.SET_ASIDE:
-        what = given_up(set_aside, run_dir.path)
+    elif code == ExitCode.DEAD_LETTERS:
+        what = dead_letters_failure(dead_letters, run_dir.path)
     elif finishing:
         what = f"{finishing}\nIts log: {run_dir.log('finish')}"
     elif attendance.end == "abandoned":
@@ -253,8 +253,8 @@ def lines_of(whole, output, followers):
         lines.append(f"  consumers  {followers} ended early and were followed by others")
     if samples.get("recovered"):
         lines.append(summary.recovered_line(samples["recovered"], "samples"))
-    if samples["quarantined"]:
-        lines.append(f"  look       ./launch/offramp quarantine list --run-dir {whole['run_dir']}")
+    if samples["dead_letters"]:
+        lines.append(f"  look       ./launch/offramp dead-letters list --run-dir {whole['run_dir']}")
     if samples["dropped_when_full"]:
         lines.append(f"  dropped    {samples['dropped_when_full']} samples found no free slab")
     if whole["exit"] == ExitCode.OK or samples["released"]:

@@ -12,7 +12,7 @@ class ExitCode(enum.IntEnum):
     BAD_INPUT = 65
     NO_INPUT = 66
     NO_SUCH_RUN = 69
-    CONSERVATION = 70
+    COUNT_MISMATCH = 70
     SYSTEM = 71
     CANNOT_WRITE = 73
     SINK_UNAVAILABLE = 75
@@ -23,7 +23,7 @@ class ExitCode(enum.IntEnum):
     DEVICE_OUT_OF_MEMORY = 81
     DEVICE_BROKEN = 82
     DEVICE_UNSUPPORTED = 83
-    SET_ASIDE = 84
+    DEAD_LETTERS = 84
     RUN_IN_USE = 85
     PRODUCER_GONE = 86
     INTERRUPTED = 130

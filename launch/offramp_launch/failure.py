@@ -25,9 +25,9 @@ def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
         return account["failure"]
     if code == ExitCode.INTERRUPTED:
         return finishing or "the run was stopped before its input was used up"
-    if code == ExitCode.SET_ASIDE:
-        samples = (account.get("samples") or {}).get("quarantined", "some")
-        return given_up(samples, run_dir.path)
+    if code == ExitCode.DEAD_LETTERS:
+        samples = (account.get("samples") or {}).get("dead_letters", "some")
+        return dead_letters_failure(samples, run_dir.path)
     if producers_end:
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:
@@ -37,7 +37,7 @@ def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
 
 def is_outweighed(code, finished):
     """Whether a run that came to `code` ends with what putting its outputs together ended with: results that are not there outweigh dead letters."""
-    return finished != ExitCode.OK and code in (ExitCode.OK, ExitCode.SET_ASIDE)
+    return finished != ExitCode.OK and code in (ExitCode.OK, ExitCode.DEAD_LETTERS)
 
 
 def merge_failure(why, run_dir):
@@ -45,11 +45,11 @@ def merge_failure(why, run_dir):
     return in_one_line(f"{why}\n    Its log: {run_dir.log('finish')}")
 
 
-def given_up(samples, *run_dirs):
+def dead_letters_failure(samples, *run_dirs):
     """`samples`: how many. The reason is that of the first dead letter that is found."""
     reason = next((reason for each in run_dirs for reason in reasons_in(each)), None)
-    return (f"{samples} {'sample was' if samples == 1 else 'samples were'} given up, since post-processing failed" + (f": {reason}" if reason else "") + "\n    Inspect them: "
-            + ", ".join(f"./launch/offramp quarantine list --run-dir {each}" for each in run_dirs))
+    return (f"{samples} {'sample was' if samples == 1 else 'samples were'} dead-lettered, since post-processing failed" + (f": {reason}" if reason else "") + "\n    Inspect them: "
+            + ", ".join(f"./launch/offramp dead-letters list --run-dir {each}" for each in run_dirs))
 
 
 def reasons_in(run_dir):

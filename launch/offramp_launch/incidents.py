@@ -1,7 +1,7 @@
 """
 The incident reports of a run's dead letters, and the launcher's part of them.
 
-RUN_DIR/quarantine/ holds for each set-aside slab NAME.safetensors (the payload) and NAME.json (the incident report). The producer writes both,
+RUN_DIR/dead-letters/ holds for each set-aside slab NAME.safetensors (the payload) and NAME.json (the incident report). The producer writes both,
 once. It cannot know how a consumer ended or what it last said: the launcher, which reaps consumers and owns their logs, adds that to
 the incident report, and what retries came to. Both replace the whole file by a rename, and never write at the same time.
 """
@@ -13,7 +13,7 @@ import pathlib
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError, signal_name
 
-FOLDER = "quarantine"
+FOLDER = "dead-letters"
 DEATHS_REMEMBERED = 1000
 
 

@@ -7,13 +7,13 @@ import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-COMMANDS = ("run", "demo", "consume", "scale", "reload", "status", "top", "trace", "stop", "quarantine", "new-processor", "clean", "doctor", "version", "help")
+COMMANDS = ("run", "demo", "consume", "scale", "reload", "status", "top", "trace", "stop", "dead-letters", "new-processor", "clean", "doctor", "version", "help")
 # What the others are for.
 OF_THE_SOURCES = {"setup": "builds", "test": "builds and tests", "bench": "measures", "ladder": "measures", "tune": "measures", "package": "builds packages",
                   "export": "compiles a model with PyTorch", "query": "encodes words with PyTorch"}
 OLDEST_GLIBC = (2, 34)
 # Of a run that has its pictures and its model made by a program of ours.
-OF_DEMO = ("--output", "--consumers", "--processor", "--start-over", "--resume")
+OF_DEMO = ("--output", "--consumers", "--processor", "--overwrite", "--resume")
 
 
 def begin(command):

@@ -25,7 +25,7 @@ LOOP_ENDS_SECONDS = 10      # from SIGINT to SIGKILL
 def start(places, argv):
     flags, rest = take_values(argv, ("--output", "--consumers", "--processor"))
     switches = []
-    for switch in ("--start-over", "--resume"):
+    for switch in ("--overwrite", "--resume"):
         there, rest = take_switch(rest, switch)
         switches += [switch] * there
     if rest:

@@ -17,7 +17,7 @@ from offramp_launch.supervision.log_follower import last_error
 
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/program/next_place.hpp.
 LOCK = ".offramp-lock"
-CHECKPOINT = ".offramp-manifest"
+CHECKPOINT = ".offramp-checkpoint"
 NEXT = ".offramp-next"
 CLAIM = pathlib.Path(".offramp-shards/job.json")    # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
@@ -174,7 +174,7 @@ def is_alive(pid):
 def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False, note=print, words=("--prepare",)):
     """
     Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
-    refuses what is not ours, and what a run has ended with, unless --start-over asks for its replacement; its words are the user's.
+    refuses what is not ours, and what a run has ended with, unless --overwrite asks for its replacement; its words are the user's.
     `run_id`: of the run that has the output's lock, in which the consumer takes a share. `continues`: the run goes on with what lies there.
     `beyond`: results are not only in the folder. `words`: what the consumer is asked for.
     Through signals the consumer is waited for, or ended: it may be putting a previous run's results in place, and the caller has the folder's lock.

@@ -19,7 +19,7 @@ from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 PRODUCER = "--producer"
-KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts", "--kill-overdue")
+KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts", "--kill-stalled")
 
 
 def is_meant(argv):
@@ -87,7 +87,7 @@ def environment_of(places, run_dir, run_id, output, config, work):
     """By what the program's Egress finds the run."""
     return {**places.environment_of_loops(), "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output,
             "OFFRAMP_PROCESSOR": config.get("processor", ""), "OFFRAMP_PROCESSOR_OPTION": config.get("processor-option", ""), "OFFRAMP_WORK": work,
-            "OFFRAMP_RESUME": "true" if config.get("resume") else "false", "OFFRAMP_KILL_OVERDUE": "true" if config.get("kill-overdue") else "false"}
+            "OFFRAMP_RESUME": "true" if config.get("resume") else "false", "OFFRAMP_KILL_STALLED": "true" if config.get("kill-stalled") else "false"}
 
 
 def supervise(plan, places, output, environment, about, go_on, note):
@@ -114,7 +114,7 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
     code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
     # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
-    how = "unfinished" if outcome_of(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.SET_ASIDE) else outcome_of(supervisor)
+    how = "unfinished" if outcome_of(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.DEAD_LETTERS) else outcome_of(supervisor)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
     if is_outweighed(code, finished):
         code, failure = finished, merge_failure(why, plan.run_dir)

@@ -26,7 +26,7 @@ def counted(status, unit):
     """How much is done, how fast, and the time that is left; of a run that is over only the first."""
     total, done = status.get("total_samples"), status.get("done_samples") or 0
     parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}"]
-    for name, word in (("skipped", "skipped"), ("quarantined_samples", "set aside"), ("dropped_samples", "dropped")):
+    for name, word in (("skipped", "skipped"), ("dead_lettered_samples", "dead-lettered"), ("dropped_samples", "dropped")):
         if status.get(name):
             parts.append(f"{status[name]} {word}")
     if status.get("state") not in ENDS:
@@ -41,7 +41,7 @@ def held_back(status):
     """Who is busy, and what holds the rest back; of a run that is over nothing does."""
     if status.get("state") in ENDS:
         return ""
-    parts = [f"{name} {100 * status[key]:.0f}%" for key, name in (("gpu_share", "compute"), ("consumer_share", "consumers"))
+    parts = [f"{name} {100 * status[key]:.0f}%" for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
              if status.get(key) is not None]
     if status.get("limiting_stage"):
         parts.append(f"held back by {status['limiting_stage']}")
@@ -50,7 +50,7 @@ def held_back(status):
 
 def settled(status):
     """Of which nothing more will come: what is done, and what never will be."""
-    return sum(status.get(name) or 0 for name in ("done_samples", "skipped", "quarantined_samples", "dropped_samples"))
+    return sum(status.get(name) or 0 for name in ("done_samples", "skipped", "dead_lettered_samples", "dropped_samples"))
 
 
 def seconds_left(status):
@@ -71,11 +71,11 @@ def as_json(status, unit):
     """One line for programs: what describe() tells."""
     left = seconds_left(status)
     told = {"state": status.get("state"), "unit": unit, "done": status.get("done_samples") or 0, "total": status.get("total_samples"),
-            "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "compute_share": _rounded(status.get("gpu_share")),
-            "consumer_share": _rounded(status.get("consumer_share")), "limiting_stage": status.get("limiting_stage"),
+            "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "compute_share": _rounded(status.get("gpu_utilization")),
+            "consumer_utilization": _rounded(status.get("consumer_utilization")), "limiting_stage": status.get("limiting_stage"),
             "skipped": status.get("skipped") or None, "message": status.get("message")}
     if status.get("state") in ENDS:
-        for name in ("per_second", "compute_share", "consumer_share", "limiting_stage"):
+        for name in ("per_second", "compute_share", "consumer_utilization", "limiting_stage"):
             told[name] = None
     return json.dumps({"progress": {name: value for name, value in told.items() if value not in (None, "")}})
 
@@ -90,14 +90,14 @@ def describe_holders(status):
     for consumer in status.get("consumers") or []:
         if consumer.get("holding"):
             lines.append(f"    pid {consumer.get('pid')} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
-                         + (" (overdue)" if consumer.get("overdue") else ""))
+                         + (" (stalled)" if consumer.get("stalled") else ""))
     odd = {name: number for name, number in (status.get("releases") or {}).items()
            if number and name in ("foreign", "stale", "malformed")}
     odd.update({reason: number for reason, number in (status.get("refused") or {}).items() if number})
     if odd:
         lines.append("  not taken " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
-    if status.get("quarantined_samples"):
-        lines.append(f"  set aside {status['quarantined_samples']} samples; ./launch/offramp quarantine list")
+    if status.get("dead_lettered_samples"):
+        lines.append(f"  dead       {status['dead_lettered_samples']} samples; ./launch/offramp dead-letters list")
     if status.get("dropped_samples"):
         listed = "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"    # a loop of one's own keeps no list
         lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab{listed}")

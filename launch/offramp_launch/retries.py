@@ -1,7 +1,7 @@
 """
 Dead letters are processed again, sample by sample: a sample that fails alone stays a dead letter, the others get their results.
 
-A run does so at its end for batches at which the processor failed while its consumers lived; `quarantine retry` does so for any dead letter, in
+A run does so at its end for batches at which the processor failed while its consumers lived; `dead-letters retry` does so for any dead letter, in
 programs that are started again when a sample kills them.
 """
 
@@ -50,7 +50,7 @@ def note_outcomes(incident, lines, deaths):
 
     def record_part(part, result, why=None):
         for sample in samples[part[0]:part[1]]:
-            if sample.get("hole"):
+            if sample.get("empty"):
                 continue
             sample["result"] = result
             if why is None:
@@ -101,13 +101,13 @@ def retry_failed(run_dir, run_id, command, run):
 
 def left_of(incident):
     """The samples that have no results."""
-    return [sample for sample in incident.get("samples") or [] if not sample.get("hole") and sample.get("result") != "done"]
+    return [sample for sample in incident.get("samples") or [] if not sample.get("empty") and sample.get("result") != "done"]
 
 
 def failed_alone(incident):
     """Whether its consumers lived: the processor raised, or rejected the batch. What killed them, or hung, might do so again."""
-    charged = [delivery for delivery in incident.get("deliveries") or [] if delivery.get("charged")]
-    return bool(charged) and all(delivery.get("end") in ("failed", "rejected") for delivery in charged)
+    counted = [delivery for delivery in incident.get("deliveries") or [] if delivery.get("counted")]
+    return bool(counted) and all(delivery.get("end") in ("failed", "rejected") for delivery in counted)
 
 
 class Recovered:
@@ -127,21 +127,21 @@ class Recovered:
             return code
         samples = summary.get("samples")
         if isinstance(samples, dict):
-            samples["quarantined"] = max((samples.get("quarantined") or 0) - self.samples, 0)
+            samples["dead_letters"] = max((samples.get("dead_letters") or 0) - self.samples, 0)
             samples["released"] = (samples.get("released") or 0) + self.samples
             samples["recovered"] = self.samples
         kept = []
-        for slab in summary.get("given_up") or []:
+        for slab in summary.get("dead_letters") or []:
             incident = self.incidents.get(slab.get("payload"))
             left = left_of(incident) if incident else None
             if left:
                 slab.update(samples=len(left), reason=reason_of(incident))
             if left != []:
                 kept.append(slab)
-        if "given_up" in summary:
-            summary["given_up"] = kept
-        is_whole = samples and not samples["quarantined"] and not any(left_of(incident) for incident in self.incidents.values())
-        return int(ExitCode.OK) if code == ExitCode.SET_ASIDE and is_whole else code
+        if "dead_letters" in summary:
+            summary["dead_letters"] = kept
+        is_whole = samples and not samples["dead_letters"] and not any(left_of(incident) for incident in self.incidents.values())
+        return int(ExitCode.OK) if code == ExitCode.DEAD_LETTERS and is_whole else code
 
 
 def retry_outcome(incident, ended, output):
@@ -152,7 +152,7 @@ def retry_outcome(incident, ended, output):
     done = len(incident.get("samples") or []) - len(left)
     reason = f": {reason_of(incident)}" if any(sample.get("why") for sample in left) else ""
     words = f"{len(left)} samples failed again" + (f" with exit {ended}" if ended else "") + reason
-    return words + (f"; {done} done, output in {output}" if done else ""), ended or int(ExitCode.SET_ASIDE)
+    return words + (f"; {done} done, output in {output}" if done else ""), ended or int(ExitCode.DEAD_LETTERS)
 
 
 def reason_of(incident):

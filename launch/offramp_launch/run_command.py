@@ -35,7 +35,7 @@ ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Said anew for every run, so not part of the settings that another run may begin with.
-OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish", "--samples-folder", "--input-list", "--turn")
+OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--finish", "--samples-folder", "--input-list", "--turn")
 # What items are called by their source, where they are not parts of what it gives.
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines", "jsonl-text": "texts", "parquet-text": "texts"}
 
@@ -312,7 +312,7 @@ def continue_command(places, typed, config, run_dir, replaces):
     words = without_values(to_type_again(typed), SETTLED)
     anew = replaces and not config.get("resume")
     if not anew:
-        words = [word for word in words if word.partition("=")[0] not in ("--resume", "--start-over")]
+        words = [word for word in words if word.partition("=")[0] not in ("--resume", "--overwrite")]
     # Without an output of its own a run is known by its directory.
     where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
     command = shlex.join([places.continue_command_line(), *words, *where, *([] if anew else ["--resume"])])
@@ -362,7 +362,7 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
     try:
         summary.write(run_dir, whole)
     except OSError as problem:
-        if code in (ExitCode.OK, ExitCode.SET_ASIDE):
+        if code in (ExitCode.OK, ExitCode.DEAD_LETTERS):
             code = int(ExitCode.CANNOT_WRITE)
             ended = f"{failure}. Besides," if failure else "the run is done, but"
             whole.update(exit=code, failure=f"{ended} its summary.json cannot be written: {problem.strerror}. "
@@ -384,7 +384,7 @@ def recover(plan, run_dir, finishing, code):
     Processes the samples of batches at which the processor failed one by one, for a run that ends with dead letters. Not for consumers of another user:
     their processor runs in processes of its own user alone, which the payloads are closed to.
     """
-    if code != ExitCode.SET_ASIDE or plan.account:
+    if code != ExitCode.DEAD_LETTERS or plan.account:
         return Recovered()
 
     def run(command):

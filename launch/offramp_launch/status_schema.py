@@ -55,8 +55,8 @@ CONSUMER = {**dict.fromkeys(("pid", "session", "busy_seconds", "holding", "oldes
 FORMS = {
     **dict.fromkeys((
         "pid", "producers", "exit", "total_samples", "done_samples", "done_before", "batches", "released_samples", "released_batches", "released_bytes", "submitted_samples",
-        "quarantined_samples", "dropped_samples", "spilled_samples", "redelivered", "skipped", "samples_per_second", "gpu_share", "consumer_share", "began_ns", "now_ns",
-        "last_release_ns", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "leases_expired", "slab_charges", "shm_bytes", "pinned_bytes_per_second"), is_number),
+        "dead_lettered_samples", "dropped_samples", "spilled_samples", "redelivered", "skipped", "samples_per_second", "gpu_utilization", "consumer_utilization", "began_ns", "now_ns",
+        "last_release_ns", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "visibility_timeouts", "slab_failures", "shm_bytes", "pinned_bytes_per_second"), is_number),
     **dict.fromkeys(("state", "time", "version", "model", "name", "device", "device_uuid", "limiting_stage", "last_failure", "failure", "message", "shortage", "slab_states"),
                     is_text),
     **dict.fromkeys(("slabs", "releases", "refused"), table_of(is_number)),

@@ -95,13 +95,13 @@ def close_status(run_dir, whole):
         status = run_dir.told("status.json") or {"run_id": whole.get("run_id")}
         status.update(state=last_state(status.get("state"), whole["exit"]), exit=whole["exit"], failure=whole["failure"], time=whole["ended"])
         if _counts(whole.get("samples")).get("recovered"):
-            status["quarantined_samples"] = whole["samples"]["quarantined"]
+            status["dead_lettered_samples"] = whole["samples"]["dead_letters"]
         _put(run_dir, "status.json", status)
 
 
 def last_state(told, exit_code):
     """`told`: the last state that the producer gave; it may have died in it, or the reason lies elsewhere."""
-    if exit_code not in (ExitCode.OK, ExitCode.SET_ASIDE, ExitCode.INTERRUPTED):
+    if exit_code not in (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED):
         return "failed"
     return told if told in ("ended", "abandoned") else "abandoned" if exit_code == ExitCode.INTERRUPTED else "ended"
 
@@ -145,16 +145,16 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
                      else "a producer that died met them; a run with --resume tries them again, and lists them")
             lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     lines += [f"  left out   {part['count']} {part['what']}" for part in summary.get("left_out") or []]
-    if ahead := summary.get("unreadable_ahead"):
+    if ahead := summary.get("unreadable_upcoming"):
         lines.append(f"  unreadable {_listed_count(ahead)} more, in batches that were not begun any more: summary.json lists them")
     if samples.get("recovered"):
         lines.append(recovered_line(samples["recovered"], unit))
-    for slab in summary.get("given_up") or []:
-        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_dead_letter_reason(slab)}; "
+    for slab in summary.get("dead_letters") or []:
+        lines.append(f"  dead       batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_dead_letter_reason(slab)}; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
     # Also what a producer before this one gave up, which stands in the run's folder only.
-    if (summary.get("samples") or {}).get("quarantined"):
-        lines += [f"  look       ./launch/offramp quarantine list --run-dir {each}" for each in summary.get("set_aside_in") or [summary["run_dir"]]]
+    if (summary.get("samples") or {}).get("dead_letters"):
+        lines += [f"  look       ./launch/offramp dead-letters list --run-dir {each}" for each in summary.get("dead_letters_in") or [summary["run_dir"]]]
     if samples.get("dropped_when_full"):
         lines.append(f"  dropped    {samples['dropped_when_full']} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, "
                      "--resume makes them")

@@ -13,7 +13,7 @@ class Lines:
     def __init__(self, file, id_column, text_column):
         content = read_bytes(file).removeprefix(b"\xef\xbb\xbf")
         if is_parquet(file) or begins_with_row(content, (id_column, text_column)):
-            raise LaunchError(f"--input {file} is a table of texts, and the table of vectors has no ids (--vector-columns none, or an older version)",
+            raise LaunchError(f"--input {file} is a table of texts, and the table of vectors has no ids (--vector-columns none)",
                               "Leave --input out", ExitCode.USAGE)
         self._file = file
         self._lines = [line.removesuffix(b"\r").decode(errors="replace") for line in content.split(b"\n")]

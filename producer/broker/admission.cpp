@@ -197,9 +197,9 @@ void Admission::on_disconnect(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
     state_.memory.refresh_heartbeats();  // for its last stats
-    state_.peers.note_departure(peer, "goodbye");
+    state_.peers.note_departure(peer, "disconnected");
     // Tickets that crossed its Disconnect: it never saw them, or will not begin.
-    state_.take_slabs_back(peer, 0, "goodbye");
+    state_.take_slabs_back(peer, 0, "disconnected");
 }
 
 }  // namespace offramp

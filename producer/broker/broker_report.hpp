@@ -21,7 +21,7 @@ namespace offramp {
 inline constexpr const char* kShortageNoConsumers = "no-consumers";
 inline constexpr const char* kShortageLeased = "all-leased";      // consumers are slower than the producer
 inline constexpr const char* kShortageHeld = "retired-but-held";  // done with, but a late holder has not let go
-inline constexpr const char* kShortageQuarantine = "quarantine";  // dead letters, on their way to the disk
+inline constexpr const char* kShortageDeadLetters = "dead-letters";  // dead letters, on their way to the disk
 inline constexpr const char* kShortageFilling = "filling";        // being copied into
 inline constexpr const char* kShortageDraining = "draining";      // every consumer is leaving
 
@@ -34,7 +34,7 @@ struct ConsumerReport {
     std::vector<std::uint32_t> held;  // the slabs that it holds, as the ledger has them
     SlabTotals completed;
     double busy_seconds = 0;         // as it says itself
-    std::string end;                 // empty while it lives; "goodbye" or "died"
+    std::string end;                 // empty while it lives; "disconnected" or "died"
     bool ready = false;              // it takes slabs: its processor is made, and it is not leaving
     double oldest_hold_seconds = 0;  // how long it has held the slab that it has held longest
     bool stalled = false;            // no progress for longer than a visibility timeout: its slabs go to others as well
@@ -87,7 +87,7 @@ class DeadLetterList {
 
 // The broker's totals. A copy of one moment: the counters agree with one another.
 struct BrokerReport {
-    SlabTotals published, completed, quarantined, in_flight;
+    SlabTotals published, completed, dead_lettered, in_flight;
     SlabTotals spilled;  // on the disk now
     SlabTotals ever_spilled;
     std::string spill_error;  // why the last slab could not be spilled; empty: it could
@@ -101,7 +101,7 @@ struct BrokerReport {
     // of this producer's deliveries
     DurationHistogram queue;         // a wait, from when it was published, or came back, until a consumer had it
     DurationHistogram process;       // from then until the consumer was done with it, or had failed
-    std::uint64_t slab_charges = 0;  // failures counted against slabs: by deaths and by what consumers said
+    std::uint64_t slab_failures = 0;  // failures counted against slabs: by deaths and by what consumers said
     std::vector<ConsumerReport> consumers;
     std::shared_ptr<DeadLetterList> dead_letters = std::make_shared<DeadLetterList>();
     std::string last_failure;            // what a consumer said last when it failed, for people
@@ -112,7 +112,7 @@ struct BrokerReport {
     std::string shortage_reason;        // one of kShortage...; empty when a slab is free
     std::string shortage;               // the same with who holds what, for people
     std::uint64_t payloads_lost = 0;    // of dead letters: could not be written
-    std::uint64_t leases_expired = 0;   // consumers that made no progress for a visibility timeout
+    std::uint64_t visibility_timeouts = 0;   // consumers that made no progress for a visibility timeout
     std::uint64_t stalled_killed = 0;   // of those: killed for it
     bool ended = false;                 // nothing is in flight, and every consumer has been told
 
@@ -126,9 +126,9 @@ struct BrokerReport {
             before_steady = completed;
         }
     }
-    // published = completed + in flight + spilled + quarantined, in samples.
+    // published = completed + in flight + spilled + dead_lettered, in samples.
     bool conserved() const {
-        return published.samples == completed.samples + in_flight.samples + spilled.samples + quarantined.samples;
+        return published.samples == completed.samples + in_flight.samples + spilled.samples + dead_lettered.samples;
     }
 };
 

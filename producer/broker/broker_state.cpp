@@ -25,9 +25,9 @@ void BrokerState::count_step(CountedStep step, const PublishedSlab& slab) {
 
 void BrokerState::take_slabs_back(Peer& peer, std::uint64_t work, const char* how) {
     for (const SlabLedger::Revoked& held : ledger.revoke(peer.ref, work)) {
-        slab_records.note_failed(held.slab, held.attempt, peer, how, held.charged);
-        if (held.charged) {
-            ++totals.slab_charges;
+        slab_records.note_failed(held.slab, held.attempt, peer, how, held.counted);
+        if (held.counted) {
+            ++totals.slab_failures;
             slab_records[held.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
         }
         if (held.ready_again) ready.put_ahead(held.slab);

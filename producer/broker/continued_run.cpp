@@ -18,7 +18,7 @@ void ContinuedRun::adopt(std::span<const PublishedSlab> in_flight, std::span<con
     const ProgressLog::Totals totals = state_.options.progress->totals();
     state_.totals.published = totals.published;
     state_.totals.completed = totals.completed;
-    state_.totals.quarantined = totals.dead_letters;
+    state_.totals.dead_lettered = totals.dead_letters;
     // Since when a slab has been held, nobody knows any more: for this producer, since now.
     for (SlabRecord& slab_record : state_.slab_records) slab_record.leased_at = state_.clock.now();
     for (const PublishedSlab& slab : in_flight) {

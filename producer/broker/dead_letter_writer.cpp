@@ -37,7 +37,7 @@ json deliveries_json(const std::vector<DeliveryRecord>& deliveries) {
                         {"session", delivery.session},
                         {"seconds", static_cast<double>(delivery.ended_at_ns - delivery.delivered_at_ns) / 1e9},
                         {"end", delivery.end},
-                        {"charged", delivery.charged},
+                        {"counted", delivery.counted},
                         {"why", delivery.why.empty() ? json() : json(delivery.why)},
                         // The launch script's to fill in: it reaps consumers and owns their logs.
                         {"exit", nullptr},
@@ -50,7 +50,7 @@ void describe_slab(const SlabContents& slab, json& report) {
     for (const BatchRecord& piece : slab.batches)
         report["batches"].push_back({{"batch", piece.batch}, {"first_row", piece.first_row}, {"rows", piece.rows}});
     for (const SampleView& sample : slab.samples)
-        report["samples"].push_back({{"item", sample.item}, {"key", sample.key}, {"hole", sample.hole}});
+        report["samples"].push_back({{"item", sample.item}, {"key", sample.key}, {"empty", sample.empty}});
     for (const TensorView& tensor : slab.tensors) {
         const auto dims = static_cast<std::ptrdiff_t>(tensor.spec.dims);
         report["tensors"].push_back(
@@ -95,7 +95,7 @@ void DeadLetterWriter::wait_until_idle() {
 }
 
 void DeadLetterWriter::run() {
-    name_this_thread("quarantine");
+    name_this_thread("dead-letters");
     std::unique_lock lock(mutex_);
     while (true) {
         changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
@@ -130,12 +130,12 @@ DeadLetterOutcome DeadLetterWriter::write(const DeadLetterJob& job) const {
         write_payload(stem + ".safetensors", *slab);
         outcome.payload = stem + ".safetensors";
         write_dead_letter_file(stem + ".json", report_of(job, &*slab, outcome));
-        spdlog::error("batch {} is set aside in {}: {}", job.first_batch, outcome.payload, job.reason);
+        spdlog::error("batch {} is dead-lettered in {}: {}", job.first_batch, outcome.payload, job.reason);
         return outcome;
     } catch (const std::exception& problem) {
         outcome.error = problem.what();
     }
-    spdlog::error("batch {} is given up ({}), and {} be kept: {}", job.first_batch, job.reason,
+    spdlog::error("batch {} became a dead letter ({}), and {} be kept: {}", job.first_batch, job.reason,
                   outcome.payload.empty() ? "its payload cannot" : "its story cannot", outcome.error);
     if (!outcome.payload.empty()) return outcome;
     try {
@@ -151,7 +151,7 @@ std::string DeadLetterWriter::report_of(const DeadLetterJob& job, const SlabCont
     json report = {
         {"format", kIncidentFormat},
         {"run_id", settings_.run_id},
-        {"set_aside_at", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
+        {"dead_lettered_at", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
         {"batch", job.first_batch},
         {"reason", job.reason},
         {"deaths", job.deaths},

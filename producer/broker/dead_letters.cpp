@@ -22,8 +22,8 @@ std::uint32_t DeadLetters::most_at_the_writer() const { return std::max(1U, stat
 
 // What a predecessor was told of failures, it took with it: they count as deaths then.
 std::uint64_t DeadLetters::deaths_of(std::uint32_t slab) const {
-    const std::uint64_t charges = state_.ledger.charges(slab);
-    return charges - std::min<std::uint64_t>(charges, state_.slab_records[slab].failures);
+    const std::uint64_t failures = state_.ledger.failures(slab);
+    return failures - std::min<std::uint64_t>(failures, state_.slab_records[slab].failures);
 }
 
 std::string DeadLetters::reason_of(std::uint32_t slab) const {
@@ -33,21 +33,21 @@ std::string DeadLetters::reason_of(std::uint32_t slab) const {
                                            [](const DeliveryRecord& delivery) { return !delivery.why.empty(); });
     const std::string why = last == slab_record.failed.rend() ? "" : ": " + last_line(last->why);
     if (slab_record.rejected) return "a consumer rejected it" + why;
-    if (state_.ledger.charges(slab) < state_.options.max_charges)
+    if (state_.ledger.failures(slab) < state_.options.max_failures)
         return "it was handed out " + std::to_string(state_.ledger.word(slab).attempt) + " times and never finished";
     if (slab_record.failures == 0) return "it took down " + std::to_string(deaths) + " consumers";
     return "it failed " + std::to_string(slab_record.failures) + " times" +
            (deaths > 0 ? " and took down " + std::to_string(deaths) + " consumers" : "") + why;
 }
 
-void DeadLetters::quarantine(std::uint32_t slab) {
+void DeadLetters::dead_letter(std::uint32_t slab) {
     const SlabRecord& slab_record = state_.slab_records[slab];
-    state_.count_step(CountedStep::Quarantine, slab_record.published);
-    state_.ledger.quarantine(slab);
-    state_.totals.quarantined += slab_record.published.totals();
-    spdlog::error("batch {} is given up: {}; {} samples", slab_record.published.first_batch, reason_of(slab),
+    state_.count_step(CountedStep::DeadLetter, slab_record.published);
+    state_.ledger.dead_letter(slab);
+    state_.totals.dead_lettered += slab_record.published.totals();
+    spdlog::error("batch {} became a dead letter: {}; {} samples", slab_record.published.first_batch, reason_of(slab),
                   slab_record.published.samples);
-    if (state_.options.on_set_aside) state_.options.on_set_aside(slab_record.published);
+    if (state_.options.on_dead_letter) state_.options.on_dead_letter(slab_record.published);
     enqueue(slab);
 }
 

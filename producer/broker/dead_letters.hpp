@@ -20,12 +20,12 @@ class DeadLetters {
     explicit DeadLetters(BrokerState& state) : state_(state) {}
 
     // A Ready slab that took too many consumers down: nobody gets it any more.
-    void quarantine(std::uint32_t slab);
-    // Sees to a slab that is Quarantined, and counted: by quarantine(), or by a previous producer.
+    void dead_letter(std::uint32_t slab);
+    // Sees to a slab that is DeadLettered, and counted: by dead_letter(), or by a previous producer.
     void enqueue(std::uint32_t slab);
     // What is on the disk, or cannot get there (that is in the totals), makes room.
     void free_written();
-    // The writer has few slabs at a time; those that wait for it stay Quarantined, and nobody else waits for either.
+    // The writer has few slabs at a time; those that wait for it stay DeadLettered, and nobody else waits for either.
     void write_next();
     bool has_next() const { return !queue_.empty(); }
 
@@ -39,7 +39,7 @@ class DeadLetters {
     std::string reason_of(std::uint32_t slab) const;
 
     BrokerState& state_;
-    std::deque<Pending> queue_;  // Quarantined, and not at the writer yet
+    std::deque<Pending> queue_;  // DeadLettered, and not at the writer yet
     std::vector<Pending> at_the_writer_;
 };
 

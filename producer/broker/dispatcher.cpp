@@ -134,7 +134,7 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
 void Dispatcher::on_failed(Peer& peer, const ReleaseRecord& record, bool ready_again) {
     const std::uint32_t slab = record.ticket.slab;
     const bool rejected = static_cast<ReleaseKind>(record.kind) == ReleaseKind::Rejected;
-    ++state_.totals.slab_charges;
+    ++state_.totals.slab_failures;
     const auto why = peer.failures.find(peer.releases_seen);
     SlabRecord& slab_record = state_.slab_records[slab];
     state_.slab_records.note_failed(slab, record.ticket.attempt, peer, rejected ? "rejected" : "failed", true,
@@ -191,9 +191,9 @@ ReadyQueue::Walk Dispatcher::dispatch(const ReadySlab& entry, std::size_t left, 
     if (!ReadyQueue::is_current(entry, word)) return Drop;
     if (spill_.is_being_written(entry.slab)) return Keep;
     SlabRecord& slab_record = state_.slab_records[entry.slab];
-    if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt ||
+    if (state_.ledger.failures(entry.slab) >= state_.options.max_failures || word.attempt >= kMaxAttempt ||
         slab_record.rejected) {
-        dead_letters_.quarantine(entry.slab);
+        dead_letters_.dead_letter(entry.slab);
         return Drop;
     }
     if (room_ == 0) return word.attempt == 0 ? KeepAndStop : Keep;

@@ -134,20 +134,20 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
 // memory back sooner, and counts a failure for the slab that it hangs on. What it holds is not touched before its
 // pidfd says that it is dead. A consumer may be in the producer's own process, which is never killed for it.
 void LivenessMonitor::on_stalled(Peer& peer) {
-    ++state_.totals.leases_expired;
-    if (!state_.options.kill_overdue) return;
+    ++state_.totals.visibility_timeouts;
+    if (!state_.options.kill_stalled) return;
     if (is_this_process(peer)) {
-        spdlog::error("consumer {} (pid {}) is overdue and is not killed: it is in the producer's own process",
+        spdlog::error("consumer {} (pid {}) is stalled and is not killed: it is in the producer's own process",
                       admission_of(peer.ref.session), peer.credentials.pid);
         return;
     }
     const int refused = state_.watch.kill(peer.watched.died.get());
     if (refused == 0) {
         ++state_.totals.stalled_killed;
-        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", admission_of(peer.ref.session),
+        spdlog::warn("consumer {} (pid {}) is killed: it is stalled", admission_of(peer.ref.session),
                      peer.credentials.pid);
     } else {
-        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", admission_of(peer.ref.session),
+        spdlog::error("consumer {} (pid {}) is stalled and cannot be killed: {}", admission_of(peer.ref.session),
                       peer.credentials.pid, std::strerror(refused));
     }
 }
@@ -159,7 +159,7 @@ void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent
     spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}",
                  admission_of(peer.ref.session), peer.credentials.pid,
                  std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
-                 state_.options.kill_overdue ? "" : ": nobody kills it, as kill-overdue would");
+                 state_.options.kill_stalled ? "" : ": nobody kills it, as kill-stalled would");
 }
 
 }  // namespace offramp

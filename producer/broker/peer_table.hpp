@@ -48,7 +48,7 @@ class PeerTable {
     // The heartbeat record of an admitted peer: perhaps a leftover of whoever had its index before, see its
     // session.
     const HeartbeatRecord& heartbeat_of(const Peer& peer) const { return heartbeats_[peer.ref.consumer_index]; }
-    // It leaves: "goodbye" or "died".
+    // It leaves: "disconnected" or "died".
     void note_departure(const Peer& peer, const char* how);
     // Those that have left, then those that are here.
     std::vector<ConsumerReport> reports() const;

@@ -40,7 +40,7 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
         case CountedStep::Complete:
             next.completed += slab.totals();
             break;
-        case CountedStep::Quarantine:
+        case CountedStep::DeadLetter:
             next.dead_letters += slab.totals();
             break;
         case CountedStep::None:

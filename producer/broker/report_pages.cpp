@@ -34,7 +34,7 @@ std::size_t consumers_between(const BrokerReport& before, const BrokerReport& no
         now.consumers, [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
 }
 
-constexpr std::string_view kStateLetters = "FGPLRQ";  // by SlabState
+constexpr std::string_view kStateLetters = "FGPLRD";  // by SlabState
 static_assert(kStateLetters.size() == kSlabStates);
 // A letter each; of more slabs nobody would look at each, twice a second.
 constexpr std::size_t kMaxSlabStates = 1U << 16;
@@ -71,7 +71,7 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
     for (const ConsumerReport& consumer : broker.consumers) {
         if (which == WhichConsumers::Living && !consumer.end.empty()) continue;
         list.push_back({{"pid", consumer.pid},
-                        {"slot", consumer.consumer_index},
+                        {"consumer_index", consumer.consumer_index},
                         {"session", consumer.session},
                         {"slabs", consumer.completed.slabs},
                         {"batches", consumer.completed.batches},
@@ -81,14 +81,14 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
                         {"holding", consumer.holding},
                         {"held", consumer.held},
                         {"oldest_hold_seconds", consumer.oldest_hold_seconds},
-                        {"overdue", consumer.stalled},
+                        {"stalled", consumer.stalled},
                         {"ready", consumer.ready},
                         {"end", consumer.end}});
     }
     return list;
 }
 
-json consumer_share(const BrokerReport& before, const BrokerReport& now, double seconds) {
+json consumer_utilization(const BrokerReport& before, const BrokerReport& now, double seconds) {
     const double busy = busy_seconds(now) - busy_seconds(before);
     if (busy <= 0 && now.in_flight.samples > 0) return nullptr;
     const double all = seconds * static_cast<double>(std::max<std::size_t>(1, consumers_between(before, now)));
@@ -114,7 +114,7 @@ void add_fields(json& page, const BrokerReport& broker, const StatusFields& stat
     page["output_wait_seconds"] = known(stats.output_wait_seconds);
     page["totals"] = {
         {"published", totals_json(broker.published)},     {"completed", totals_json(broker.completed)},
-        {"quarantined", totals_json(broker.quarantined)}, {"redelivered", totals_json(broker.redelivered)},
+        {"dead_letters", totals_json(broker.dead_lettered)}, {"redelivered", totals_json(broker.redelivered)},
         {"dropped", totals_json(stats.dropped)},          {"spilled", totals_json(broker.ever_spilled)}};
     json bounds = json::array();
     for (const std::uint64_t bound : DurationHistogram::kBoundsNs) bounds.push_back(static_cast<double>(bound) / 1e9);
@@ -128,7 +128,7 @@ void add_fields(json& page, const BrokerReport& broker, const StatusFields& stat
     for (std::size_t state = 0; state < kSlabStates; ++state)
         letters[std::string(1, kStateLetters[state])] = std::string(to_string(static_cast<SlabState>(state)));
     page["slab_state_letters"] = std::move(letters);
-    page["slab_charges"] = broker.slab_charges;
+    page["slab_failures"] = broker.slab_failures;
 }
 
 std::string utc_time() {

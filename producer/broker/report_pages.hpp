@@ -20,7 +20,7 @@ enum class WhichConsumers { Living, All };
 nlohmann::json consumers_json(const BrokerReport& broker, WhichConsumers which);
 // The part of the time between two moments that consumers worked, those that were there at any time between them. Work
 // counts when it is finished: where none was, while some goes on, the share is not known (null).
-nlohmann::json consumer_share(const BrokerReport& before, const BrokerReport& now, double seconds);
+nlohmann::json consumer_utilization(const BrokerReport& before, const BrokerReport& now, double seconds);
 // Slabs by their state.
 nlohmann::json slabs_json(const BrokerReport& broker);
 

@@ -18,7 +18,7 @@ void RunEnd::finish(bool disk_is_empty) {
     const auto of = [&](SlabState state) { return state_.ledger.count(state); };
     // Dead letters must be on the disk, or have failed to get there.
     const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
-                                   of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0 && disk_is_empty;
+                                   of(SlabState::Leased) == 0 && of(SlabState::DeadLettered) == 0 && disk_is_empty;
     if (!nothing_in_flight && !aborting_) return;
     if (!until_) {
         until_ = state_.clock.now() + state_.options.disconnect_timeout;
@@ -26,7 +26,7 @@ void RunEnd::finish(bool disk_is_empty) {
             send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
     // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the totals.
-    const bool all_done = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
+    const bool all_done = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::DeadLettered) == 0;
     ended_ = all_done || state_.clock.now() >= *until_;
     if (ended_ && !state_.peers.empty()) spdlog::warn("{} consumers did not disconnect in time", state_.peers.size());
 }

@@ -66,14 +66,14 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
         staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;  // who is away comes back
     }
     const std::uint32_t wanted = of(SlabState::Ready) + of(SlabState::Leased);
-    const std::uint32_t others = std::max({of(SlabState::Retired), of(SlabState::Quarantined), of(SlabState::Filling)});
+    const std::uint32_t others = std::max({of(SlabState::Retired), of(SlabState::DeadLettered), of(SlabState::Filling)});
     if (wanted >= others && living == 0)
         report.shortage_reason = kShortageNoConsumers;
     else if (wanted >= others)
         report.shortage_reason = staying == 0 ? kShortageDraining : kShortageLeased;
     else
         report.shortage_reason = others == of(SlabState::Retired)       ? kShortageHeld
-                                 : others == of(SlabState::Quarantined) ? kShortageQuarantine
+                                 : others == of(SlabState::DeadLettered) ? kShortageDeadLetters
                                                                         : kShortageFilling;
     std::string& text = report.shortage;
     text = living == 0 ? "no consumers" : staying == 0 ? "every consumer is leaving" : "all slabs are in use";
@@ -92,7 +92,7 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
     for (std::size_t i = 0; i < std::min(holders.size(), kConsumersNamed); ++i)
         text +=
             fmt::format("{}pid {} holds {} for {:.1f} s{}", i == 0 ? "; " : ", ", holders[i]->pid, holders[i]->holding,
-                        holders[i]->oldest_hold_seconds, holders[i]->stalled ? " (overdue)" : "");
+                        holders[i]->oldest_hold_seconds, holders[i]->stalled ? " (stalled)" : "");
     if (holders.size() > kConsumersNamed) text += fmt::format(", {} more", holders.size() - kConsumersNamed);
 }
 

@@ -20,7 +20,7 @@ std::optional<TimePoint> SlabRecords::delivered_at(std::uint32_t slab, std::uint
 }
 
 void SlabRecords::note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end,
-                              bool charged, std::string why) {
+                              bool counted, std::string why) {
     SlabRecord& slab_record = records_[slab];
     const auto known =
         std::find_if(slab_record.failed.begin(), slab_record.failed.end(), [&](const DeliveryRecord& record) {
@@ -32,7 +32,7 @@ void SlabRecords::note_failed(std::uint32_t slab, std::uint32_t attempt, const P
                           .delivered_at_ns = to_ns(slab_record.leased_at),
                           .ended_at_ns = to_ns(clock_.now()),
                           .end = end,
-                          .charged = charged,
+                          .counted = counted,
                           .why = std::move(why)};
     if (known != slab_record.failed.end()) {
         record.delivered_at_ns = known->delivered_at_ns;

@@ -18,7 +18,7 @@ struct SlabRecord {
     PublishedSlab published;
     std::uint32_t deliveries = 0;
     std::uint32_t returns = 0;
-    std::uint32_t failures = 0;  // of the charges: their consumers live
+    std::uint32_t failures = 0;  // of the failures: their consumers live
     bool rejected = false;       // a consumer said that none will do better
     std::vector<std::uint64_t> killed_pids;
     std::vector<DeliveryRecord> failed;  // deliveries that did not complete it
@@ -45,7 +45,7 @@ class SlabRecords {
     std::optional<TimePoint> delivered_at(std::uint32_t slab, std::uint32_t attempt) const;
     // A delivery that completes nothing may end twice: its visibility timeout runs out, and later its holder dies. The
     // later one stands.
-    void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged,
+    void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool counted,
                      std::string why = {});
 
   private:

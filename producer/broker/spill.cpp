@@ -104,7 +104,7 @@ std::optional<std::uint32_t> Spill::oldest_waiting() const {
     for (const ReadySlab& entry : state_.ready) {
         const SlabWord word = state_.ledger.word(entry.slab);
         if (!ReadyQueue::is_current(entry, word) || !state_.memory.usable(entry.slab)) continue;
-        if (state_.ledger.charges(entry.slab) > 0 || !state_.ledger.holders(entry.slab).empty()) continue;
+        if (state_.ledger.failures(entry.slab) > 0 || !state_.ledger.holders(entry.slab).empty()) continue;
         if (!oldest || state_.slab_records[entry.slab].published.items_through <
                            state_.slab_records[*oldest].published.items_through)
             oldest = entry.slab;

@@ -66,12 +66,12 @@ std::unique_ptr<Delivery> EgressRun::start_broker() {
                                 .work = options_.work,
                                 .allowed_uids = options_.allowed_uids,
                                 .visibility_timeout = options_.visibility_timeout,
-                                .max_charges = options_.max_charges,
+                                .max_failures = options_.max_failures,
                                 .warmup_batches = options_.warmup_batches,
                                 .progress = &records_->progress,
                                 .on_completed = hooks_.on_completed,
-                                .on_set_aside = hooks_.on_set_aside,
-                                .kill_overdue = options_.kill_overdue,
+                                .on_dead_letter = hooks_.on_dead_letter,
+                                .kill_stalled = options_.kill_stalled,
                                 .dead_letters = make_dead_letter_writer(),
                                 .spill = spill_};
     heartbeats_ = std::make_unique<HeartbeatSnapshot>(place_.names().cells(),
@@ -107,7 +107,7 @@ std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
         const auto bytes = region->bytes().subspan(pool_ ? spans.offset_in_span(slab) : 0, options_.layout.slab_bytes);
         return {bytes, std::move(region)};
     };
-    return std::make_shared<DeadLetterWriter>(DeadLetterWriter::Settings{.folder = place_.folder() + "/quarantine",
+    return std::make_shared<DeadLetterWriter>(DeadLetterWriter::Settings{.folder = place_.folder() + "/dead-letters",
                                                                          .run_id = place_.names().run_id,
                                                                          .run_nonce = place_.names().nonce,
                                                                          .bytes_of = bytes_of,

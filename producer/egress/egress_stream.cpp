@@ -42,7 +42,7 @@ EgressStream::~EgressStream() {
 
 bool EgressStream::submit(OutputBatch batch) {
     if (batch.tensors.empty()) {
-        expect(std::ranges::all_of(batch.rows, &RowInfo::hole), "a batch without outputs has empty rows alone");
+        expect(std::ranges::all_of(batch.rows, &RowInfo::empty), "a batch without outputs has empty rows alone");
     } else {
         expect(batch.tensors.size() == layout_.tensors.size(), "a batch has the layout's outputs");
         expect(batch.computed && batch.computed->armed(), "the event behind the outputs is armed");

@@ -63,7 +63,7 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
     require(options.name.size() < 64, "a name of " + std::to_string(options.name.size()) + " bytes", "Give at most 63");
     require(options.visibility_timeout > std::chrono::nanoseconds{}, "a visibility timeout of nothing",
             "Give seconds: 30 is the default");
-    require(options.max_charges >= 1, "no death may be charged to a slab", "Give at least 1: 3 is the default");
+    require(options.max_failures >= 1, "no death may be counted to a slab", "Give at least 1: 3 is the default");
     if (options.run_id.empty()) options.run_id = "egress-" + std::to_string(::getpid());
     RunNames::check_run_id(options.run_id);
     return options;
@@ -162,8 +162,8 @@ EgressRunOptions EmbeddedEgress::Parts::run_options() const {
             .max_consumers = options.max_consumers,
             .allowed_uids = {::geteuid()},
             .visibility_timeout = options.visibility_timeout,
-            .max_charges = options.max_charges,
-            .kill_overdue = options.kill_overdue};
+            .max_failures = options.max_failures,
+            .kill_stalled = options.kill_stalled};
 }
 
 EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
@@ -173,14 +173,14 @@ EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
         return told;
     };
     std::function<void(std::uint64_t, std::span<const RowInfo>)> on_dropped;
-    if (options.on_given_up)
+    if (options.on_failed_items)
         on_dropped = [this](std::uint64_t, std::span<const RowInfo> rows) {
             std::vector<ItemRange> items;
             for (const RowInfo& row : rows) append_item(items, row.item);
-            options.on_given_up(items);
+            options.on_failed_items(items);
         };
     return {.on_completed = of_a_slab(options.on_completed),
-            .on_set_aside = of_a_slab(options.on_given_up),
+            .on_dead_letter = of_a_slab(options.on_failed_items),
             .on_dropped = std::move(on_dropped),
             .on_pool_failure =
                 [this](std::exception_ptr error) {
@@ -340,12 +340,12 @@ EmbeddedEgressStats EmbeddedEgress::stats() const {
             .samples_published = broker.published.samples,
             .samples_completed = broker.completed.samples,
             .samples_dropped = output.samples_dropped,
-            .samples_set_aside = broker.quarantined.samples,
+            .samples_dead_lettered = broker.dead_lettered.samples,
             .bytes_copied = output.bytes_copied,
             .copy_seconds = output.copy_seconds,
             .slab_wait_seconds = parts_->run->slab_wait_seconds(),
             .consumers = number_of([](const ConsumerReport&) { return true; }),
-            .overdue = number_of([](const ConsumerReport& one) { return one.stalled; })};
+            .stalled = number_of([](const ConsumerReport& one) { return one.stalled; })};
 }
 
 }  // namespace offramp

@@ -31,22 +31,22 @@ struct EmbeddedEgressOptions {
     std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);
     // without progress, before another consumer gets the slab too
     std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
-    std::uint32_t max_charges = 3;  // deaths that a slab may cause before it is a dead letter
-    bool kill_overdue = false;      // a consumer whose visibility timeout ran out is killed
+    std::uint32_t max_failures = 3;  // deaths that a slab may cause before it is a dead letter
+    bool kill_stalled = false;      // a consumer whose visibility timeout ran out is killed
     // Of a slab that consumers are done with: its items. On the broker's thread; may be empty.
     std::function<void(std::span<const ItemRange>)> on_completed{};
-    // Of items that will not be done: dropped on the copy's thread, or set aside on the broker's; may be empty.
-    std::function<void(std::span<const ItemRange>)> on_given_up{};
+    // Of items that will not be done: dropped on the copy's thread, or dead-lettered on the broker's; may be empty.
+    std::function<void(std::span<const ItemRange>)> on_failed_items{};
 };
 
 struct EmbeddedEgressStats {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;
-    std::uint64_t samples_published = 0, samples_completed = 0, samples_dropped = 0, samples_set_aside = 0;
+    std::uint64_t samples_published = 0, samples_completed = 0, samples_dropped = 0, samples_dead_lettered = 0;
     std::uint64_t bytes_copied = 0;
     double copy_seconds = 0;       // of the device
     double slab_wait_seconds = 0;  // the copies waited for a free slab
     std::uint32_t consumers = 0;   // living
-    std::uint32_t overdue = 0;     // of them: their visibility timeout ran out
+    std::uint32_t stalled = 0;     // of them: their visibility timeout ran out
 };
 
 // The door to a whole run but for the model (EgressRun), for a program that has a loop of its own: it takes that

@@ -49,8 +49,8 @@ struct OutputBatch {
     Counts count(std::uint32_t first_row, std::uint32_t row_count) const {
         Counts counts{.samples = 0, .skipped = first_row == 0 ? skipped_before : 0};
         for (std::uint32_t row = first_row; row < first_row + row_count; ++row) {
-            counts.samples += rows[row].hole ? 0 : 1;
-            counts.skipped += rows[row].hole && !rows[row].done ? 1 : 0;
+            counts.samples += rows[row].empty ? 0 : 1;
+            counts.skipped += rows[row].empty && !rows[row].done ? 1 : 0;
         }
         return counts;
     }

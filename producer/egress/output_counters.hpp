@@ -14,7 +14,7 @@ class OutputCounters {
   public:
     void submitted(const OutputBatch& batch) {
         ++batches_submitted_;
-        for (const RowInfo& row : batch.rows) samples_submitted_ += row.hole ? 0 : 1;
+        for (const RowInfo& row : batch.rows) samples_submitted_ += row.empty ? 0 : 1;
     }
     void published(const PublishedSlab& slab) {
         batches_published_ += slab.batches_ended;

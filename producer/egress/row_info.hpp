@@ -12,7 +12,7 @@ struct RowInfo {
     std::uint64_t item = 0;
     std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
     // the item could not be read, or is done: its row is zero before normalisation and means nothing
-    bool hole = false;
+    bool empty = false;
     bool done = false;   // by an earlier run or producer: empty only because its batch is made for others
     std::string reason;  // of an item that could not be read
 };

@@ -34,7 +34,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     entries_.clear();
     for (std::uint32_t row = first_row; row < first_row + rows; ++row) {
         const RowInfo& entry = batch->rows[row];
-        entries_.push_back({entry.item, entry.key, entry.hole});
+        entries_.push_back({entry.item, entry.key, entry.empty});
     }
     const std::uint32_t at = writer_.rows();
     if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
@@ -73,7 +73,7 @@ void SlabFilling::review_rows(OutputCounters& counters) {
         review = part.batch->review;
         for (std::uint32_t row = part.first_row; row < part.first_row + part.rows; ++row, ++slab_row) {
             const RowInfo& info = part.batch->rows[row];
-            if (info.hole) continue;
+            if (info.empty) continue;
             if (review == nullptr || review->passes(*part.batch, row, writer_, slab_row)) {
                 append_item(published_.items, info.item);
                 continue;

@@ -34,7 +34,7 @@ void DroppedOutputs::finish() {
 
 void DroppedOutputs::count(const OutputBatch& batch) {
     PublishedSlab published{.first_batch = batch.number, .batches_ended = 1};
-    for (const RowInfo& row : batch.rows) published.samples += row.hole ? 0 : 1;
+    for (const RowInfo& row : batch.rows) published.samples += row.empty ? 0 : 1;
     counters_.published(published);
     delivery_.add(published, now_ns());
 }

@@ -10,7 +10,7 @@ namespace {
 // Every program reads it from here: common/settings/declared_setting.hpp.
 [[maybe_unused]] constexpr std::string_view kRungSettings = R"settings(
 [[setting]]
-flag = "rung"
+flag = "strategy"
 group = "Slabs and egress"
 kind = "word"
 words = "sequential, workers, pool, async, streams, compute-alone"
@@ -40,7 +40,7 @@ constexpr std::array<Rung, 6> kRungs{{
 const Rung& Rung::named(std::string_view name) {
     for (const Rung& rung : kRungs)
         if (rung.name == name) return rung;
-    throw ConfigError("--rung '" + std::string(name) + "' is unknown",
+    throw ConfigError("--strategy '" + std::string(name) + "' is unknown",
                       "Give sequential, workers, pool, async, streams or compute-alone");
 }
 

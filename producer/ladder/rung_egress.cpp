@@ -47,15 +47,15 @@ EgressTraits traits_of(const Rung& rung) {
 RungEgress::RungEgress(const Rung& rung) : rung_(rung), traits_(traits_of(rung)) {}
 
 std::unique_ptr<EgressStrategy> RungEgress::chosen_by(const RunConfig& config) {
-    const std::string& rung = config.catalogue.text("rung");
+    const std::string& rung = config.catalogue.text("strategy");
     auto chosen = std::make_unique<RungEgress>(Rung::named(rung));
     if (config.adopt && !chosen->traits().survives_producer())
-        throw ConfigError("a run of --rung '" + rung + "' cannot be taken over: its slabs go with its producer",
+        throw ConfigError("a run of --strategy '" + rung + "' cannot be taken over: its slabs go with its producer",
                           "Start it again without --adopt; streams, async and pool survive their producer");
     if (config.when_full != "block" && !chosen->rung_.is_default())
         throw ConfigError(
-            "--when-full '" + config.when_full + "' does not go with --rung '" + rung + "', which always waits",
-            "Choose --rung streams, or --when-full block");
+            "--when-full '" + config.when_full + "' does not go with --strategy '" + rung + "', which always waits",
+            "Choose --strategy streams, or --when-full block");
     return chosen;
 }
 

@@ -14,7 +14,7 @@ namespace offramp {
 class RungEgress final : public EgressStrategy {
   public:
     explicit RungEgress(const Rung& rung);
-    // The one that `--rung` names. Errors: ConfigError where its run cannot be taken over, and that is asked for.
+    // The one that `--strategy` names. Errors: ConfigError where its run cannot be taken over, and that is asked for.
     static std::unique_ptr<EgressStrategy> chosen_by(const RunConfig& config);
 
     const EgressTraits& traits() const override { return traits_; }

@@ -16,7 +16,7 @@ std::string_view to_string(ReleaseOutcome outcome) {
 }
 
 std::string_view to_string(SlabState state) {
-    static constexpr std::string_view kNames[] = {"free", "filling", "ready", "leased", "retired", "quarantined"};
+    static constexpr std::string_view kNames[] = {"free", "filling", "ready", "leased", "retired", "dead_letters"};
     return static_cast<std::size_t>(state) < std::size(kNames) ? kNames[static_cast<std::size_t>(state)] : "?";
 }
 
@@ -68,8 +68,8 @@ void SlabLedger::take_counted_step(const LastStep& last) {
         move_to(last.slab, found.state, SlabState::Ready);
     else if (last.kind == CountedStep::Complete && in_flight)
         move_to(last.slab, found.state, SlabState::Retired);
-    else if (last.kind == CountedStep::Quarantine && found.state == SlabState::Ready)
-        move_to(last.slab, found.state, SlabState::Quarantined);
+    else if (last.kind == CountedStep::DeadLetter && found.state == SlabState::Ready)
+        move_to(last.slab, found.state, SlabState::DeadLettered);
 }
 
 void SlabLedger::repair(std::uint32_t slab) {
@@ -212,8 +212,8 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
         return ReleaseOutcome::Completed;
     }
     if (is_failure(kind)) {
-        store_word(memory_.entries[ticket.slab].charges, charges(ticket.slab) + 1);
-        failpoint("ledger.fail.charged");
+        store_word(memory_.entries[ticket.slab].failures, failures(ticket.slab) + 1);
+        failpoint("ledger.fail.counted");
     }
     store_word(*place, 0);
     failpoint("ledger.return.holder_cleared");
@@ -231,15 +231,15 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
         if (place == nullptr) continue;
         const HolderWord holder = HolderWord::unpack(load_word(*place));
         const SlabWord current = word(slab);
-        const bool charged =
+        const bool counted =
             work_word != 0 && work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
         // The failure is counted first: a producer that dies here must not forget it.
-        if (charged) store_word(memory_.entries[slab].charges, charges(slab) + 1);
-        failpoint("ledger.revoke.charged");
+        if (counted) store_word(memory_.entries[slab].failures, failures(slab) + 1);
+        failpoint("ledger.revoke.counted");
         store_word(*place, 0);
         failpoint("ledger.revoke.holder_cleared");
         normalise_after_holder_left(slab, holder.attempt);
-        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
+        revoked.push_back({slab, counted, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
                            holder.attempt});
     }
     store_word(memory_.consumers[consumer.consumer_index].session, 0);
@@ -248,13 +248,13 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
 
 // --- dead letters ---
 
-void SlabLedger::quarantine(std::uint32_t slab) {
-    failpoint("ledger.quarantine");
-    move_to(slab, SlabState::Ready, SlabState::Quarantined);
+void SlabLedger::dead_letter(std::uint32_t slab) {
+    failpoint("ledger.dead_letter");
+    move_to(slab, SlabState::Ready, SlabState::DeadLettered);
 }
 
 void SlabLedger::discard(std::uint32_t slab) {
-    move_to(slab, SlabState::Quarantined, SlabState::Retired);
+    move_to(slab, SlabState::DeadLettered, SlabState::Retired);
     if (!has_holders(slab)) free_slab(slab);
 }
 
@@ -273,7 +273,7 @@ SlabWord SlabLedger::word(std::uint32_t slab) const {
     return SlabWord::unpack(load_word(memory_.entries[slab].word));
 }
 
-std::uint64_t SlabLedger::charges(std::uint32_t slab) const { return load_word(memory_.entries[slab].charges); }
+std::uint64_t SlabLedger::failures(std::uint32_t slab) const { return load_word(memory_.entries[slab].failures); }
 
 std::vector<HolderWord> SlabLedger::holders(std::uint32_t slab) const {
     std::vector<HolderWord> found;
@@ -306,7 +306,7 @@ void SlabLedger::move_to(std::uint32_t slab, SlabState from, SlabState to) {
 void SlabLedger::free_slab(std::uint32_t slab) {
     expect(!has_holders(slab), "memory is free only when nobody holds it");
     const SlabWord before = word(slab);
-    store_word(memory_.entries[slab].charges, 0);
+    store_word(memory_.entries[slab].failures, 0);
     failpoint("ledger.free");
     store(slab, {SlabState::Free, 0, before.generation + 1});
 }

@@ -29,7 +29,7 @@ enum class ReleaseOutcome {
     Completed,  // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
     HolderRemoved,  // another was first, or an attempt that was overtaken comes back: it holds the slab no longer
     Returned,       // given back unprocessed: Ready again
-    Failed,         // processing failed: charged, Ready again
+    Failed,         // processing failed: counted, Ready again
     Foreign,        // this consumer holds no such slab
     Stale,          // of an earlier filling of the slab
     Malformed,      // no such slab, or no such kind
@@ -50,8 +50,8 @@ std::string_view to_string(SlabState state);
 // - lease: holder stored, then the state (death between: a Ready slab with a holder, whose consumer is asked or dead)
 // - complete: state Retired, holder cleared, then Free, next generation (death between: Retired, no holder: freed)
 // - return: holder cleared, then the state (death between: Leased without its holder: made Ready)
-// - fail: charged, then as a return (death between: the holder repeats its release, and it is charged twice)
-// What is counted (publish, complete, quarantine) is counted first (ProgressLog), and taken by adopt() if it was not.
+// - fail: counted, then as a return (death between: the holder repeats its release, and it is counted twice)
+// What is counted (publish, complete, dead_letter) is counted first (ProgressLog), and taken by adopt() if it was not.
 class SlabLedger {
   public:
     struct Memory {
@@ -63,7 +63,7 @@ class SlabLedger {
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
     // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, repairs
-    // half-done changes, abandons Filling, keeps every recorded holder. Dead letters stay Quarantined, for the caller
+    // half-done changes, abandons Filling, keeps every recorded holder. Dead letters stay DeadLettered, for the caller
     // to see to. Errors: ProtocolError for words that no producer leaves (check_ledger_words).
     struct LastStep {
         CountedStep kind = CountedStep::None;
@@ -114,16 +114,16 @@ class SlabLedger {
     // that it held.
     struct Revoked {
         std::uint32_t slab = 0;
-        bool charged = false;       // the work word named this delivery
+        bool counted = false;       // the work word named this delivery
         bool ready_again = false;   // it was the current delivery: the slab waits for another consumer
         std::uint32_t attempt = 0;  // of the delivery that it held
     };
     std::vector<Revoked> revoke(ConsumerRef consumer, std::uint64_t work_word);
 
     // --- dead letters ---
-    // Ready → Quarantined: nobody gets it any more.
-    void quarantine(std::uint32_t slab);
-    // Quarantined → Free, or Retired while someone holds it.
+    // Ready → DeadLettered: nobody gets it any more.
+    void dead_letter(std::uint32_t slab);
+    // DeadLettered → Free, or Retired while someone holds it.
     void discard(std::uint32_t slab);
 
     // --- to the disk ---
@@ -134,7 +134,7 @@ class SlabLedger {
     std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.entries.size()); }
     std::uint32_t epoch() const { return epoch_; }
     SlabWord word(std::uint32_t slab) const;
-    std::uint64_t charges(std::uint32_t slab) const;
+    std::uint64_t failures(std::uint32_t slab) const;
     std::vector<HolderWord> holders(std::uint32_t slab) const;
     bool holds(std::uint32_t slab, ConsumerRef consumer) const;
     // Slabs by state. Reads no slab's word: the counts are kept with each change.

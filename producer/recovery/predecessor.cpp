@@ -31,7 +31,7 @@ PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, c
         slab.items_through = std::max(slab.items_through, begin + piece.first_row + piece.rows);
     }
     for (const SampleView& sample : contents.samples) {
-        if (sample.hole) continue;
+        if (sample.empty) continue;
         ++slab.samples;
         append_item(slab.items, sample.item);
     }
@@ -106,7 +106,7 @@ Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals
     Predecessor predecessor{
         .totals = totals,
         .in_flight = read_slabs({SlabState::Ready, SlabState::Leased}, ledger, names, spans, numbers),
-        .dead_letters = read_slabs({SlabState::Quarantined}, ledger, names, spans, numbers)};
+        .dead_letters = read_slabs({SlabState::DeadLettered}, ledger, names, spans, numbers)};
     if (spill != nullptr) predecessor.spilled = read_spilled(*spill, ledger, names, numbers, predecessor.in_flight);
     return predecessor;
 }
@@ -128,12 +128,12 @@ void require_conserved(const Predecessor& predecessor) {
         return through <= totals.items_through;
     }();
     if (!adds_up)
-        throw Error(ErrorKind::Conservation,
+        throw Error(ErrorKind::CountMismatch,
                     "the run to take over does not add up: " + std::to_string(totals.published.samples) +
                         " samples in " + std::to_string(totals.published.slabs) + " slabs published through item " +
                         std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) +
                         " in " + std::to_string(totals.completed.slabs) + " completed, " +
-                        std::to_string(totals.dead_letters.samples) + " given up, but " +
+                        std::to_string(totals.dead_letters.samples) + " dead-lettered, but " +
                         std::to_string(there.samples) + " in " + std::to_string(there.slabs) +
                         " are in flight, through item " + std::to_string(through));
 }

@@ -38,7 +38,7 @@ Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals
                              const SpanPlan& spans, const BatchNumbers& numbers, const SpillStore* spill);
 
 // The progress record and the slabs are independent records: what was published and is neither completed nor a dead
-// letter must be in flight or spilled, and nothing of that lies behind the high-water mark. Errors: Conservation, with
+// letter must be in flight or spilled, and nothing of that lies behind the high-water mark. Errors: CountMismatch, with
 // the stats.
 void require_conserved(const Predecessor& predecessor);
 

@@ -58,7 +58,7 @@ class RunRecovery {
     const RunProgress& progress() { return memory_.progress(); }
 
     // `spill`: null where the run does not spill. Errors: ProtocolError for words or headers that no producer leaves;
-    // Conservation, with the stats, where record and slabs contradict each other.
+    // CountMismatch, with the stats, where record and slabs contradict each other.
     void take_up(const BatchNumbers& numbers, const SpillStore* spill);
     const Predecessor& predecessor() const { return predecessor_; }
 

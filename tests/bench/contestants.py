@@ -204,7 +204,7 @@ class OfframpRun(Program):
         self._run_dir = self._folder / "run"
         self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
         flags = {"batches": BATCHES, "warmup-batches": 0, **flags, "run-dir": self._run_dir, "log-level": "warning", "log-format": "text",
-                 "status-seconds": 0.1, "lease-seconds": 3600}
+                 "status-seconds": 0.1, "visibility-timeout": 3600}
         flags = {name: value for name, value in flags.items() if value is not None}
         self._command = self._command_line(program, {**flags, "run-id": self._run_id}, lacks)
         self._consumer_command = self._command_line("offramp-consumer", {**flags, **consumer_flags}, lacks) if consumers else []
@@ -253,7 +253,7 @@ class OfframpRun(Program):
     def facts(self):
         with contextlib.suppress(OSError, ValueError):
             summary = json.loads((self._run_dir / "producer-summary.json").read_text())
-            kept = ("state", "failure", "conserved", "device", "model", "precision", "memory_format", "transform", "rung", "pinned",
+            kept = ("state", "failure", "conserved", "device", "model", "precision", "memory_format", "transform", "strategy", "pinned",
                     "pinned_copy_gigabytes_per_second", "first_batch_seconds", "first_slab_seconds", "all_slabs_seconds",
                     "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "samples_per_slab", "batches_per_slab")
             facts = {key: summary[key] for key in kept if key in summary}

@@ -120,7 +120,7 @@ def article(name, readers, flags):
 
 def alone(flags, name="compute alone", **more):
     """The same with its outputs dropped on the device."""
-    return Ours(name, {**flags, "rung": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}},
+    return Ours(name, {**flags, "strategy": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}},
                 program="offramp-ladder")
 
 

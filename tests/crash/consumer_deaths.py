@@ -3,7 +3,7 @@ One consumer killed a second, for as long as is asked, and what the run loses by
 
 - slabs a second that consumers are done with, in windows with deaths and without, and the ratio of neighbouring ones;
 - the hand-over, from a slab's last byte until a consumer has it, p50 and p99 in both kinds of windows, by consumers that nobody kills;
-- what must not be: a sample lost or there twice, a batch set aside, an account that is not whole, anything left in /dev/shm.
+- what must not be: a sample lost or there twice, a batch dead-lettered, an account that is not whole, anything left in /dev/shm.
 
 This plays the launcher: another consumer is started 0.1 s after a death.
 
@@ -122,7 +122,7 @@ class ConsumerDeaths:
             self.wrong.append(f"the producer ended with {code}, consumers that nobody killed with {codes}\n{run.logs()}")
             return
         samples = run.summary()["samples"]
-        if not run.summary()["conserved"] or samples["in_flight"] or samples["quarantined"]:
+        if not run.summary()["conserved"] or samples["in_flight"] or samples["dead_letters"]:
             self.wrong.append(f"the account is not whole: {json.dumps(samples)}")
         self.redelivered = samples["redelivered"]
         self._check_outputs(run, samples["released"])

@@ -14,13 +14,13 @@ from tests.support.marked_processes import processes_marked
 from tests.support.real_run import left_behind
 
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
-LEASE_SECONDS = 0.3
+VISIBILITY_TIMEOUT = 0.3
 SAMPLES = 96
 WATCHDOG_SECONDS = 60     # of a run that takes two
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", str(SAMPLES // 4), "--slabs", "4",
-        "--processor", "checksum", "--consumers", "2", "--producer-restarts", "4", "--lease-seconds", str(LEASE_SECONDS), "--log-level", "info")
-# What --when-full asks for, and how many slabs make that happen: drop-newest publishes as many at least, and drops much of the rest.
-WHEN_FULL = {"block": (), "drop-newest": ("--when-full", "drop-newest", "--slabs", "12"), "spill": ("--when-full", "spill")}
+        "--processor", "checksum", "--consumers", "2", "--producer-restarts", "4", "--visibility-timeout", str(VISIBILITY_TIMEOUT), "--log-level", "info")
+# What --when-full asks for, and how many slabs make that happen: drop publishes as many at least, and drops much of the rest.
+WHEN_FULL = {"block": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"     # makes leases run out
 DEATH = "consumer.work_noted#2:kill"    # makes holds be taken back
@@ -65,7 +65,7 @@ class CrashRun:
 
     def __init__(self, *orders, setting_up=(), when_full="block", flags=()):
         self.orders, self.run = orders, LaunchedRun(*self.RUN, *WHEN_FULL[when_full], *flags)
-        self.may_drop = when_full == "drop-newest"
+        self.may_drop = when_full == "drop"
         self.run.deadline = time.monotonic() + WATCHDOG_SECONDS
         self.once = self.run.folder / "failpoints"
         self.once.mkdir()
@@ -157,7 +157,7 @@ class CrashRun:
             if action == "stop" and file.exists() and file.read_text().endswith("\n"):
                 pid = int(file.read_text())
                 began = continued.setdefault(file.name, time.monotonic())
-                if began and time.monotonic() - began > 3 * LEASE_SECONDS:
+                if began and time.monotonic() - began > 3 * VISIBILITY_TIMEOUT:
                     continued[file.name] = 0
                     try:
                         os.kill(pid, signal.SIGCONT)

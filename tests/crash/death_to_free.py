@@ -4,8 +4,8 @@ by the memory that the consumer had mapped, with core dumps enabled.
 
     python3 -m tests.crash.death_to_free [--gib 0.25 --gib 1 --gib 8] [--deaths 100] [--how kill --how segv]
 
-The consumer has read every slab of the pool, so that all of it is in its page tables. A death is charged to the slab's batch, so none is
-given up (--max-charges 1000).
+The consumer has read every slab of the pool, so that all of it is in its page tables. A death is counted against the slab's batch, so none is
+given up (--max-failures 1000).
 """
 
 import argparse
@@ -63,8 +63,8 @@ class Deaths:
         self.pool_bytes = pool_bytes
         slab_bytes = pool_bytes // SLABS
         self.flags = ("--device", "cpu", "--model", "copy", "--copy-bytes", str(slab_bytes), "--batch", str(SAMPLES_A_SLAB), "--batches", "1000000",
-                      "--samples-per-slab", str(SAMPLES_A_SLAB), "--slabs", str(SLABS), "--max-charges", "1000", "--lease-seconds", "600",
-                      "--credits", "1", "--status-seconds", "0.05", "--log-level", "warning")
+                      "--samples-per-slab", str(SAMPLES_A_SLAB), "--slabs", str(SLABS), "--max-failures", "1000", "--visibility-timeout", "600",
+                      "--window", "1", "--status-seconds", "0.05", "--log-level", "warning")
 
     def measure(self, count, how):
         """[Death], and how many left a core file."""

@@ -28,8 +28,8 @@ PRODUCER = """
             numbers = batch * 1000 + numpy.arange(8.0)
             egress.submit({"values": numpy.repeat(numbers[:, None], 64, axis=1)}, [f"{batch}/{row}" for row in range(8)])
         egress.drain()
-        figures = egress.figures()
-        print(figures.samples_completed, figures.samples_set_aside, figures.consumers, flush=True)
+        stats = egress.stats()
+        print(stats.samples_completed, stats.samples_dead_lettered, stats.consumers, flush=True)
 """
 READING = """
     import os, sys, threading, offramp
@@ -168,9 +168,9 @@ def error_at(failpoint, place, times=1):
     healthy = place.python(HEALTHY)
     if sum(line.startswith("failed") for line in said) != times:
         wrong.append(f"the failpoint was not passed {times} times: {said}")
-    completed, set_aside, consumers = map(int, hear(producer, str(batches * ROWS))[-1].split())
-    if (completed, set_aside) != (batches * ROWS, 0) or living.poll() is not None:
-        wrong.append(f"{completed} samples were completed, {set_aside} set aside; the consumer's process: {living.poll()}")
+    completed, dead_letters, consumers = map(int, hear(producer, str(batches * ROWS))[-1].split())
+    if (completed, dead_letters) != (batches * ROWS, 0) or living.poll() is not None:
+        wrong.append(f"{completed} samples were completed, {dead_letters} dead-lettered; the consumer's process: {living.poll()}")
     if consumers > 1:
         wrong.append(f"{consumers} consumers have a place, and one is there")
     healthy.wait(WATCHDOG_SECONDS)
@@ -202,7 +202,7 @@ def producer_dies_at_slab(number, place):
     of_next = samples_in(read)
     wrong = [] if end[-1].startswith("first failed") else [f"the consumer of the dead run: {end[-1]}"]
     if (said := hear(producer, "")[-1].split())[:2] != [str(BATCHES * ROWS), "0"]:
-        wrong.append(f"completed and set aside: {said}")
+        wrong.append(f"completed and dead-lettered: {said}")
     if len({key for key, _, _ in of_next}) != BATCHES * ROWS or (others := wrong_values(samples_in([*before, *end]) + of_next)):
         wrong.append(f"{len(of_next)} samples of the next run; with another's bytes: {others}")
     return wrong

@@ -12,7 +12,7 @@ import sys
 import textwrap
 
 from tests.crash import matrix
-from tests.crash.crash_run import BIN, LEASE_SECONDS, ROOT, CrashRun, failpoints_in, failpoints_of_the_sources, undisturbed
+from tests.crash.crash_run import BIN, VISIBILITY_TIMEOUT, ROOT, CrashRun, failpoints_in, failpoints_of_the_sources, undisturbed
 from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, OF_A_SPILL, Cell
 
 BATCHES, ROWS = 24, 4
@@ -23,7 +23,7 @@ BATCH = f"""
         return [f"b{{number:03}}-{{row}}" for row in range({ROWS})], numpy.arange({ROWS} * 6, dtype="float32").reshape({ROWS}, 6) + number
 """
 LOOP = BATCH + f"""
-    with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={LEASE_SECONDS}) as egress:
+    with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={VISIBILITY_TIMEOUT}) as egress:
         for keys, values in egress.pending(map(batch, range({BATCHES}))):
             egress.submit({{"values": values}}, keys)
 """
@@ -67,7 +67,7 @@ class LoopCrashRun(CrashRun):
 
     def is_conserved(self):
         samples = self.run.summary()["samples"]
-        return samples["quarantined"] == samples["dropped_when_full"] == 0
+        return samples["dead_letters"] == samples["dropped_when_full"] == 0
 
     def led_by_the_checkpoint(self):
         """A batch's keys are its number, and its samples' within."""
@@ -101,7 +101,7 @@ class CatchingCrashRun(LoopCrashRun):
         folder = os.path.dirname(offramp.__file__)
         sys.settrace(lambda frame, *_: trace if frame.f_code.co_filename.startswith(folder) else None)
 
-    with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={LEASE_SECONDS}) as egress:
+    with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={VISIBILITY_TIMEOUT}) as egress:
         for number, (keys, values) in enumerate(egress.pending(map(batch, range({BATCHES})))):
             try:
                 interrupt(12 * number if number % 2 else 130 - 5 * number)

@@ -12,19 +12,19 @@ import time
 from tests.crash.crash_run import DEATH, DEATHS, HANG, LAUNCHER, RECOVERY, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
 
 # What must happen first so that these are reached at all, and how often a run comes by them where that is once.
-SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.charged": (DEATH,),
+SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.counted": (DEATH,),
               "ledger.revoke.holder_cleared": (DEATH,),
               **dict.fromkeys(("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined",
                                "consumer.producer_lost", "consumer.producer_met", "consumer.back"), (RECOVERY,))}
 ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect", "ledger.expire", "ledger.return.holder_cleared",
-                  "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
+                  "ledger.revoke.counted", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
                   "broker.acknowledge", "run.meet", "run.met", "run.first_result", "run.begun", "run.joined", "run.ended", "run.swept", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
 # Only a run with --tile passes these: e2e.tiles kills consumers at each.
 OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
-# Not passed by every run: only a batch that kills three consumers is given up, only a function of a user's fails (ipc.quarantine), and whether slabs lie granted and
+# Not passed by every run: only a batch that kills three consumers is given up, only a function of a user's fails (ipc.dead_letters), and whether slabs lie granted and
 # unused at the end is chance (broker_test). What is passed when the consumers are gone: ipc.replacing.
-ELSEWHERE = ("ledger.quarantine", "dead_letter.write", "consumer.failed", "ledger.fail.charged", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped",
+ELSEWHERE = ("ledger.dead_letter", "dead_letter.write", "consumer.failed", "ledger.fail.counted", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped",
              *OF_TILES)
 # Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")

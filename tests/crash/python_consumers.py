@@ -64,13 +64,13 @@ class FailureCell(Cell):
 
 def cells():
     """
-    SIGKILL wherever a consumer comes by, and where a failure is charged; all ways to die, also the launcher's, in the function's turn. What a producer
+    SIGKILL wherever a consumer comes by, and where a failure is counted; all ways to die, also the launcher's, in the function's turn. What a producer
     comes by is the same to it whatever its consumers run: the matrix has that.
     """
     from_consumers = [name for name, program in failpoints_of_the_sources().items() if program == "consumer" and name not in ELSEWHERE]
     killed = [Cell(name, "consumer", "kill") for name in from_consumers]
     others = [Cell(name, "consumer", action) for name in IN_THE_TURN for action in (*DEATHS, LAUNCHER) if action != "kill"]
-    return [*killed, *others, FailureCell("consumer.failed", "consumer", "kill"), FailureCell("ledger.fail.charged", "producer", "kill")]
+    return [*killed, *others, FailureCell("consumer.failed", "consumer", "kill"), FailureCell("ledger.fail.counted", "producer", "kill")]
 
 
 def is_whole(outputs):

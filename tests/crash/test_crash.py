@@ -41,13 +41,13 @@ class Matrix(MatrixCase):
 
 class WhenFull(MatrixCase):
     def test_some_cells_of_a_run_that_drops(self):
-        self.check(self.some("drop-newest", TURN))
+        self.check(self.some("drop", TURN))
 
     def test_some_cells_of_a_run_that_spills(self):
         self.check(self.some("spill", TURN))
 
     def test_each_cell_has_its_turn(self):
-        for when_full in ("drop-newest", "spill"):
+        for when_full in ("drop", "spill"):
             shares = [self.some(when_full, turn) for turn in range(TURN, TURN + ONE_IN)]
             self.assertEqual(set(self.all(when_full)), set().union(*shares))
             self.assertLess(max(map(len, shares)), len(self.all(when_full)) / 2)
@@ -65,7 +65,7 @@ class WhenFull(MatrixCase):
 
 class WhenFullWhole(MatrixCase):
     def test_every_cell_of_a_run_that_drops(self):
-        self.check(WhenFull.all("drop-newest"))
+        self.check(WhenFull.all("drop"))
 
     def test_every_cell_of_a_run_that_spills(self):
         self.check(WhenFull.all("spill"))

@@ -106,7 +106,7 @@ class DamagedInput(unittest.TestCase):
         before = world.environment
         world.environment = {**before, "LD_PRELOAD": str(BIN / "tests/libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "ledger.ready#2:kill",
                              "OFFRAMP_FAILPOINT_ONCE": str(once)}
-        code = world.start("--start-over", *flags).wait()
+        code = world.start("--overwrite", *flags).wait()
         world.environment = before
         self.assertTrue((once / "ledger.ready").exists(), world.said())
         return code
@@ -115,14 +115,14 @@ class DamagedInput(unittest.TestCase):
         damaged = (0, 1, 2)
         world = self.painted()
         self.assertEqual(world.start().wait(), 0, world.said())
-        masks, checkpoint = self.masks(world), (world.output / ".offramp-manifest").read_bytes()
+        masks, checkpoint = self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()
         self.damage(world, damaged)
         for restarts in ("0", "1"):
             with self.subTest(restarts=restarts):
                 code = self.killed_behind_holes(world, "--producer-restarts", restarts)
                 if restarts == "0":
                     self.assertEqual(code, KILLED, world.said())
-                    self.assertEqual((self.masks(world), (world.output / ".offramp-manifest").read_bytes()), (masks, checkpoint))
+                    self.assertEqual((self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()), (masks, checkpoint))
                     self.assertEqual(self.rows(world), {"done": list(range(PICTURES)), "skipped": []})
                     (world.folder / "once/ledger.ready").unlink()
                     (world.folder / "once").rmdir()

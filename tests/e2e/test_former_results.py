@@ -18,7 +18,7 @@ from tests.support.real_run import left_behind
 
 LINES = 40
 PICTURES = 120     # more than are under way at once
-ANEW = ((), ("--start-over",), ("--resume",))
+ANEW = ((), ("--overwrite",), ("--resume",))
 
 
 def everything_in(folder):
@@ -59,7 +59,7 @@ class Vectors(InWorlds):
         before = everything_in(world.output), results()
         # The launcher is told of the first before it makes anything; the producer finds the second, with the consumers beside it.
         wrong = [("--input", str(self.folder / "tpyo.txt"), *anew) for anew in ANEW]
-        wrong += [("--input", str(self.folder / "lines.txt"), "--tokenizer", str(self.folder / "lines.txt"), "--start-over")]
+        wrong += [("--input", str(self.folder / "lines.txt"), "--tokenizer", str(self.folder / "lines.txt"), "--overwrite")]
         for flags in wrong:
             with self.subTest(flags=flags):
                 mistyped = "--tokenizer" not in flags

@@ -40,7 +40,7 @@ class Launcher(unittest.TestCase):
             for field in SUMMARY_FIELDS:
                 self.assertIn(field, summary)
             for unit in ("samples", "batches"):
-                for field in ("published", "released", "redelivered", "quarantined", "dropped", "in_flight"):
+                for field in ("published", "released", "redelivered", "dead_letters", "dropped", "in_flight"):
                     self.assertIn(field, summary[unit])
             self.assertEqual(summary["samples"]["released"], 120)
             for consumer in summary["consumers"]:
@@ -61,7 +61,7 @@ class Launcher(unittest.TestCase):
                 self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
                 self.assertEqual({name: (run.run_dir / name).read_bytes() for name in before}, before, flags)
             self.assertIn("not-begun.json, logs in", run.command(*again, "--batches", "30", "--resume", "--copy-bytes", "2MiB").stdout)
-            begun = run.command(*again, "--batches", "40", "--start-over")
+            begun = run.command(*again, "--batches", "40", "--overwrite")
             self.assertEqual(begun.returncode, 0, begun.stdout + begun.stderr)
             self.assertEqual(run.summary()["samples"]["released"], 160)
             for name in ("dropped.jsonl", "not-begun.json"):

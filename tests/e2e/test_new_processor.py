@@ -66,7 +66,7 @@ class NewProcessor(unittest.TestCase):
             self.assertEqual(64, run.wait(run.start_producer(program=producer)), run.logs())
             self.assertRegex(run.logs(), r"--output: .*/7\.txt is there, .*: the result of brightest for the item '7' would replace it")
             self.assertEqual({"7.txt": b"mine", "7.scores.txt": b"no result's name"}, run.files())
-            run.start_producer("--start-over", program=producer)
+            run.start_producer("--overwrite", program=producer)
             run.start_consumer(program=consumer)
             self.assertEqual([run.wait(run.producer), *run.wait_for_consumers()], [0, 0], run.logs())
             self.assertEqual({"7.scores.txt", *(f"{item}.txt" for item in range(48))}, set(run.files()))

@@ -180,7 +180,7 @@ class OneChannel(unittest.TestCase):
         corners = [128] * 20
         corners[0], corners[7] = 0, 255
         good = {f"{index:02}" for index in range(20)} - {"00", "07"}
-        for flags in (("--transform", "none"), ("--transform", "cast"), ("--transform", "class-map"), ("--rung", "sequential")):
+        for flags in (("--transform", "none"), ("--transform", "cast"), ("--transform", "class-map"), ("--strategy", "sequential")):
             with self.subTest(flags=flags), self.moody_run(corners, "--processor", "mask-png,records", *flags) as run:
                 for again in ((), ("--resume",)):
                     self.assertEqual(run.start(*again).wait(), 0, run.said())
@@ -212,7 +212,7 @@ class OneChannel(unittest.TestCase):
             self.assertEqual(run.start().wait(), 64, run.said())
             self.assertIn("--scores logit", run.said())
             self.assertEqual(run.files(), {})
-            self.assertFalse((run.output / ".offramp-manifest").exists(), "nothing of a former run would have been replaced")
+            self.assertFalse((run.output / ".offramp-checkpoint").exists(), "nothing of a former run would have been replaced")
 
     def test_processors_that_take_numbers_as_they_are_get_them(self):
         with self.moody_run([0, 255], "--processor", "npy") as run:

@@ -118,7 +118,7 @@ class TextChunks(TextRuns, unittest.TestCase):
 
         job = self.in_shards(2, "jsonl-text", self.jsonl, *CHUNKS, processors=processors)
         self.assertNotEqual(len(rows) // 2 % 8, 0, "the shards cut a batch")
-        self.assertEqual([(record["done"], record["set_aside"]) for record in map(job.record, range(2))], [(len(rows) // 2, 0), (len(rows) - len(rows) // 2, 0)])
+        self.assertEqual([(record["done"], record["dead_letters"]) for record in map(job.record, range(2))], [(len(rows) // 2, 0), (len(rows) - len(rows) // 2, 0)])
         self.assertEqual((self.rows(job), self.results(job.output)), (rows, wanted))
 
     @unittest.skipIf(missing_requirement(), missing_requirement())

@@ -170,7 +170,7 @@ class TextTables(TextRuns, unittest.TestCase):
             database.commit()
         self.assertNotEqual(world.start("--resume").wait(), 0)
         self.assertIn("has no column 'id' in its table 'embeddings'", world.said())
-        self.assertIn("--start-over", world.said())
+        self.assertIn("--overwrite", world.said())
 
     def columns_of(self, world):
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:

@@ -213,9 +213,9 @@ class Tiles(unittest.TestCase):
         world.kill_everything()
         world.environment = before
         world.flags = tuple(str(self.folder / "Colours.pt") if flag.endswith("Blurred.pt") else flag for flag in world.flags)
-        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
         self.assertEqual(world.results(), wanted)
-        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
         self.assertEqual(world.results(), wanted)
 
     def killed_at(self, world, order, *more, noted=False):
@@ -225,7 +225,7 @@ class Tiles(unittest.TestCase):
         world.start(*more)
         world.until(seen.exists, f"a consumer at {order}")
         if noted:
-            world.until(lambda: '"done":[[' in (world.output / ".offramp-manifest").read_text(), "tiles that are noted")
+            world.until(lambda: '"done":[[' in (world.output / ".offramp-checkpoint").read_text(), "tiles that are noted")
         world.kill_everything()
         shutil.rmtree(seen.parent)
         world.environment = before
@@ -250,7 +250,7 @@ class Tiles(unittest.TestCase):
                     else:
                         self.killed_at(world, "stitch.committed#3")
                     self.becomes(world, "Colours", tile, overlap)
-                    self.killed_at(world, point, "--start-over")
+                    self.killed_at(world, point, "--overwrite")
                     self.becomes(world, "Blurred")
                     self.assertEqual(world.start("--resume").wait(), 0, world.said())
                     self.assertEqual(world.results(), wanted)
@@ -261,7 +261,7 @@ class Tiles(unittest.TestCase):
         world = self.world("Blurred", "--consumers", "1")
         self.assertEqual(world.start().wait(), 0, world.said())
         self.becomes(world, "Colours")
-        self.killed_at(world, "stitch.noted#1", "--start-over")
+        self.killed_at(world, "stitch.noted#1", "--overwrite")
         self.becomes(world, "Blurred")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.results(), wanted)

@@ -148,11 +148,11 @@ class Consume(unittest.TestCase):
         self.assertEqual(80, first.count("batch-"))
         said = self.once(64, "checksum")
         self.assertIn("came to its end", said)
-        self.assertIn("--start-over", said)
+        self.assertIn("--overwrite", said)
         self.assertIn("cannot be added to", self.once(64, "checksum", "--resume"))
         self.assertEqual(first, results.read_text())
         results.write_text(first.replace("\tbatch-0/row-0\t", "\tanother\t"))
-        self.once(0, "checksum", "--start-over")
+        self.once(0, "checksum", "--overwrite")
         self.assertEqual(first, results.read_text())
 
     def test_results_are_added_to_by_key(self):

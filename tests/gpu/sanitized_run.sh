@@ -16,7 +16,7 @@ sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 99)
 sanitized() {
     local name=$1 consumers=()
     shift
-    local flags=("$@" --device cuda --run-dir "$folder/$name" --output "$folder/$name-output" --log-level warning --lease-seconds 600)
+    local flags=("$@" --device cuda --run-dir "$folder/$name" --output "$folder/$name-output" --log-level warning --visibility-timeout 600)
     mkdir -m 700 "$folder/$name"
     for _ in 1 2; do
         "$bin/offramp-consumer" "${flags[@]}" &

@@ -80,7 +80,7 @@ gpu() {
     local run=$folder/gpu
     begin "$run" --device cuda --model deeplabv3-resnet50 --random-weights --precision bf16 --batch 64 --image-size 512 --synthetic-on device --slabs 32 \
         --samples-per-slab 16 --processor checksum --consumers 12 --batches 1000000
-    until_told 120 "$run/status.json" "s['released_samples'] > 4000 and s['gpu_share']" || return
+    until_told 120 "$run/status.json" "s['released_samples'] > 4000 and s['gpu_utilization']" || return
     sleep 3
     scraped "$run" running || return
     offramp trace "$run" --seconds 3 --into "$out/trace" || return

@@ -50,7 +50,7 @@ class Hostile(unittest.TestCase):
         summary = run.summary()
         self.assertTrue(summary["conserved"])
         self.assertEqual(summary["samples"]["released"], SAMPLES)
-        self.assertEqual(summary["given_up"], [], "nobody's batch is set aside")
+        self.assertEqual(summary["dead_letters"], [], "nobody's batch is dead-lettered")
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted)
         return summary

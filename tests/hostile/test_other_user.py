@@ -200,7 +200,7 @@ class ConsumerUser(unittest.TestCase):
             self.assertEqual({name: text for name, text in run.files().items() if name == "checksums.tsv"}, undisturbed(*COPY))
 
     def test_a_hostile_consumer_cannot_take_the_producer_down_through_its_cell(self):
-        with RealRun(*COPY, "--consumer-user", "nobody", "--lease-seconds", "0.5", "--status-seconds", "0.05") as run:
+        with RealRun(*COPY, "--consumer-user", "nobody", "--visibility-timeout", "0.5", "--status-seconds", "0.05") as run:
             run.folder.chmod(0o755)
             run.output.mkdir()
             run.start_producer()
@@ -215,7 +215,7 @@ class ConsumerUser(unittest.TestCase):
             as_user(NOBODY, "import sys; open(sys.argv[1], 'r+b').write(bytes.fromhex(sys.argv[2]))", cells, noise.hex(), groups=[os.getegid()])
             self.assertEqual(attempts(NOBODY, [f"truncate={cells}"], groups=[os.getegid()]), {f"truncate={cells}": "allowed"})
             # It holds a slab and says nothing: its lease is looked at, in its cell. Then it dies, and its cell is looked at again.
-            run.until(lambda: run.producer.poll() is not None or run.status().get("leases_expired"), "a lease run out")
+            run.until(lambda: run.producer.poll() is not None or run.status().get("visibility_timeouts"), "a lease run out")
             kill(hostile)
             hostile.wait()
             run.until(lambda: run.producer.poll() is not None or not run.status().get("slabs", {}).get("leased"), "its slab taken back")
@@ -240,11 +240,11 @@ mkdir /tmp/build && chmod 700 /tmp/build
 setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups {PYTHON} - <<'END'
 import json, os, socket
 run = "/tmp/offramp-0/planted"
-os.makedirs(run + "/quarantine")
+os.makedirs(run + "/dead-letters")
 os.chmod("/tmp/offramp-0", 0o777)
 story = {{"payload": "batch-0-row-0.safetensors", "deliveries": []}}
-open(run + "/quarantine/batch-0-row-0.json", "w").write(json.dumps(story))
-open(run + "/quarantine/batch-0-row-0.safetensors", "w").write("payload")
+open(run + "/dead-letters/batch-0-row-0.json", "w").write(json.dumps(story))
+open(run + "/dead-letters/batch-0-row-0.safetensors", "w").write("payload")
 open(run + "/config.toml", "w").write('processor = "write"\\nwrite-path = "/tmp/planted"\\n')
 socket.socket(socket.AF_UNIX).bind(run + "/control.sock")
 if os.fork() == 0:      # answers with what moves a terminal
@@ -258,7 +258,7 @@ if os.fork() == 0:      # answers with what moves a terminal
         server.accept()[0].sendall(json.dumps({{"ok": True, "run_id": "\\x1b[2Jplanted", "run_dir": "/tmp"}}).encode() + b"\\n")
 END
 export OFFRAMP_BUILD_DIR=/tmp/build OFFRAMP_SKIP_PACKAGES=1 OFFRAMP_BIN_DIR={BIN}
-for command in "status" "stop" "scale 2" "quarantine list" "quarantine retry --all" "status --run-dir /tmp/offramp-0/planted"; do
+for command in "status" "stop" "scale 2" "dead-letters list" "dead-letters retry --all" "status --run-dir /tmp/offramp-0/planted"; do
     code=0
     {ROOT}/launch/offramp $command </dev/null >/tmp/said 2>&1 || code=$?
     echo "$command: $code: $(tr '\\n' ' ' </tmp/said)"
@@ -272,7 +272,7 @@ ls -a /tmp
             ends = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
             for command in ("status", "stop", "scale 2"):
                 self.assertRegex(ends[command], "^69: offramp: no live run", done.stdout)
-            for command in ("quarantine list", "quarantine retry --all"):
+            for command in ("dead-letters list", "dead-letters retry --all"):
                 self.assertRegex(ends[command], "^66: offramp: no run in .* has set anything aside", done.stdout)
             self.assertRegex(ends["status --run-dir /tmp/offramp-0/planted"], "^77: .* is not a run directory of this user's own", done.stdout)
             self.assertNotIn("planted\n", done.stdout.partition("status --run-dir")[2].partition("\n")[2], "nothing was written for the stranger")
@@ -280,14 +280,14 @@ ls -a /tmp
     def test_links_and_pipes_in_the_output_folder_of_consumers(self):
         if not can_reach(BIN / "offramp-consumer", NOBODY):
             self.skipTest(f"user {NOBODY} may not enter {BIN}")
-        with LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody", "--start-over") as run:
+        with LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody", "--overwrite") as run:
             run.folder.chmod(0o755)
             run.output.mkdir()
             run.output.chmod(0o777)
             precious = run.folder / "precious"
             precious.write_text("root's")
-            for name, lay in ((".offramp-manifest", os.mkfifo), (".offramp-manifest.new", os.mkfifo), (".offramp-manifest", lambda path: os.symlink("/dev/zero", path)),
-                              (".offramp-manifest.new", lambda path: os.symlink(precious, path))):
+            for name, lay in ((".offramp-checkpoint", os.mkfifo), (".offramp-checkpoint.new", os.mkfifo), (".offramp-checkpoint", lambda path: os.symlink("/dev/zero", path)),
+                              (".offramp-checkpoint.new", lambda path: os.symlink(precious, path))):
                 with self.subTest(name=name):
                     planted = run.output / name
                     planted.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "8", "--batch", 
 LOCK = ".offramp-lock"
 NEXT = ".offramp-next"
 REPLACED = ".offramp-replaced"      # read first: what somebody else wrote there could pass for an earlier run's
-MADE_ANEW = (".offramp-manifest.new", f"{REPLACED}.new", f"{NEXT}.new")
+MADE_ANEW = (".offramp-checkpoint.new", f"{REPLACED}.new", f"{NEXT}.new")
 
 
 class Planted(unittest.TestCase):
@@ -80,12 +80,12 @@ class OfTheConsumersUser(Planted):
                 for name in MADE_ANEW:
                     self.as_consumers_user("os.symlink", lead, run.output / name)
                 self.as_consumers_user("os.symlink", other, run.output / NEXT)
-                self.assertEqual(run.start("--start-over", "--seed", "7").wait(), 0, run.said())
+                self.assertEqual(run.start("--overwrite", "--seed", "7").wait(), 0, run.said())
                 self.assert_untouched()
                 self.assertEqual({name: run.files().get(name) for name in self.wanted}, self.wanted)
                 self.assertEqual([name for name in (*MADE_ANEW, NEXT) if os.path.lexists(run.output / name)], [])
                 self.as_consumers_user("os.symlink", lead, run.output / REPLACED)
-                self.assertEqual(run.start("--start-over").wait(), 71, run.said())
+                self.assertEqual(run.start("--overwrite").wait(), 71, run.said())
                 self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: .*{run.output}/{REPLACED}: Too many levels .*remove it\n$")
                 self.assert_untouched()
                 (run.output / REPLACED).unlink()

@@ -69,7 +69,7 @@ class Descriptors(unittest.TestCase):
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             self.assertGreater(failed, 0, "with too few it cannot")
-            self.assertEqual(run.summary()["given_up"], [])
+            self.assertEqual(run.summary()["dead_letters"], [])
             run.finish_outputs()
             self.assertEqual(run.files(), self.wanted)
 
@@ -130,7 +130,7 @@ class FilledSharedMemory(unittest.TestCase):
 
     def test_a_run_that_needs_more_says_so_and_goes_on_later(self):
         """Of the rungs only `workers` makes memory in mid-run: a segment a batch."""
-        flags = (*COPY, "--rung", "workers", "--consumers", "1", "--status-seconds", "0.05")
+        flags = (*COPY, "--strategy", "workers", "--consumers", "1", "--status-seconds", "0.05")
         # Whether what a segment leaves behind is gone before the next is made is a race each time: among so many this side wins one.
         flags = tuple("2000" if word == "40" else word for word in flags)
         with World(*flags) as world:

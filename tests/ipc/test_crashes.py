@@ -54,7 +54,7 @@ class Crashes(unittest.TestCase):
 
     def test_a_death_beside_releases_that_were_held_back_loses_nothing(self):
         small = ("--device", "cpu", "--model", "copy", "--copy-bytes", "4KiB", "--batch", "1", "--batches", "600", "--slabs", "64",
-                 "--credits", "32", "--log-level", "info")
+                 "--window", "32", "--log-level", "info")
         files = []
         for times in ("0", "1"):
             with RealRun(*small) as run:
@@ -83,12 +83,12 @@ class Crashes(unittest.TestCase):
             codes = run.wait_for_consumers()
             self.assertEqual(codes.count(-signal.SIGSEGV), 3, codes)
             summary = run.summary()
-            self.assertEqual(summary["samples"]["quarantined"], 4)
+            self.assertEqual(summary["samples"]["dead_letters"], 4)
             self.assertEqual(summary["samples"]["released"], 92)
-            self.assertEqual([slab["batch"] for slab in summary["given_up"]], [2])
-            self.assertEqual(len(set(summary["given_up"][0]["pids"])), 3)
+            self.assertEqual([slab["batch"] for slab in summary["dead_letters"]], [2])
+            self.assertEqual(len(set(summary["dead_letters"][0]["pids"])), 3)
 
-    def test_a_sink_that_is_away_charges_nobody(self):
+    def test_a_sink_that_is_away_counts_no_failure(self):
         with RealRun(*COPY) as run:
             environment = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "sink", "OFFRAMP_TEST_CRASH_TIMES": "4",
                            "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"), "OFFRAMP_TEST_THEN": "checksum"}
@@ -97,12 +97,12 @@ class Crashes(unittest.TestCase):
                 run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.wait_for_consumers().count(75), 4)
-            self.assertEqual(run.summary()["given_up"], [])
+            self.assertEqual(run.summary()["dead_letters"], [])
             run.finish_outputs()
             self.assertEqual(run.files(), self.wanted)
 
     def test_a_stopped_consumer_loses_its_lease_and_changes_nothing_when_it_wakes(self):
-        with RealRun(*COPY, "--lease-seconds", "1") as run:
+        with RealRun(*COPY, "--visibility-timeout", "1") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 sleeper = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
@@ -123,7 +123,7 @@ class Crashes(unittest.TestCase):
 
 class EveryBatchKills(unittest.TestCase):
     def test_a_fault_that_hits_every_batch_stops_the_run(self):
-        """What is set aside is not progress: else every batch of the run would be, three deaths each."""
+        """What is dead-lettered is not progress: else every batch of the run would be, three deaths each."""
         flags = [*COPY, "--batches", "400", "--processor", "crash-on-item", "--consumers", "16"]
         with LaunchedRun(*flags) as run:
             run.environment |= {"OFFRAMP_TEST_CRASH_ITEM": "any", "OFFRAMP_TEST_CRASH_HOW": "exit",
@@ -132,7 +132,7 @@ class EveryBatchKills(unittest.TestCase):
             self.assertIn("consumers died 20 times in a row and nothing was completed in between", (run.folder / "launcher.log").read_text())
             samples = run.summary()["samples"]
             self.assertEqual(samples["released"], 0)
-            self.assertLess(samples["quarantined"], 400)
+            self.assertLess(samples["dead_letters"], 400)
 
 
 if __name__ == "__main__":

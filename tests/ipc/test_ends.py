@@ -72,7 +72,7 @@ class Ends(unittest.TestCase):
             self.assertEqual(run.wait(run.consumers[0]), 0, run.logs())
             kill(run.producer, signal.SIGTERM)
             self.assertEqual(run.wait(run.producer), 130)
-            self.assertEqual(run.summary()["given_up"], [])
+            self.assertEqual(run.summary()["dead_letters"], [])
             self.assertEqual(run.summary()["samples"]["in_flight"], 0)
         self.assert_nothing_left()
 

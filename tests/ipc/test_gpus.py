@@ -93,7 +93,7 @@ class Gpus(OfGpus):
         self.assertEqual(world.start("--resume").wait(), 64, world.said())
         self.assertIn("begun with 6", world.said())
         world.workers, world.shards = 2, None
-        note = world.output / ".offramp-manifest"       # as a run without --gpus leaves it there
+        note = world.output / ".offramp-checkpoint"       # as a run without --gpus leaves it there
         note.write_text(json.dumps({"run": "another", "identity": {"items": "597"}}) + "\n")
         self.assertEqual(world.start("--resume").wait(), 64, world.said())
         self.assertIn("holds results of run another", world.said())
@@ -196,13 +196,13 @@ class Gpus(OfGpus):
                                  OFFRAMP_TEST_THEN="checksum")
         self.assertEqual(world.start().wait(), 84, world.said())
         summary = world.summary()
-        lost = summary["samples"]["quarantined"]
+        lost = summary["samples"]["dead_letters"]
         self.assertEqual((summary["samples"]["released"] + lost, summary["conserved"]), (101, True))
-        (slab,) = summary["given_up"]
-        self.assertEqual(pathlib.Path(slab["payload"]), world.run_dir / "quarantine/s2-batch-7-row-0.safetensors")
-        code, said = self.command(world, "quarantine", "list", "--run-dir", str(world.run_dir))
-        self.assertRegex(said, "s2-batch-7-row-0 .* 3 +3 SIGSEGV +set aside")
-        code, said = self.command(world, "quarantine", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir))
+        (slab,) = summary["dead_letters"]
+        self.assertEqual(pathlib.Path(slab["payload"]), world.run_dir / "dead-letters/s2-batch-7-row-0.safetensors")
+        code, said = self.command(world, "dead-letters", "list", "--run-dir", str(world.run_dir))
+        self.assertRegex(said, "s2-batch-7-row-0 .* 3 +3 SIGSEGV +dead-lettered")
+        code, said = self.command(world, "dead-letters", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir))
         self.assertEqual(code, 0, said)
         done = (world.output / "checksums.tsv").read_text().splitlines()
         items = sorted(int(line.split("\t")[0]) for line in done if line[:1].isdigit())
@@ -241,7 +241,7 @@ class Gpus(OfGpus):
         world = self.world(*FEW, "--processor", "checksum")
         cpu = {"--gpus=0": "'0' is not one of the ways", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",
                "--shards=0": "--shards is 0", "--shards=102": "the input has 101 items", "--shards=x": "is not a whole number", "--shard=1/2": "all shards are its own",
-               "--start-over": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "in the clear",
+               "--overwrite": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "in the clear",
                "--turn=x": "a program's own flags"}
         for flag, reason in cpu.items():
             with self.subTest(flag):

@@ -150,7 +150,7 @@ class Results(Hosted):
 
     @in_python
     def test_a_function_that_is_too_late_replaces_nothing_of_who_did_its_work(self):
-        run = self.run_of("--lease-seconds", "1")
+        run = self.run_of("--visibility-timeout", "1")
         once = run.folder / "once"
         post = self.written(run, "post.py", IN_PYTHON + """
     def late(slab, once):
@@ -177,7 +177,7 @@ class Results(Hosted):
         self.assertNotEqual(run.start().wait(), 0)
         self.assertIn("7.sum", run.said())
         self.assertEqual((run.output / "7.sum").read_text(), "mine")
-        self.assertEqual(run.start("--start-over").wait(), 0, run.said())
+        self.assertEqual(run.start("--overwrite").wait(), 0, run.said())
         self.assertEqual(run.files(), self.expected)
 
 
@@ -185,9 +185,9 @@ class Failures(Hosted):
     def given_up(self, run, reason, samples=1):
         self.assertEqual(run.wait(), 84, run.said())
         summary = run.summary()
-        self.assertEqual((summary["samples"]["quarantined"], summary["samples"]["released"], summary["conserved"]), (samples, SAMPLES - samples, True))
+        self.assertEqual((summary["samples"]["dead_letters"], summary["samples"]["released"], summary["conserved"]), (samples, SAMPLES - samples, True))
         self.assertEqual({consumer["exit"] for consumer in summary["consumers"]}, {0}, "nobody died of it")
-        [incident] = [json.loads(path.read_text()) for path in (run.run_dir / "quarantine").glob("*.json")]
+        [incident] = [json.loads(path.read_text()) for path in (run.run_dir / "dead-letters").glob("*.json")]
         self.assertIn(reason, incident["reason"])
         return incident
 
@@ -265,11 +265,11 @@ class Failures(Hosted):
         """)
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
-        again = run.command("quarantine", "retry", "--all")
+        again = run.command("dead-letters", "retry", "--all")
         self.assertNotEqual(again.returncode, 0, again.stdout)
         self.assertIn("not yet", again.stderr + again.stdout)
         post.write_text(post.read_text().replace("raise ValueError", "print"))
-        mended = run.command("quarantine", "retry", "--all", "--output", str(run.folder / "mended"))
+        mended = run.command("dead-letters", "retry", "--all", "--output", str(run.folder / "mended"))
         self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
         self.assertEqual(sorted(path.name for path in (run.folder / "mended").glob("*.n")), ["20.n", "21.n", "22.n", "23.n"])
 
@@ -285,13 +285,13 @@ class Failures(Hosted):
         """)
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
-        looked = run.command("quarantine", "retry", "--all", "--pdb", stdin="where\np double + 1000\nq\n")
+        looked = run.command("dead-letters", "retry", "--all", "--pdb", stdin="where\np double + 1000\nq\n")
         self.assertNotEqual(looked.returncode, 0, "the debugger changes nothing of the end")
-        self.assertEqual(run.command("quarantine", "retry", "--all").returncode, 84)
+        self.assertEqual(run.command("dead-letters", "retry", "--all").returncode, 84)
         self.assertIn(f"{post}(6)save()", looked.stdout, looked.stderr)
         self.assertIn("1042", looked.stdout)
         self.assertIn("ValueError: not yet", looked.stderr)
-        without = run.command("quarantine", "retry", "--all", "--pdb", "--processor", "mask-png,exec:./post.py:save")
+        without = run.command("dead-letters", "retry", "--all", "--pdb", "--processor", "mask-png,exec:./post.py:save")
         self.assertEqual((64, True), (without.returncode, "--pdb debugs processors in Python" in without.stderr), without.stderr)
 
     @in_python
@@ -429,7 +429,7 @@ class Failures(Hosted):
 
     @in_python
     def test_a_function_that_never_returns_loses_its_slab_and_its_process(self):
-        run = self.run_of("--lease-seconds", "1", "--kill-overdue")
+        run = self.run_of("--visibility-timeout", "1", "--kill-stalled")
         post = self.written(run, "post.py", """
             def save(slab):
                 while slab.samples[0].item == 20:
@@ -438,7 +438,7 @@ class Failures(Hosted):
                     yield sample, ".n", b"done"
         """)
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.said())
-        self.assertEqual((4, SAMPLES - 4), (run.summary()["samples"]["quarantined"], len(run.files())))
+        self.assertEqual((4, SAMPLES - 4), (run.summary()["samples"]["dead_letters"], len(run.files())))
 
     @in_python
     def test_files_in_the_working_folder_are_not_taken_for_ours(self):

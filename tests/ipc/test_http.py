@@ -152,7 +152,7 @@ class Http(unittest.TestCase):
             self.assertEqual({len(bodies) for bodies in receiver.arrived.values()}, {2})
 
     def test_consumers_that_are_killed_cost_no_result(self):
-        with Receiver() as receiver, RealRun(*HTTP, "--http-url", receiver.url, "--max-charges", "1000") as run, Gate(run.folder) as gate:
+        with Receiver() as receiver, RealRun(*HTTP, "--http-url", receiver.url, "--max-failures", "1000") as run, Gate(run.folder) as gate:
             run.start_producer()
             for _ in range(2):
                 run.start_consumer(faulty=True, environment=gate.environment)
@@ -168,7 +168,7 @@ class Http(unittest.TestCase):
 
     def test_a_consumer_that_is_killed_before_the_answer_costs_no_result(self):
         with Receiver(lambda number, _: "hang" if number in (7, 30) else "") as receiver:
-            with RealRun(*COPY, "--processor", "http", "--http-url", receiver.url, "--http-timeout-seconds", "3600", "--lease-seconds", "3600") as run:
+            with RealRun(*COPY, "--processor", "http", "--http-url", receiver.url, "--http-timeout-seconds", "3600", "--visibility-timeout", "3600") as run:
                 run.start_producer()
                 victim = run.start_consumer()
                 run.until(lambda: receiver.requests >= 8, "a request that is not answered")

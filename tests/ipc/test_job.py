@@ -169,7 +169,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.call("job", "status", "--job", world.job, "--missing"), (0, "0-1\n"))
         world.environment = usual
         self.done(world, 0)
-        self.assertEqual((world.record(0)["done"], world.record(0)["set_aside"]), (50, 1), "only the sample that fails")
+        self.assertEqual((world.record(0)["done"], world.record(0)["dead_letters"]), (50, 1), "only the sample that fails")
         self.tried_again_apart(world)
         self.done(world, 1)
         world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "parts.join#1:kill"}
@@ -183,9 +183,9 @@ class Jobs(unittest.TestCase):
     def tried_again_apart(self, world):
         """A shard's dead letter goes where it is told, and not among the job's results."""
         run = world.run_of_shard()
-        code, said = world.call("quarantine", "retry", "--all", "--processor", "npy", "--run-dir", run)
+        code, said = world.call("dead-letters", "retry", "--all", "--processor", "npy", "--run-dir", run)
         self.assertEqual(code, 0, said)
-        self.assertEqual(len(list((run / "quarantine" / "output").glob("*.npy"))), 8, said)
+        self.assertEqual(len(list((run / "dead-letters" / "output").glob("*.npy"))), 8, said)
         self.assertEqual([path.name for path in world.output.iterdir() if not path.name.startswith(".")], [])
 
     def without_its_lines_it_is_not_done(self, world, index):
@@ -231,10 +231,10 @@ class Jobs(unittest.TestCase):
         world.environment["OFFRAMP_SHARD_INDEX"] = "2"
         code, told = world.call("shard", "--job", world.job)
         self.assertEqual((code, "from 0 to 1" in told), (64, True), told)
-        world.environment.update(OFFRAMP_SHARD_INDEX="1", OFFRAMP_START_OVER="true")
+        world.environment.update(OFFRAMP_SHARD_INDEX="1", OFFRAMP_OVERWRITE="true")
         code, told = world.call("shard", "--job", world.job)
-        self.assertEqual((code, "has no --start-over" in told), (64, True), told)
-        del world.environment["OFFRAMP_START_OVER"]
+        self.assertEqual((code, "has no --overwrite" in told), (64, True), told)
+        del world.environment["OFFRAMP_OVERWRITE"]
         code, told = world.call("shard", "--job", world.job, "--durable")
         self.assertEqual((code, "shard 1 of 2 is done" in told), (0, True), told)
 

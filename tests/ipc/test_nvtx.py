@@ -106,7 +106,7 @@ class Ranges(unittest.TestCase):
     def test_each_rung_tells_the_articles_ranges(self):
         for rung, wanted in STEPS.items():
             with self.subTest(rung):
-                told = told_by("--rung", rung, consumers=0 if rung == "sequential" else 2)
+                told = told_by("--strategy", rung, consumers=0 if rung == "sequential" else 2)
                 self.assertEqual([f"Batch {number}" for number in range(BATCHES)], [step.name for step in told.steps])
                 self.assertEqual({told.model_thread}, {step.thread for step in told.steps})
                 for number, step in enumerate(told.steps):
@@ -137,7 +137,7 @@ class Ranges(unittest.TestCase):
                 self.assertEqual([(f"Batch {one.payload}", "compute") for one in computed], [one.path for one in computed])
 
     def test_the_default_copies_on_a_thread_of_its_own(self):
-        told = told_by("--rung", "streams")
+        told = told_by("--strategy", "streams")
         copies = [one for one in told.producer if one.name == "copy to CPU"]
         self.assertEqual(list(range(BATCHES)), [one.payload for one in copies])
         self.assertNotIn(told.model_thread, {one.thread for one in copies})
@@ -145,13 +145,13 @@ class Ranges(unittest.TestCase):
         self.assertEqual({("copy to CPU", "queue CUDA event")}, {one.path for one in events})
 
     def test_consumers_tell_what_they_process(self):
-        told = told_by("--rung", "streams")
+        told = told_by("--strategy", "streams")
         processed = [one for ranges in told.consumers for one in ranges if one.name == "process output"]
         self.assertEqual(list(range(BATCHES)), sorted(one.payload for one in processed))
         self.assertEqual({("process output",)}, {one.path for one in processed})
 
     def test_threads_have_names(self):
-        (events,) = told_by("--rung", "streams").events["producer"]
+        (events,) = told_by("--strategy", "streams").events["producer"]
         self.assertLessEqual({"upload", "egress-copy", "egress-done", "broker"}, {event["name"] for event in events if event["event"] == "thread"})
 
 
@@ -159,7 +159,7 @@ class Capture(unittest.TestCase):
     def test_the_batches_to_profile_come_behind_the_warm_up(self):
         for rung in STEPS:
             with self.subTest(rung):
-                told = told_by("--rung", rung, "--profile-batches", str(PROFILED), consumers=0 if rung == "sequential" else 2)
+                told = told_by("--strategy", rung, "--profile-batches", str(PROFILED), consumers=0 if rung == "sequential" else 2)
                 (capture,) = [one for one in told.producer if one.name == "capture"]
                 self.assertEqual(told.model_thread, capture.thread)
                 inside = [step.name for step in told.steps if capture.begin < step.begin and step.end < capture.end]
@@ -171,11 +171,11 @@ class Capture(unittest.TestCase):
                 self.assertEqual(list(range(WARMUP, WARMUP + PROFILED)), sorted(captured))
 
     def test_without_the_flag_there_is_none(self):
-        self.assertNotIn("capture", {one.name for one in told_by("--rung", "streams").producer})
+        self.assertNotIn("capture", {one.name for one in told_by("--strategy", "streams").producer})
 
     @unittest.skipIf(DEVICE == "cpu", "CUDA's profiler is called on a GPU only: OFFRAMP_TEST_DEVICE=cuda")
     def test_cudas_profiler_is_started_and_stopped_around_them(self):
-        told = told_by("--rung", "streams", "--profile-batches", str(PROFILED))
+        told = told_by("--strategy", "streams", "--profile-batches", str(PROFILED))
         (events,) = told.events["producer"]
         (capture,) = [one for one in told.producer if one.name == "capture"]
         calls = [event for event in events if event["event"].startswith("profiler_")]

@@ -41,15 +41,15 @@ class Replacing(InWorlds):
 
     def test_a_finished_run_is_replaced_only_when_that_is_asked_for(self):
         for flags in (ALL, (*COPY, "--processor", "checksum"), (*COPY, "--processor", "npy"), (*COPY, "--processor", "embeddings-sqlite"),
-                      WRITE, (*COPY, "--processor", "checksum", "--rung", "sequential")):
+                      WRITE, (*COPY, "--processor", "checksum", "--strategy", "sequential")):
             with self.subTest(flags=flags[-1]):
                 world, before = self.finished(*flags)
                 first = world.run_id()
                 world.flags = (*flags, "--batches", "2")
-                self.refused(world.start(), 64, first, "--resume", "--start-over", "--output")
+                self.refused(world.start(), 64, first, "--resume", "--overwrite", "--output")
                 self.assertFalse(list(world.run_dir.glob("logs-not-begun/producer*")), "nothing was started")
                 self.assertEqual(world.results(), before)
-                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
                 merged_or_all = {name: text for name, text in world.results().items() if not name.endswith((".npy", ".bin"))}
                 fresh = self.undisturbed(*world.flags)
                 self.assertEqual(merged_or_all, {name: text for name, text in fresh.items() if not name.endswith((".npy", ".bin"))})
@@ -70,13 +70,13 @@ class Replacing(InWorlds):
 
     def test_a_run_that_cannot_start_touches_nothing(self):
         world, before = self.finished(*ALL)
-        checkpoint = (world.output / ".offramp-manifest").read_bytes()
+        checkpoint = (world.output / ".offramp-checkpoint").read_bytes()
         for name, value in (("--model", "no-such"), ("--model", "/nowhere/tpyo.pt2"), ("--copy-bytes", "10TiB"), ("--processor", "checksum,npy,embeddings-sqlit")):
-            for more in ((), ("--start-over",), ("--resume",)):
+            for more in ((), ("--overwrite",), ("--resume",)):
                 world.flags = changed(ALL, name, value)
                 self.assertNotEqual(world.start(*more).wait(), 0, world.said())
                 self.assertEqual(world.results(), before, f"{name} {value} {more}")
-                self.assertEqual((world.output / ".offramp-manifest").read_bytes(), checkpoint)
+                self.assertEqual((world.output / ".offramp-checkpoint").read_bytes(), checkpoint)
         world.flags = (*ALL, "--batches", "4")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.summary()["samples"]["done_before"], 32)
@@ -85,7 +85,7 @@ class Replacing(InWorlds):
         flags = (*ALL, "--batches", "40")
         world = self.world(*flags)
         self.break_off(world, samples=80, slabs=10)
-        for more in ((), ("--start-over",)):
+        for more in ((), ("--overwrite",)):
             world.flags = changed(ALL, "--model", "no-such")
             self.assertNotEqual(world.start(*more).wait(), 0, world.said())
         world.flags = flags
@@ -98,7 +98,7 @@ class Replacing(InWorlds):
         world, before = self.finished(*flags)
         world.flags = (*flags, "--batches", "400", "--seed", "7")
         with world.gate() as gate:
-            world.start("--start-over")
+            world.start("--overwrite")
             world.interrupt_behind(gate, slabs=10, samples=80)
             self.refused(world, 130, "are as they were", "--resume")
         self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
@@ -131,7 +131,7 @@ class Replacing(InWorlds):
             with self.subTest(failpoint):
                 world, before = self.finished(*ALL)
                 world.flags = (*ALL, "--batches", "4", "--seed", "7")
-                self.killed_at(world, failpoint, "--start-over")
+                self.killed_at(world, failpoint, "--overwrite")
                 self.assertEqual(world.results(), before)
                 world.flags = (*ALL, "--batches", "4")
                 self.assertEqual(world.start("--resume").wait(), 0, "the former run is continued")
@@ -142,14 +142,14 @@ class Replacing(InWorlds):
         world, before = self.finished(*ALL)
         world.flags = (*ALL, "--batches", "4", "--seed", "7", "--consumers", "1")
         once = self.with_failpoint(world, "sink.committed#4:stop")    # the checksums of a slab, and files of its first items
-        world.start("--start-over")
+        world.start("--overwrite")
         world.until(lambda: (once / "sink.committed").exists(), "some results")
         world.kill_everything()
         self.without_failpoint(world)
         replaced = {name for name, text in before.items() if world.results()[name] != text}
         self.assertTrue(replaced and all(name.endswith(".npy") for name in replaced), replaced)
         world.flags = (*ALL, "--batches", "2")
-        self.refused(world.start(), 64, "which came to its end", "--resume", "--start-over")
+        self.refused(world.start(), 64, "which came to its end", "--resume", "--overwrite")
         world.flags = (*ALL, "--batches", "4")
         self.assertEqual(world.start("--resume").wait(), 0, "the former run is continued")
         self.assertIn("items are made again", world.said())
@@ -160,16 +160,16 @@ class Replacing(InWorlds):
 
     def test_a_processor_that_cannot_read_the_models_outputs_is_refused_before_anything_is_replaced(self):
         world, before = self.finished(*COPY, "--processor", "npy")
-        checkpoint = (world.output / ".offramp-manifest").read_bytes()
+        checkpoint = (world.output / ".offramp-checkpoint").read_bytes()
         for processor in ("mask-png", "mask-rle", "cut-out", "overlay", "image", "npy,mask-png"):
             world.flags = (*COPY, "--processor", processor, "--batches", "4")
-            self.refused(world.start("--start-over"), 64, "finds no output of the model that it can read", "float16 [8, 8]")
+            self.refused(world.start("--overwrite"), 64, "finds no output of the model that it can read", "float16 [8, 8]")
             self.assertEqual(world.results(), before)
-            self.assertEqual((world.output / ".offramp-manifest").read_bytes(), checkpoint)
+            self.assertEqual((world.output / ".offramp-checkpoint").read_bytes(), checkpoint)
 
     def test_a_successor_does_not_take_the_previous_ones_checkpoint_for_its_own(self):
         world, _ = self.finished(*ALL)
-        self.killed_at(world, "run.first_result#1", "--start-over", producer_restarts="3")
+        self.killed_at(world, "run.first_result#1", "--overwrite", producer_restarts="3")
         self.assertEqual(world.summary()["samples"]["released"], 32, world.said())
 
     def test_killed_in_mid_run_it_is_continued_and_the_previous_one_is_there_until_its_end(self):
@@ -177,7 +177,7 @@ class Replacing(InWorlds):
             with self.subTest(failpoint):
                 world, before = self.finished(*ALL)
                 world.flags = (*ALL, "--batches", "40", "--seed", "7")
-                self.killed_at(world, failpoint, "--start-over")
+                self.killed_at(world, failpoint, "--overwrite")
                 if world.summary().get("exit") != 0:    # else another consumer went on
                     self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
                     self.assertEqual(world.start("--resume").wait(), 0, world.said())
@@ -190,7 +190,7 @@ class Replacing(InWorlds):
                 flags = (*ALL, "--batches", "4", "--seed", str(seed))
                 fresh = self.undisturbed(*flags)
                 world.flags = flags
-                self.killed_at(world, failpoint, "--start-over")
+                self.killed_at(world, failpoint, "--overwrite")
                 for name in MERGED:
                     self.assertIn(world.results().get(name), (before[name], fresh[name]), f"{name} is one or the other")
                 if seed % 2:    # any next run ends it, also one that is refused then
@@ -209,10 +209,10 @@ class Replacing(InWorlds):
                 mine.parent.mkdir(parents=True)
                 mine.write_text("precious\n")
                 for more in ((), ("--resume",)):
-                    self.refused(world.start(*more), 64, f"{name} is there", "the item '9'", "--start-over")
+                    self.refused(world.start(*more), 64, f"{name} is there", "the item '9'", "--overwrite")
                     self.assertEqual([path for path in world.output.rglob("*") if path.is_file()], [mine])
                     self.assertEqual(mine.read_text(), "precious\n")
-                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
                 self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_a_users_own_file_and_other_processors_results_stay(self):
@@ -223,8 +223,8 @@ class Replacing(InWorlds):
         (world.output / "checksums.tsv").write_text("precious\n")
         world.flags = (*COPY, "--processor", "checksum", "--batches", "2")
         self.refused(world.start(), 64, "of --processor npy, which came to its end")
-        (world.output / ".offramp-manifest").unlink()
-        for more in ((), ("--start-over",)):
+        (world.output / ".offramp-checkpoint").unlink()
+        for more in ((), ("--overwrite",)):
             self.refused(world.start(*more), 64, "checksums.tsv is where this run's results go, and was made by another program")
         self.assertEqual((world.output / "checksums.tsv").read_text(), "precious\n")
 

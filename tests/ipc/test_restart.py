@@ -76,7 +76,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(summary["samples"]["published"], samples)
         self.assertEqual(summary["samples"]["sourced"], samples + summary["samples"]["skipped"])
         self.assertEqual(summary["samples"]["in_flight"], 0)
-        self.assertEqual(summary["samples"]["quarantined"], 0)
+        self.assertEqual(summary["samples"]["dead_letters"], 0)
         self.assertEqual(summary["producers"], producers)
         self.assertTrue(summary["conserved"])
         self.assertEqual(len(items_of_checkpoint(run.output)), samples, "also what a dead producer had not written there")
@@ -137,7 +137,7 @@ class Restart(unittest.TestCase):
             run.start_gated_consumer()
             run.gate.open()
             summary = self.check_end(run)
-            self.assertEqual(summary["given_up"], [])
+            self.assertEqual(summary["dead_letters"], [])
 
     def test_a_producer_that_dies_while_it_takes_over(self):
         with GatedRun(*COPY) as run:
@@ -232,7 +232,7 @@ class Restart(unittest.TestCase):
 
     def test_the_other_rungs_that_keep_their_slabs(self):
         for rung in ("pool", "async"):
-            with self.subTest(rung), RealRun(*COPY, "--rung", rung, "--processor", "checksum") as run:
+            with self.subTest(rung), RealRun(*COPY, "--strategy", rung, "--processor", "checksum") as run:
                 run.start_producer()
                 run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
                 self.restart(run)
@@ -264,7 +264,7 @@ class Restart(unittest.TestCase):
             said = self.refused(run, 64, "--batch", "8")
             self.assertIn("--batch was '4' and is '8'", said)
             self.assertIn("--seed was '0' and is '5'", self.refused(run, 64, "--seed", "5"))
-            self.assertIn("workers", self.refused(run, 64, "--rung", "workers"))
+            self.assertIn("workers", self.refused(run, 64, "--strategy", "workers"))
             self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
             run.start_producer("--adopt")
             run.gate.open()

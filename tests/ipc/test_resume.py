@@ -108,7 +108,7 @@ class Resume(InWorlds):
     def test_every_way_out_of_the_device_notes_what_it_did(self):
         for rung in ("sequential", "workers", "pool", "async"):
             with self.subTest(rung=rung):
-                world = self.world(*SHORT, "--rung", rung)
+                world = self.world(*SHORT, "--strategy", rung)
                 self.assertEqual(world.start().wait(), 0, world.said())
                 self.assertEqual(world.start("--resume").wait(), 0, world.said())
                 self.assertEqual(world.summary()["samples"]["done_before"], 320)
@@ -128,7 +128,7 @@ class Resume(InWorlds):
             world.flags = (*SHORT, *flags)
             self.assertEqual(world.start("--resume").wait(), 64, world.said())
             self.assertIn(said, world.said())
-            self.assertIn("--start-over instead of --resume", world.said())
+            self.assertIn("--overwrite instead of --resume", world.said())
         self.assertEqual(world.results(), before)
 
     def test_a_higher_limit_takes_more_of_the_same(self):
@@ -165,7 +165,7 @@ class Resume(InWorlds):
         world = self.world(*SHORT)
         self.assertEqual(world.start().wait(), 0, world.said())
         before = world.results()
-        checkpoint = world.output / ".offramp-manifest"
+        checkpoint = world.output / ".offramp-checkpoint"
         *lines, ended = checkpoint.read_bytes().splitlines(keepends=True)
         self.assertIn(b'"ended":true', ended)
         checkpoint.write_bytes(b"".join(lines)[:-9])
@@ -227,7 +227,7 @@ class Resume(InWorlds):
         world = self.world(*ROWS, "--batches", "40", "--consumers", "3")
         self.assertEqual(world.start().wait(), 0, world.said())
         world.flags = (*ROWS, "--batches", "20", "--truncate-dim", "16")
-        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
         self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_with_nothing_there_everything_is_done(self):
@@ -246,7 +246,7 @@ class Resume(InWorlds):
         self.assertEqual(world.results(), self.undisturbed(*SHORT))
         # A whole output of more items than this run has.
         world.flags = (*COPY, "--batches", "20")
-        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
         self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "20"))
 
     def test_two_runs_into_one_folder_are_kept_apart(self):

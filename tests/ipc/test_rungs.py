@@ -20,7 +20,7 @@ WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 def run_rung(rung, *flags, traced=False, program=None):
     """The merged checksums and the producer's summary; with `traced`, every program's trace too: nobody comes when all is done then."""
     consumers = 0 if rung in WITHOUT_CONSUMERS else 2
-    with RealRun(*WORK, "--rung", rung, *flags) as run, Gate(run.folder) if traced else contextlib.nullcontext() as gate:
+    with RealRun(*WORK, "--strategy", rung, *flags) as run, Gate(run.folder) if traced else contextlib.nullcontext() as gate:
         trace = ["--trace-dir", str(run.folder / "trace")] if traced else []
         run.start_producer(*trace, program=program)
         for _ in range(consumers):
@@ -53,7 +53,7 @@ class Rungs(unittest.TestCase):
                 found, summary, _ = run_rung(rung)
                 self.assertEqual(found, wanted)
                 self.assertTrue(summary["conserved"])
-                self.assertEqual(summary["rung"], rung)
+                self.assertEqual(summary["strategy"], rung)
                 self.assertEqual(summary["batches"]["released"], 40)
                 self.assertEqual(summary["compute_busy_batches"], 40)
                 self.assertGreater(summary["compute_busy_seconds"], 0)
@@ -62,17 +62,17 @@ class Rungs(unittest.TestCase):
         wanted, _, _ = run_rung("streams")
         found, summary, _ = run_rung("streams", program=BIN / "offramp-ladder")
         self.assertEqual(found, wanted)
-        self.assertEqual(summary["rung"], "streams")
+        self.assertEqual(summary["strategy"], "streams")
 
     def test_the_producer_itself_runs_none_but_the_last(self):
         for rung in ("sequential", "workers", "pool", "async", "compute-alone"):
             with self.subTest(rung):
-                done = subprocess.run([BIN / "offramp-producer", *WORK, "--rung", rung, "--run-dir", "/nowhere", "--run-id", "nobody"],
+                done = subprocess.run([BIN / "offramp-producer", *WORK, "--strategy", rung, "--run-dir", "/nowhere", "--run-id", "nobody"],
                                       capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stdout), (64, ""))
-                self.assertEqual(done.stderr, f"offramp-producer: --rung '{rung}' is run by offramp-ladder, which takes the same flags\n")
+                self.assertEqual(done.stderr, f"offramp-producer: --strategy '{rung}' is run by offramp-ladder, which takes the same flags\n")
         # What sweeps for any run is not asked for its rung.
-        done = subprocess.run([BIN / "offramp-producer", "--sweep"], env={**os.environ, "OFFRAMP_RUNG": "pool"}, capture_output=True, text=True,
+        done = subprocess.run([BIN / "offramp-producer", "--sweep"], env={**os.environ, "OFFRAMP_STRATEGY": "pool"}, capture_output=True, text=True,
                               timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -80,7 +80,7 @@ class Rungs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "run.toml")
             file.write_text('rung = "sequential"\n')
-            for flags, environment in ((("--rung", "sequential"), {}), ((), {"OFFRAMP_RUNG": "sequential"}), (("--config", str(file)), {})):
+            for flags, environment in ((("--strategy", "sequential"), {}), ((), {"OFFRAMP_STRATEGY": "sequential"}), (("--config", str(file)), {})):
                 with self.subTest(flags=flags, environment=environment):
                     done = subprocess.run([ROOT / "launch/offramp", "run", "--model", "copy", "--device", "cpu", *flags, "--print-config"],
                                           env={**os.environ, "OFFRAMP_BIN_DIR": str(BIN), "OFFRAMP_SKIP_PACKAGES": "1",
@@ -88,7 +88,7 @@ class Rungs(unittest.TestCase):
                                           capture_output=True, text=True, timeout=60, check=False)
                     self.assertEqual(done.returncode, 0, done.stderr)
                     config = json.loads(done.stdout)
-                    self.assertEqual((config["rung"], config["consumers"]), ("sequential", 0), "as only the ladder's program says")
+                    self.assertEqual((config["strategy"], config["consumers"]), ("sequential", 0), "as only the ladder's program says")
 
     def test_a_batch_cut_into_slabs_gives_them_too(self):
         wanted, _, _ = run_rung("streams")
@@ -118,7 +118,7 @@ class Rungs(unittest.TestCase):
             _, summary, traces = run_rung(rung, "--batches-per-slab", "1", "--slabs", "4", traced=True)
             self.assertEqual(len(traces), processes)
             headers = [json.loads(lines[0]) for lines in traces]
-            self.assertEqual({header["rung"] for header in headers}, {rung})
+            self.assertEqual({header["strategy"] for header in headers}, {rung})
             self.assertEqual(sorted(header["process"] for header in headers)[-1], "producer")
             ranges = [json.loads(line) for lines in traces for line in lines[1:]]
             for one in ranges:

@@ -50,7 +50,7 @@ class WhenFull(unittest.TestCase):
         return run.files()["checksums.tsv"].splitlines()
 
     def test_what_finds_no_slab_is_dropped_and_listed(self):
-        with RealRun(*COPY, "--when-full", "drop-newest") as run:
+        with RealRun(*COPY, "--when-full", "drop") as run:
             run.start_producer()
             self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
             code, summary = self.deliver(run)
@@ -66,7 +66,7 @@ class WhenFull(unittest.TestCase):
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
 
     def test_what_was_dropped_is_done_by_a_resumed_run(self):
-        with RealRun(*COPY, "--when-full", "drop-newest") as run:
+        with RealRun(*COPY, "--when-full", "drop") as run:
             run.start_producer()
             self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
             self.assertEqual(self.deliver(run)[0], 0, run.logs())
@@ -85,7 +85,7 @@ class WhenFull(unittest.TestCase):
         drops in a pipe that nobody reads, and so waits at the first, and at some later one.
         """
         flags = (*COPY, "--batches", "2000", "--copy-bytes", "16KiB")   # more than a pipe takes lines of
-        with RealRun(*flags, "--when-full", "drop-newest", "--log-level", "info") as run, Gate(run.folder) as gate:
+        with RealRun(*flags, "--when-full", "drop", "--log-level", "info") as run, Gate(run.folder) as gate:
             self.start_producer_that_lists_in_a_pipe(run)
             run.environment |= gate.environment
             run.start_consumer(faulty=True)
@@ -175,21 +175,21 @@ class WhenFull(unittest.TestCase):
             summary = run.summary()
             self.assertTrue(summary["conserved"])
             samples = summary["samples"]
-            self.assertEqual((samples["released"], samples["quarantined"], samples["spilled"], samples["in_flight"], samples["dropped"]),
+            self.assertEqual((samples["released"], samples["dead_letters"], samples["spilled"], samples["in_flight"], samples["dropped"]),
                              (SAMPLES - 4, 4, 0, 0, 0))
-            self.assertEqual([slab["deaths"] for slab in summary["given_up"]], [3])
+            self.assertEqual([slab["deaths"] for slab in summary["dead_letters"]], [3])
             self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
             rest = set(range(SAMPLES)) - set(POISONED)
             self.assertEqual(items_of_checksums(run.output), rest)
             self.assertEqual(items_of_checkpoint(run.output), rest)
             wanted = self.wanted["checksums.tsv"].splitlines()
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
-            self.assertEqual(self.lines_of_a_retry(run, summary["given_up"][0]["payload"]), set(wanted) - set(self.lines_of(run)), "the bytes are its own")
+            self.assertEqual(self.lines_of_a_retry(run, summary["dead_letters"][0]["payload"]), set(wanted) - set(self.lines_of(run)), "the bytes are its own")
             self.resume(run, self.wanted)
             self.assertEqual(run.summary()["samples"]["released"], 4, "it alone was left")
 
     def lines_of_a_retry(self, run, payload):
-        """What the set aside samples come to, by the processor that survives them."""
+        """What the dead-lettered samples come to, by the processor that survives them."""
         again = run.folder / "again"
         command = [str(BIN / "offramp-consumer"), "--processor", "checksum", "--output", str(again)]
         subprocess.run([*command, "--retry", payload], check=True, timeout=60)

@@ -21,7 +21,7 @@
 #ifndef FAULTS
 #define FAULTS 2
 #endif
-#define MAX_CHARGES 2
+#define MAX_FAILURES 2
 #ifndef LOG_ROOM
 #define LOG_ROOM 2        /* releases that a consumer has unanswered; it waits then */
 #endif
@@ -111,9 +111,9 @@ inline stored() {
     printf("    ledger: slab %d is %e, attempt %d, generation %d\n", s, NAME(entry[s].state), entry[s].attempt, entry[s].generation); \
     stored()
 #define STORED_HOLDER(s, c) printf("    ledger: slab %d, consumer %d holds attempt %d\n", s, c, entry[s].holder[c]); stored()
-#define STORED_CHARGES(s) printf("    ledger: slab %d has %d charges\n", s, entry[s].charges); stored()
+#define STORED_FAILURES(s) printf("    ledger: slab %d has %d failures\n", s, entry[s].failures); stored()
 
-mtype = { quarantined, retired, leased, ready, filling, free };
+mtype = { dead_lettered, retired, leased, ready, filling, free };
 #define NAME(state) (state + 1)
 
 #include "ledger.pml"
@@ -170,7 +170,7 @@ chan log[CONSUMERS] = [LOG_ROOM] of { byte, byte, byte, byte };   /* unacknowled
 #define HAS_CREDIT(c) (HELD(c) < WINDOW)
 #endif
 #define IS_MET(c) (c == 0 || consumers_differ)
-#define MAY_GET(s, c) (IS_MET(c) && up && peer[c] && !leaving[c] && CAN_LEASE(s, c) && entry[s].charges < MAX_CHARGES && HAS_CREDIT(c))
+#define MAY_GET(s, c) (IS_MET(c) && up && peer[c] && !leaving[c] && CAN_LEASE(s, c) && entry[s].failures < MAX_FAILURES && HAS_CREDIT(c))
 #define WORKS_ON(s, c) (heartbeat[c].busy && heartbeat[c].slab == s)
 /* What a consumer names when it connects again: this very hold, at hand or released without an answer. */
 #define HAS_AT_HAND(s, c) (at_hand[c].generation[s] == entry[s].generation && at_hand[c].attempt[s] == entry[s].holder[c])
@@ -348,17 +348,17 @@ end:
             ledger_abandon(s);
             survive() } }
 
-    :: atomic { up && entry[s].state == READY && entry[s].charges > 0 ->   /* max_charges is a setting: any */
+    :: atomic { up && entry[s].state == READY && entry[s].failures > 0 ->   /* max_failures is a setting: any */
         may_die_within(1);
         d_step {
             printf("slab %d is given up\n", s);
             wanted[s] = false; committed[s] = false;
-            ledger_quarantine(s);
+            ledger_dead_letter(s);
             survive() } }
 
     /* Its batch waits on the disk, from where it is filled in again, as one that was not published yet. The file is there before, and
      * whoever takes over counts it only if the slab is free. */
-    :: atomic { up && entry[s].state == READY && HOLDERS(s) == 0 && entry[s].charges == 0 && faults > 0 ->
+    :: atomic { up && entry[s].state == READY && HOLDERS(s) == 0 && entry[s].failures == 0 && faults > 0 ->
         faults--;
         may_die_within(1);
         d_step {
@@ -368,7 +368,7 @@ end:
             ledger_spill(s);
             survive() } }
 
-    :: atomic { up && entry[s].state == QUARANTINED ->
+    :: atomic { up && entry[s].state == DEAD_LETTERED ->
         may_die_within(3);
         d_step {
             printf("what slab %d holds has been set aside\n", s);
@@ -728,7 +728,7 @@ end:
             od;
             survive() } }
 
-    /* Nothing can happen any more. A consumer that lost a ticket and was sent no other will never know: overdue, it is killed. */
+    /* Nothing can happen any more. A consumer that lost a ticket and was sent no other will never know: stalled, it is killed. */
     :: atomic { timeout && !judged ->
         d_step {
             i = 0;
@@ -737,7 +737,7 @@ end:
             :: else -> break
             od;
             if
-            :: i < CONSUMERS -> printf("consumer %d is overdue, and killed\n", i); n = i; end_process(n)
+            :: i < CONSUMERS -> printf("consumer %d is stalled, and killed\n", i); n = i; end_process(n)
             :: else -> judged = true; judge()
             fi } }
     od

@@ -17,7 +17,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 TRANSITIONS = HERE / "transitions.txt"
-STATES = ["free", "filling", "ready", "leased", "retired", "quarantined"]
+STATES = ["free", "filling", "ready", "leased", "retired", "dead_letters"]
 SMALL = {"SLABS": 2, "CONSUMERS": 2}
 LARGE = {"SLABS": 3, "CONSUMERS": 3, "MAX_HOLDERS": 2}
 MEMORY_LIMIT = "-DMEMLIM=3500"   # MiB
@@ -183,7 +183,7 @@ def table_agrees(write):
     rows = {row_text(line) for line in found.splitlines() if line.startswith("ROW") and line.endswith("END")}
     rows = sorted(row for row in rows if row)
     if write:
-        head = ("# What the ledger does, store by store: state attempt [holds of consumers 0 and 1] charges | event | stores.\n"
+        head = ("# What the ledger does, store by store: state attempt [holds of consumers 0 and 1] failures | event | stores.\n"
                 "# An event that is not listed for a slab stores nothing, or is a caller's bug. Written by check.py table --write.\n")
         TRANSITIONS.write_text(head + "\n".join(rows) + "\n")
         print(f"{TRANSITIONS}: {len(rows)} transitions")
@@ -200,7 +200,7 @@ def row_text(line):
     before, event, stores, _ = (part.split() for part in line.removeprefix("ROW").split("|"))
     if not stores:
         return None
-    state, attempt, first, second, charges = map(int, before)
+    state, attempt, first, second, failures = map(int, before)
     texts = []
     while stores:
         kind = stores.pop(0)
@@ -210,8 +210,8 @@ def row_text(line):
         elif kind == "h":
             texts.append(f"holder {values[0]} {dots(values[1])}")
         else:
-            texts.append(f"charges {values[0]}")
-    return f"{STATES[state]} {attempt} [{dots(first)} {dots(second)}] {charges} | {event_text(*map(int, event))} | {'; '.join(texts)}"
+            texts.append(f"failures {values[0]}")
+    return f"{STATES[state]} {attempt} [{dots(first)} {dots(second)}] {failures} | {event_text(*map(int, event))} | {'; '.join(texts)}"
 
 
 def dots(attempt):
@@ -219,12 +219,12 @@ def dots(attempt):
 
 
 def event_text(event, consumer, attempt, kind):
-    names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "quarantine", "discard", "adopt", "spill"]
+    names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "dead-letters", "discard", "adopt", "spill"]
     name = names[event]
     if name == "release":
         return f"release {consumer} {attempt} {['completed', 'returned', 'failed'][kind - 1]}"
     if name == "revoke":
-        return f"revoke {consumer}" + (" charged" if kind else "")
+        return f"revoke {consumer}" + (" counted" if kind else "")
     return f"{name} {consumer}" if name in ("lease", "take-back") else name
 
 

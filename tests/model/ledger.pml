@@ -12,7 +12,7 @@ SCRATCH byte hold;
 #define READY 2
 #define LEASED 3
 #define RETIRED 4
-#define QUARANTINED 5
+#define DEAD_LETTERED 5
 
 #define COMPLETED 1
 #define RETURNED 2
@@ -35,7 +35,7 @@ typedef Entry {
     byte state;
     byte attempt;
     byte generation;
-    byte charges;
+    byte failures;
     byte holder[CONSUMERS];   /* the attempt of the hold of the consumer in that place; 0: none. One hold a consumer */
 };
 Entry entry[SLABS];
@@ -71,9 +71,9 @@ inline store_holder(s, c, new_attempt) {
     fi
 }
 
-inline store_charges(s, new_charges) {
+inline store_failures(s, new_failures) {
     if
-    :: up -> entry[s].charges = new_charges; STORED_CHARGES(s)
+    :: up -> entry[s].failures = new_failures; STORED_FAILURES(s)
     :: else
     fi
 }
@@ -86,7 +86,7 @@ inline free_slab(s) {
     :: else
     fi;
     if
-    :: entry[s].charges != 0 -> store_charges(s, 0)
+    :: entry[s].failures != 0 -> store_failures(s, 0)
     :: else
     fi;
     store_state(s, FREE, 0, entry[s].generation + 1)
@@ -147,7 +147,7 @@ inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
             :: else ->
                 note_completed_nothing(s, (kind == COMPLETED));
                 if
-                :: kind == FAILED -> store_charges(s, entry[s].charges + 1)
+                :: kind == FAILED -> store_failures(s, entry[s].failures + 1)
                 :: else
                 fi;
                 store_holder(s, c, 0);
@@ -157,13 +157,13 @@ inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
     fi
 }
 
-/* One slab's part of a dead consumer's end; `charged`: its heartbeat record named this hold. */
-inline ledger_revoke(s, c, charged) {
+/* One slab's part of a dead consumer's end; `counted`: its heartbeat record named this hold. */
+inline ledger_revoke(s, c, counted) {
     if
     :: entry[s].holder[c] != 0 ->
         hold = entry[s].holder[c];
         if
-        :: charged -> store_charges(s, entry[s].charges + 1)
+        :: counted -> store_failures(s, entry[s].failures + 1)
         :: else
         fi;
         store_holder(s, c, 0);
@@ -172,7 +172,7 @@ inline ledger_revoke(s, c, charged) {
     fi
 }
 
-inline ledger_quarantine(s) { store_state(s, QUARANTINED, entry[s].attempt, entry[s].generation) }
+inline ledger_dead_letter(s) { store_state(s, DEAD_LETTERED, entry[s].attempt, entry[s].generation) }
 
 /* Held by nobody, and its bytes are on the disk. */
 inline ledger_spill(s) { free_slab(s) }

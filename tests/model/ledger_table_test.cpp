@@ -31,19 +31,19 @@ struct Image {
     SlabState state = SlabState::Free;
     std::uint32_t attempt = 0;
     std::array<std::uint32_t, kConsumers> holders{};
-    std::uint64_t charges = 0;
+    std::uint64_t failures = 0;
     bool owned = true;
 
     auto operator<=>(const Image&) const = default;
     // Beyond these nothing new happens: only the numbers go on.
-    bool is_listed() const { return attempt + charges <= 2; }
+    bool is_listed() const { return attempt + failures <= 2; }
 };
 
 std::string dots(std::uint32_t attempt) { return attempt == 0 ? "." : std::to_string(attempt); }
 
 std::string to_text(const Image& image) {
     return std::string(to_string(image.state)) + " " + std::to_string(image.attempt) + " [" + dots(image.holders[0]) +
-           " " + dots(image.holders[1]) + "] " + std::to_string(image.charges);
+           " " + dots(image.holders[1]) + "] " + std::to_string(image.failures);
 }
 
 struct Event {
@@ -67,7 +67,7 @@ std::vector<Event> all_events(const Image& image) {
         {"abandon", [](auto& ledger, auto&) { ledger.abandon(0); }},
         {"publish", [](auto& ledger, auto&) { ledger.publish(0); }},
         {"expire", [](auto& ledger, auto&) { ledger.expire(0); }},
-        {"quarantine", [](auto& ledger, auto&) { ledger.quarantine(0); }},
+        {"dead-letters", [](auto& ledger, auto&) { ledger.dead_letter(0); }},
         {"discard", [](auto& ledger, auto&) { ledger.discard(0); }},
         {"spill", [](auto& ledger, auto&) { ledger.spill(0); }},
     };
@@ -87,7 +87,7 @@ std::vector<Event> all_events(const Image& image) {
                                       }});
         events.push_back({"revoke" + who, [c](auto& ledger, auto& all) { (void)ledger.revoke(all[c], 0); }});
         if (held != 0)
-            events.push_back({"revoke" + who + " charged", [c, held](auto& ledger, auto& all) {
+            events.push_back({"revoke" + who + " counted", [c, held](auto& ledger, auto& all) {
                                   (void)ledger.revoke(all[c], WorkWord{0, held, kGeneration}.pack());
                               }});
     }
@@ -114,7 +114,7 @@ class LedgerTable {
 
   private:
     static constexpr std::size_t kWordIndex = offsetof(SlabEntry, word) / 8;
-    static constexpr std::size_t kChargesIndex = offsetof(SlabEntry, charges) / 8;
+    static constexpr std::size_t kFailuresIndex = offsetof(SlabEntry, failures) / 8;
     static constexpr std::size_t kHoldersIndex = offsetof(SlabEntry, holders) / 8;
 
     void visit(const Image& image) {
@@ -148,7 +148,7 @@ class LedgerTable {
             std::vector<ConsumerRef> consumers;
             for (std::uint32_t c = 0; c < kConsumers; ++c) consumers.push_back(*ledger.admit(100 + c, 1, 0, c));
             entry_.word = SlabWord{image.state, image.attempt, kGeneration}.pack();
-            entry_.charges = image.charges;
+            entry_.failures = image.failures;
             for (std::uint32_t c = 0; c < kConsumers; ++c)
                 entry_.holders[c] = HolderWord{image.holders[c] != 0, image.holders[c], consumers[c].consumer_index,
                                                consumers[c].session}
@@ -177,9 +177,9 @@ class LedgerTable {
             return std::string(to_string(word.state)) + " " + std::to_string(word.attempt) +
                    (word.generation == kGeneration ? "" : ", next generation");
         }
-        if (store.word == kChargesIndex) {
-            image.charges = store.value;
-            return "charges " + std::to_string(store.value);
+        if (store.word == kFailuresIndex) {
+            image.failures = store.value;
+            return "failures " + std::to_string(store.value);
         }
         // Whose word it is: its content says so, or, when it is cleared, the place that it had.
         const std::size_t place = store.word - kHoldersIndex;

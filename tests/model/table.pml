@@ -1,7 +1,7 @@
 /* Lists what ledger.pml does with every slab that can arise: one slab, two consumers, and the producer's death behind any store.
  * Its search, compiled with -DPRINTF, prints a line for each event in each state, which check.py turns into transitions.txt:
  *
- *   ROW state attempt holder0 holder1 charges | event consumer attempt kind | stores, in their order | END or DIED */
+ *   ROW state attempt holder0 holder1 failures | event consumer attempt kind | stores, in their order | END or DIED */
 
 #define SLABS 1
 #define CONSUMERS 2
@@ -16,7 +16,7 @@
 #define EXPIRE 5
 #define RELEASE 6
 #define REVOKE 7
-#define QUARANTINE 8
+#define DEAD_LETTERS 8
 #define DISCARD 9
 #define ADOPT 10
 #define SPILL 11
@@ -39,7 +39,7 @@ inline stored() {
 }
 #define STORED_STATE(s) printf(" s %d %d %d", entry[s].state, entry[s].attempt, entry[s].generation); stored()
 #define STORED_HOLDER(s, c) printf(" h %d %d", c, entry[s].holder[c]); stored()
-#define STORED_CHARGES(s) printf(" c %d", entry[s].charges); stored()
+#define STORED_FAILURES(s) printf(" c %d", entry[s].failures); stored()
 inline note_completed(s) { skip }
 inline note_completed_nothing(s, finished) { skip }
 inline note_freed(s) { skip }
@@ -47,11 +47,11 @@ inline note_freed(s) { skip }
 #include "ledger.pml"
 
 /* Beyond these nothing new happens: only the numbers go on. */
-#define IS_LISTED (entry[0].attempt + entry[0].charges <= 2)
+#define IS_LISTED (entry[0].attempt + entry[0].failures <= 2)
 #define MAY(state_before) (up && IS_LISTED && entry[0].state == state_before)
 
 inline row(event, consumer, attempt_of_ticket, kind) {
-    printf("\nROW %d %d %d %d %d ", entry[0].state, entry[0].attempt, entry[0].holder[0], entry[0].holder[1], entry[0].charges);
+    printf("\nROW %d %d %d %d %d ", entry[0].state, entry[0].attempt, entry[0].holder[0], entry[0].holder[1], entry[0].failures);
     printf("| %d %d %d %d |", event, consumer, attempt_of_ticket, kind)
 }
 inline end_row() {
@@ -70,8 +70,8 @@ end:
     :: atomic { MAY(FILLING) -> may_die(); d_step { row(ABANDON, 0, 0, 0); ledger_abandon(0); end_row() } }
     :: atomic { MAY(FILLING) -> may_die(); d_step { row(PUBLISH, 0, 0, 0); ledger_publish(0); end_row() } }
     :: atomic { MAY(LEASED) -> may_die(); d_step { row(EXPIRE, 0, 0, 0); ledger_expire(0); end_row() } }
-    :: atomic { MAY(READY) -> may_die(); d_step { row(QUARANTINE, 0, 0, 0); ledger_quarantine(0); end_row() } }
-    :: atomic { MAY(QUARANTINED) -> may_die(); d_step { row(DISCARD, 0, 0, 0); ledger_discard(0); end_row() } }
+    :: atomic { MAY(READY) -> may_die(); d_step { row(DEAD_LETTERS, 0, 0, 0); ledger_dead_letter(0); end_row() } }
+    :: atomic { MAY(DEAD_LETTERED) -> may_die(); d_step { row(DISCARD, 0, 0, 0); ledger_discard(0); end_row() } }
     :: atomic { MAY(READY) && HOLDERS(0) == 0 -> may_die(); d_step { row(SPILL, 0, 0, 0); ledger_spill(0); end_row() } }
     :: atomic { !up && IS_LISTED -> up = true; may_die(); d_step { row(ADOPT, 0, 0, 0); ledger_adopt(0); end_row() } }
     od

@@ -49,7 +49,7 @@ MUTANTS = (
     for (std::uint64_t& place : memory_.entries[slab].holders) {
         if (load_word(place) != 0) continue;
         store_word(place, HolderWord""", ("ledger_table_test",)),
-    Mutant("a death charges all that was held", LEDGER,
+    Mutant("a death counts against all that was held", LEDGER,
            "work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};", "work.slab < slab_count();",
            ("ledger_test", "broker_test")),
     Mutant("the heartbeat names nothing", "consumer/session/read_loan.cpp", "    heartbeat.begin(ticket);\n", "", ("session_test",)),

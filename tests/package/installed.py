@@ -169,9 +169,9 @@ class Installed:
         loop = self.start(LOOP, run_dir)
         self.call("consume", "--run-dir", run_dir, "--processor", "./refusing.py:save", "--output", "nothing", "--consumers", "1", code=84)
         self.end(loop, code=1)      # offramp.ConsumersFailed
-        name = self.call("quarantine", "list", "--run-dir", run_dir).splitlines()[1].split()[0]
-        self.case.assertIn("not wanted", self.call("quarantine", "show", name, "--run-dir", run_dir))
-        self.call("quarantine", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried")
+        name = self.call("dead-letters", "list", "--run-dir", run_dir).splitlines()[1].split()[0]
+        self.case.assertIn("not wanted", self.call("dead-letters", "show", name, "--run-dir", run_dir))
+        self.call("dead-letters", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried")
         self.case.assertEqual({f"{key}.txt" for key in sums()}, {path.name for path in (self.folder / "tried").glob("*.txt")})
 
     def require_a_loop_with_consumers(self, minor):
@@ -231,7 +231,7 @@ class Installed:
         said, _ = consuming.communicate(timeout=WATCHDOG_SECONDS)
         self.case.assertEqual(130, consuming.returncode, said)
         self.case.assertIn("this command with --resume starts them", said)
-        self.case.assertIn("nothing is set aside", self.call("quarantine", "list", "--run-dir", run_dir))
+        self.case.assertIn("no dead letters", self.call("dead-letters", "list", "--run-dir", run_dir))
         loop.stdin.close()
         loop.stdin = None
         self.end(loop)

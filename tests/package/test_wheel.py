@@ -124,7 +124,7 @@ class Wheel(unittest.TestCase):
         self.assertRegex(asked.call("run", "--model", "net.pt2", "--input", "x", code=64), r"\Aofframp: run with a model .*LibTorch.*`launch/offramp run`.*\n\Z")
         self.assertIn("'rnu' is not a command; did you mean 'run'?", asked.call("rnu", code=64))
         self.assertIn("no live run\n    offramp run starts one", asked.call("status", code=69))
-        for command in ("demo", "consume", "scale", "reload", "status", "top", "trace", "stop", "quarantine", "new-processor", "clean", "doctor"):
+        for command in ("demo", "consume", "scale", "reload", "status", "top", "trace", "stop", "dead-letters", "new-processor", "clean", "doctor"):
             self.assertTrue(asked.call(command, "--help").startswith(f"usage: offramp {command}"))
             self.assertRegex(asked.call("help"), rf"(?m)^  {command}\b")
 

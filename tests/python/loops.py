@@ -35,7 +35,7 @@ def batch(number):
     return [f"b{number:03}-{row}" for row in range(4)], numpy.arange(24, dtype="float32").reshape(4, 6) + number
 
 def until(samples):
-    while egress.figures().samples_completed < samples:
+    while egress.stats().samples_completed < samples:
         time.sleep(0.001)
 
 def die_when(samples):

@@ -19,8 +19,8 @@ from world import World, needs_numpy, wait_for
 PRODUCER = """
     import sys, time, numpy, offramp
     run_dir, batches, consumers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    with offramp.Egress(run_dir, {"values": ("float32", (8, 50)), "index": ("uint16", (8,))}, "cpu", name="made up", samples_per_slab=8, max_charges=100) as egress:
-        while egress.figures().consumers < consumers:       # who comes when all is done would not know whether it was
+    with offramp.Egress(run_dir, {"values": ("float32", (8, 50)), "index": ("uint16", (8,))}, "cpu", name="made up", samples_per_slab=8, max_failures=100) as egress:
+        while egress.stats().consumers < consumers:       # who comes when all is done would not know whether it was
             time.sleep(0.01)
         for batch in range(batches):
             numbers = batch * 1000 + numpy.arange(8)
@@ -31,8 +31,8 @@ PRODUCER = """
             egress.drain()
         except offramp.ConsumersFailed as problem:
             print(problem.code, problem)
-        figures = egress.figures()
-        print(figures.samples_completed, figures.samples_set_aside)
+        stats = egress.stats()
+        print(stats.samples_completed, stats.samples_dead_lettered)
         egress.close()
 """
 COUNTING = """
@@ -206,7 +206,7 @@ class Consumers(World):
         self.assertTrue(offramp.Consumer(self.run_dir).run(fail_once))
         self.assertEqual({"b0/r0": 2, "b1/r0": 1, "b2/r0": 1}, {key: calls.count(key) for key in calls})
         self.hear(producer)
-        self.assertEqual("84 8 samples were given up, since post-processing failed. Inspect them: offramp quarantine list --run-dir "
+        self.assertEqual("84 8 samples were dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir "
                          f"{self.run_dir}\n16 8\n", self.end(producer))
 
     def test_a_loop_that_is_left_gives_its_slab_back(self):
@@ -295,10 +295,10 @@ class Consumers(World):
         for use in ("list(offramp.Consumer(sys.argv[1]))", "offramp.Consumer(sys.argv[1]).run(print)"):
             consumer = self.python(waiting.format(use), self.run_dir)
             self.hear(consumer)
-            wait_for(lambda: egress.figures().consumers == 1, "a consumer")
+            wait_for(lambda: egress.stats().consumers == 1, "a consumer")
             consumer.send_signal(signal.SIGINT)
             self.assertIn("KeyboardInterrupt", self.end(consumer, -signal.SIGINT))
-            wait_for(lambda: egress.figures().consumers == 0, "no consumer")
+            wait_for(lambda: egress.stats().consumers == 0, "no consumer")
 
     def test_ctrl_c_once_more_while_a_loop_is_left_keeps_nothing(self):
         """At each line of the way out: the thread ends, its slab goes back, and the consumer may run again."""
@@ -405,8 +405,8 @@ class MadeUpSlab(unittest.TestCase):
             tensor.shape, tensor.strides = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(shape))(*strides)
         samples = (_abi.Sample * len(holes))()
         keys = [ctypes.create_string_buffer(f"k{row}".encode()) for row in range(len(holes))]
-        for row, (sample, hole) in enumerate(zip(samples, holes)):
-            sample.key, sample.key_bytes, sample.row, sample.item, sample.hole = ctypes.addressof(keys[row]), 2, row, 70 + row, hole
+        for row, (sample, empty) in enumerate(zip(samples, holes)):
+            sample.key, sample.key_bytes, sample.row, sample.item, sample.empty = ctypes.addressof(keys[row]), 2, row, 70 + row, empty
         self.kept += [samples, keys]
         given = _abi.Slab(ctypes.sizeof(_abi.Slab), ctypes.sizeof(_abi.Sample), ctypes.sizeof(_abi.Tensor), ctypes.addressof(samples), len(holes),
                           len(tensors), ctypes.addressof(made), b"made up")

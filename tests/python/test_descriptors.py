@@ -110,11 +110,11 @@ for free in [*range(16), *range(16, 81, 8)]:
         for _ in range(3):
             submitted += works(lambda: egress.submit({"values": VALUES}))
         for _ in range(50):
-            if egress.figures().consumers:
+            if egress.stats().consumers:
                 break
             time.sleep(0.001)
     egress.drain()
-    assert egress.figures().samples_completed == 4 * submitted, (free, submitted)
+    assert egress.stats().samples_completed == 4 * submitted, (free, submitted)
     with Scarce(free):
         works(egress.close)
     egress.close()
@@ -132,7 +132,7 @@ for free in [*range(40), *range(40, 81, 8)]:
         for _ in range(9):
             egress.submit({"values": VALUES})
         egress.drain()
-        assert egress.figures().samples_set_aside == 0
+        assert egress.stats().samples_dead_lettered == 0
     os.close(begin)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, free
 print("done")

@@ -15,7 +15,7 @@ import warnings
 import weakref
 
 import offramp
-from offramp._run import Figures, OverdueWarner, Releases
+from offramp._run import Stats, StallWarner, Releases
 from world import WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
 # Prints what it sees as JSON, a line a sample.
@@ -37,7 +37,7 @@ class Egresses(World):
         return {key: (item, types, values) for key, item, types, values in map(json.loads, self.end(reader).splitlines())}
 
 
-class Overdue(unittest.TestCase):
+class Stalled(unittest.TestCase):
     def told_by(self, warner):
         """When, and what; they go on after 300 s, and hang again."""
         told = []
@@ -45,20 +45,20 @@ class Overdue(unittest.TestCase):
             with unittest.mock.patch("offramp._run.time") as clock, warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("default")
                 clock.monotonic.return_value = float(now)
-                overdue = 0 if now == 300 else 1
-                warner.look(lambda: Figures(consumers=2, overdue=overdue))
+                stalled = 0 if now == 300 else 1
+                warner.look(lambda: Stats(consumers=2, stalled=stalled))
             told += [(now, str(each.message)) for each in seen]
         return told
 
-    def test_that_consumers_stay_overdue_is_told_ever_more_seldom(self):
-        told = self.told_by(OverdueWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
+    def test_that_consumers_stay_stalled_is_told_ever_more_seldom(self):
+        told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
         self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in told])
         self.assertRegex(told[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and nobody ends them: .*run/status.json")
 
     def test_where_they_are_killed_those_that_stay_are_told(self):
-        told = self.told_by(OverdueWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_overdue": 1}))
+        told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1}))
         self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in told])
-        self.assertRegex(told[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_overdue has not ended them: they are in this process")
+        self.assertRegex(told[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_stalled has not ended them: they are in this process")
 
 
 @needs_numpy
@@ -187,7 +187,7 @@ class Batches(Egresses):
                 watch = weakref.ref(array)
                 egress.submit(array)
                 del array
-                wait_for(lambda: egress.figures().samples_completed == number + 1 and watch() is None, "that it is read, and let go")
+                wait_for(lambda: egress.stats().samples_completed == number + 1 and watch() is None, "that it is read, and let go")
                 wait_for(asleep, "that all sleep")
         self.assertEqual({"0": [0] * 10, "1": [1] * 10}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
@@ -233,7 +233,7 @@ class Batches(Egresses):
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4, when_full="drop")
         for _ in range(50):
             egress.submit(numpy.zeros((4, 10), "float32"))
-        wait_for(lambda: egress.figures().samples_dropped == 48 * 4, "that what finds no slab is dropped")
+        wait_for(lambda: egress.stats().samples_dropped == 48 * 4, "that what finds no slab is dropped")
         wait_for(lambda: not egress._run._releases._held, "that all are let go")
         egress.close()
 
@@ -250,7 +250,7 @@ class Batches(Egresses):
                 thread.start()
             for thread in threads:
                 thread.join()
-            self.assertEqual((300, 300), egress.figures()[:2])
+            self.assertEqual((300, 300), egress.stats()[:2])
         self.assertEqual({f"k{number}": number for number in range(300)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
@@ -336,12 +336,12 @@ class Batches(Egresses):
         reader = self.reader()
         egress.submit(good, stream=0)
         egress.drain()
-        self.assertEqual(1, egress.figures().batches_submitted)
+        self.assertEqual(1, egress.stats().batches_submitted)
         with self.assertRaisesRegex(offramp.BadArgument, "after drain"):
             egress.submit(good)
         egress.close()
         egress.close()
-        for call in (lambda: egress.submit(good), egress.drain, egress.figures):
+        for call in (lambda: egress.submit(good), egress.drain, egress.stats):
             with self.assertRaisesRegex(offramp.BadArgument, "the egress is closed"):
                 call()
         self.assertEqual({"0", "1", "2", "3"}, set(self.seen_by(reader)), "what was refused has no number")
@@ -377,7 +377,7 @@ class Batches(Egresses):
                 with self.assertRaisesRegex(offramp.BadArgument, "a tensor of the name"):
                     egress.submit({name: good})
             self.assertFalse(self.run_dir.exists())
-            self.assertEqual(offramp.Figures(), egress.figures())
+            self.assertEqual(offramp.Stats(), egress.stats())
 
     def test_of_a_batch_after_one_that_was_refused_every_tensor_arrives(self):
         import numpy
@@ -413,7 +413,7 @@ class Batches(Egresses):
         self.addCleanup(egress.close)
         egress._turn.acquire()
         egress.submit(numpy.zeros((1, 10), "float32"))
-        self.assertEqual(1, egress.figures().batches_submitted)
+        self.assertEqual(1, egress.stats().batches_submitted)
 
     def test_ctrl_c_at_any_moment_leaves_it_as_it_was(self):
         loop = self.python("""
@@ -428,9 +428,9 @@ class Batches(Egresses):
                         egress.submit(numpy.zeros((1, 10), "float32"))
                 except KeyboardInterrupt:
                     pass
-            taken = egress.figures().batches_submitted
+            taken = egress.stats().batches_submitted
             egress.submit(numpy.zeros((1, 10), "float32"))
-            print(egress.figures().batches_submitted - taken)
+            print(egress.stats().batches_submitted - taken)
             egress.close()
         """, self.run_dir)
         self.assertEqual("1\n", self.end(loop))
@@ -468,7 +468,7 @@ class Batches(Egresses):
 
         thread = threading.Thread(target=submit)
         thread.start()
-        wait_for(lambda: egress.figures().batches_submitted >= 2, "that it waits for slabs")
+        wait_for(lambda: egress.stats().batches_submitted >= 2, "that it waits for slabs")
         egress.close()
         thread.join()
         self.assertIn("closed", said[0])
@@ -483,7 +483,7 @@ class Batches(Egresses):
             egress.submit({"spectrum": numpy.zeros(first, "float32")})
             with self.subTest((first, second)), self.assertRaises(offramp.BadArgument) as refused:
                 egress.submit({"spectrum": numpy.zeros(second, "float32")})
-            self.assertEqual(1, egress.figures().batches_submitted)
+            self.assertEqual(1, egress.stats().batches_submitted)
             self.assertIn(f"'spectrum' has the shape {second}; the run was opened for {first}. For samples of several sizes pad each to the largest",
                           str(refused.exception))
             tensors, cut = re.search(r"Egress\(tensors=(\{.*\})\)\. Cut in the function: (.*)$", str(refused.exception)).groups()
@@ -564,7 +564,7 @@ class Batches(Egresses):
             child = os.fork()
             if child == 0:
                 refused = 0
-                for call in (lambda: egress.submit(numpy.float32([[3]])), egress.drain, egress.figures):
+                for call in (lambda: egress.submit(numpy.float32([[3]])), egress.drain, egress.stats):
                     try:
                         call()
                     except offramp.WrongProcess:
@@ -607,12 +607,12 @@ class Options(Egresses):
             with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         for options, text in (({"slabs": "auto"}, "slabs is 'auto'. Give a whole number"), ({"slabs": 2.5}, "slabs is 2.5. Give a whole"),
-                              ({"max_charges": None}, "max_charges is None. Give a whole"), ({"max_consumers": True}, "max_consumers is True. Give a whole"),
+                              ({"max_failures": None}, "max_failures is None. Give a whole"), ({"max_consumers": True}, "max_consumers is True. Give a whole"),
                               ({"name": None}, "name is None. Give a text"), ({"run_id": 7}, "run_id is 7. Give a text"),
                               ({"tensors": [("output", "float32", (4, 6))]}, "tensors are of type list. Give a mapping, such as {'output'"),
                               ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"), ({"visibility_timeout": None}, "visibility_timeout is None"),
                               ({"resume": "no"}, "resume is 'no'. Give True or False"), ({"resume": 1}, "resume is 1. Give True or False"),
-                              ({"kill_overdue": "no"}, "kill_overdue is 'no'. Give True or False")):
+                              ({"kill_stalled": "no"}, "kill_stalled is 'no'. Give True or False")):
             with self.subTest(options), self.assertRaisesRegex(TypeError, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):
@@ -643,7 +643,7 @@ class Options(Egresses):
         with warnings.catch_warnings(record=True) as seen, unittest.mock.patch("offramp._run.KILLED_WITHIN_SECONDS", 0.1):
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", RuntimeWarning)
-            with offramp.Egress(self.run_dir, visibility_timeout=0.3, kill_overdue=True) as egress:
+            with offramp.Egress(self.run_dir, visibility_timeout=0.3, kill_stalled=True) as egress:
                 egress.submit(numpy.zeros((2, 3), "float32"))
                 consumer.start()
                 while not seen:
@@ -651,7 +651,7 @@ class Options(Egresses):
                         egress.drain(timeout=1)
                 over.set()
         consumer.join()
-        self.assertRegex(str(seen[0].message), "^1 of 1 consumers made no progress, .* kill_overdue has not ended them: they are in this process")
+        self.assertRegex(str(seen[0].message), "^1 of 1 consumers made no progress, .* kill_stalled has not ended them: they are in this process")
 
     def test_one_run_directory_has_one_producer(self):
         tensors = {"output": ("float32", (4, 6))}

@@ -108,7 +108,7 @@ class Dropping(Loops):
         with offramp.Egress(**told) as egress:
             for keys, number in egress.pending(batches):
                 egress.submit(self.values(number), keys)
-            wait_for(lambda: egress.figures().samples_dropped == len(batches) - 2, "that all but two are dropped")
+            wait_for(lambda: egress.stats().samples_dropped == len(batches) - 2, "that all but two are dropped")
             wait_for(lambda: len(egress._checkpoint._told) + len(egress._checkpoint._open) <= 2, "that no more is kept of them")
             gate.unlink()
         made = self.work.results()
@@ -431,7 +431,7 @@ class Pending(unittest.TestCase):
         with self.assertRaisesRegex(offramp.BadArgument, "in its order"):
             egress.submit(rows(1), ["c"])
         egress.submit(rows(1), ["e"])
-        self.assertEqual(4, egress.figures().samples_submitted)
+        self.assertEqual(4, egress.stats().samples_submitted)
         egress.close()
 
     def test_it_is_called_for_one_loader_after_the_other(self):
@@ -486,12 +486,12 @@ class Pending(unittest.TestCase):
         next(given), next(given)        # the first one is left out
         with self.assertRaisesRegex(offramp.BadArgument, "Without keys each batch is submitted, in order"):
             egress.submit(numpy.ones((2, 2), "float32"))
-        self.assertEqual(0, egress.figures().samples_submitted)
+        self.assertEqual(0, egress.stats().samples_submitted)
         next(given)
         egress.submit(numpy.ones((3, 2), "float32"))
         next(given)
         egress.submit(numpy.ones((3, 2), "float32"))
-        self.assertEqual(6, egress.figures().samples_submitted)
+        self.assertEqual(6, egress.stats().samples_submitted)
         egress.close()
 
 

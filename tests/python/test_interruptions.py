@@ -70,7 +70,7 @@ with offramp.Egress(slabs=8, samples_per_slab=2, **eval(f"dict({told})")) as egr
                 except offramp.BadArgument as problem:      # it is taken, and behind the last line of submit() nothing knows that the loop does not
                     assert kind == "opcode" and ("earlier batch" in str(problem) or "submitted before" in str(problem)), problem
     assert step < 0 or not dies_at, f"{batches} batches are too few: {step} steps"
-    while dies_at and egress.figures().samples_completed < dies_at:
+    while dies_at and egress.stats().samples_completed < dies_at:
         time.sleep(0.001)
     if dies_at:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -138,10 +138,10 @@ while True:
     was = interrupted_at(step, "line", submit)
     if was:
         submit()
-    assert egress.figures()[:2] == (1, 1), egress.figures()
+    assert egress.stats()[:2] == (1, 1), egress.stats()
     keys, _ = next(given)
     submit()
-    assert egress.figures()[:2] == (2, 2), egress.figures()
+    assert egress.stats()[:2] == (2, 2), egress.stats()
     assert [first for first, _, keys in egress._checkpoint._told if keys is not None][-2:] in ([0, 1], []), egress._checkpoint._told
     egress.close()
     if not was:

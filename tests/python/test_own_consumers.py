@@ -47,7 +47,7 @@ class OwnConsumers(Loops):
             for number in range(4):
                 egress.submit(numpy.zeros((1, 3), "float32"), [f"k{number}"])
             egress.scale(4)
-            wait_for(lambda: egress.figures().consumers == 4, "four consumers")
+            wait_for(lambda: egress.stats().consumers == 4, "four consumers")
             with self.assertRaisesRegex(offramp.BadArgument, "scale 65 is out of bounds. From 1 to 64"):
                 egress.scale(65)
             victim = next(each["pid"] for each in wait_for(lambda: self.living_consumers(), "that they are told of"))
@@ -78,7 +78,7 @@ class OwnConsumers(Loops):
     def test_samples_that_are_set_aside_are_told_at_the_end(self):
         self.post.write_text("import offramp\ndef save(slab):\n    raise offramp.Reject('not this one')\n")
         said = self.work.run(batches=3, code=1)
-        self.assertIn("ConsumersFailed: 12 samples were given up", said.splitlines()[-1])
+        self.assertIn("ConsumersFailed: 12 samples were dead-lettered", said.splitlines()[-1])
 
     def test_samples_that_consumers_of_ones_own_set_aside_are_told_at_the_end(self):
         """As the block ends, and however they came to be: rejected, failed as often as may be, or the death of each consumer."""
@@ -100,14 +100,14 @@ class OwnConsumers(Loops):
                 """
                 while loop.poll() is None:
                     self.python(consumer, run_dir).wait()
-                self.assertRegex(self.end(loop, 1).splitlines()[-1], rf"ConsumersFailed: 1 sample was given up, .*: offramp quarantine list --run-dir {run_dir}$")
+                self.assertRegex(self.end(loop, 1).splitlines()[-1], rf"ConsumersFailed: 1 sample was dead-lettered, .*: offramp dead-letters list --run-dir {run_dir}$")
 
     def test_a_bad_sample_loses_itself_alone(self):
         """Its neighbours in the slab have their results, and the error names sample, reason and place."""
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        if sample.key == 'b002-1':\n            raise ValueError('one odd sample')\n"
                              "        yield sample, {'mean': float(values.mean())}\n")
         said = self.work.run(batches=5, code=1)
-        self.assertRegex(said.splitlines()[-1], r"ConsumersFailed: 1 sample was given up.*sample 'b002-1' failed: ValueError: one odd sample \(post\.py:4\)")
+        self.assertRegex(said.splitlines()[-1], r"ConsumersFailed: 1 sample was dead-lettered.*sample 'b002-1' failed: ValueError: one odd sample \(post\.py:4\)")
         records = [json.loads(line)["key"] for line in (self.work.output / "records.jsonl").read_text().splitlines()]
         self.assertEqual(sorted(f"b{batch:03}-{row}" for batch in range(5) for row in range(ROWS) if (batch, row) != (2, 1)), sorted(records))
         self.assertEqual([], left_of(self.folder))
@@ -131,8 +131,8 @@ def save(slab):
 
     def test_a_function_that_never_returns_is_given_up_where_its_consumers_are_killed(self):
         self.post.write_text(self.HANGS)
-        said = self.work.run(batches=5, code=1, kill_overdue=True, visibility_timeout=8.0, max_charges=2)
-        self.assertIn("ConsumersFailed: 4 samples were given up", said.splitlines()[-1])
+        said = self.work.run(batches=5, code=1, kill_stalled=True, visibility_timeout=8.0, max_failures=2)
+        self.assertIn("ConsumersFailed: 4 samples were dead-lettered", said.splitlines()[-1])
         self.assertNotIn("RuntimeWarning", said)
         self.assertEqual({f"b{number:03}-{row}.bin" for number in (0, 1, 3, 4) for row in range(ROWS)}, set(self.work.results()))
         consumers = json.loads((self.work.run_dir / "summary.json").read_text())["consumers"]
@@ -144,7 +144,7 @@ def save(slab):
         self.post.write_text(self.HANGS)
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
         self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than "
-                                                r"1\.\d s, and nobody ends them: .*kill_overdue=True")
+                                                r"1\.\d s, and nobody ends them: .*kill_stalled=True")
         self.assertIsNone(loop.poll())
         self.work.close_gate("over")
         self.end(loop)
@@ -197,7 +197,7 @@ def save(slab):
     def test_errors_of_their_command_are_told_in_words_of_python(self):
         self.work.run(batches=2)
         said = self.work.run(batches=2, code=1).splitlines()[-1]
-        self.assertRegex(said, r"ConsumersFailed: output /.* holds .*Give settings=\{'start-over': True\} to replace them .*, or another output \(logs")
+        self.assertRegex(said, r"ConsumersFailed: output /.* holds .*Give settings=\{'overwrite': True\} to replace them .*, or another output \(logs")
         self.assertNotIn("--", said)
 
     def test_keys_that_can_name_no_file_are_refused_and_the_loop_may_go_on(self):
@@ -217,7 +217,7 @@ def save(slab):
                                    (["f"], "the key 'f' names a file"), ([f"d/a.b{ending}/x", "d/a.b"], "the key 'd/a.b' names"), (["b\udc80"], "UTF-8")):
                     with self.subTest((processor, keys)), self.assertRaisesRegex(offramp.BadArgument, text):
                         submit("good", *keys)
-                    self.assertEqual(2, egress.figures().samples_submitted)
+                    self.assertEqual(2, egress.stats().samples_submitted)
                 submit("k", "k/x", "m.d/..x", "d/.b", "d/..b", "c/.npyx/y")
         for keys, text in (([pathlib.Path("a")], r"\[str\(key\) for key in keys\]"), (numpy.arange(1), r"in keys\.tolist\(\)\]")):
             with self.subTest(keys), self.assertRaisesRegex(TypeError, text), offramp.Egress(output=self.folder / "types", processor="npy") as egress:
@@ -238,7 +238,7 @@ def save(slab):
         said = self.work.run(batches=5, code=1)
         self.assertIn("which came to its end", said.splitlines()[-1])
         self.assertEqual(before, (self.work.results(), checkpoint.read_text()))
-        self.work.run(batches=5, settings={"start-over": True})
+        self.work.run(batches=5, settings={"overwrite": True})
         self.assertEqual(5 * ROWS + 1, len(self.work.results()))
 
     def test_an_exception_in_the_loop_ends_them(self):
@@ -267,7 +267,7 @@ def save(slab):
                     else:
                         with self.assertRaisesRegex(offramp.BadArgument, f"the key '{again}' names a sample of an earlier batch.*TensorChanged told of.*repeated_keys='allow'"):
                             egress.submit(numpy.full((2, 3), number, "float32"), keys)
-            self.assertEqual((2, 4), egress.figures()[:2])
+            self.assertEqual((2, 4), egress.stats()[:2])
         self.assertEqual({"a": 0, "b": 0, "c": 3, "d": 3}, self.values_of("out"))
 
     def test_keys_may_be_repeated_where_that_is_said(self):
@@ -275,7 +275,7 @@ def save(slab):
 
         with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1, repeated_keys="allow") as egress:
             egress.submit(numpy.full((2, 3), 0, "float32"), ["a", "b"])
-            wait_for(lambda: egress.figures().samples_completed == 2, "the first results")
+            wait_for(lambda: egress.stats().samples_completed == 2, "the first results")
             egress.submit(numpy.full((2, 3), 1, "float32"), ["a", "a"])
         self.assertEqual({"a": 1, "b": 0}, self.values_of("out"))
 
@@ -298,9 +298,9 @@ def save(slab):
         with offramp.Egress(output=self.folder / "out", processor=f"{self.post}:save", consumers=1, when_full="drop", slabs=2, samples_per_slab=1) as egress:
             for key in keys:
                 egress.submit(numpy.zeros((1, 3), "float32"), [key])
-            wait_for(lambda: egress.figures().samples_dropped > 0, "that some are dropped")
+            wait_for(lambda: egress.stats().samples_dropped > 0, "that some are dropped")
             gate.unlink()
-            wait_for(lambda: egress.figures().samples_completed + egress.figures().samples_dropped == len(keys), "that the others are done")
+            wait_for(lambda: egress.stats().samples_completed + egress.stats().samples_dropped == len(keys), "that the others are done")
             egress.submit(numpy.zeros((1, 3), "float32"), [keys[-1]])
         self.assertIn(f"{keys[-1]}.bin", results(self.folder / "out"))
 
@@ -396,7 +396,7 @@ def save(slab):
 
         with offramp.Egress(self.folder / "run1", output=self.folder / "one", processor="npy", consumers=1) as one:
             one.submit(numpy.zeros((1, 3), "float32"), ["a"])
-            wait_for(lambda: one.figures().samples_completed == 1, "that its consumers are there")
+            wait_for(lambda: one.stats().samples_completed == 1, "that its consumers are there")
             two = offramp.Egress(self.run_dir, output=self.folder / "one", processor="npy", consumers=1)
             with self.assertRaisesRegex(offramp.ConsumersFailed, "writes to .*Wait for its end"):
                 two.submit(numpy.zeros((1, 3), "float32"), ["b"])
@@ -454,9 +454,9 @@ class Refused(Loops):
                 flags_of(given)
         self.assertEqual("it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
         self.assertEqual("it said nothing", final_messages("\n"))
-        self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'start-over': True} to replace them, or another output: "
-                         "offramp quarantine list --run-dir RUN", in_python("Give --resume to add to them (a sample of the same key replaces its earlier result), "
-                                                                           "--start-over to replace them, or another --output: offramp quarantine list --run-dir RUN"))
+        self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'overwrite': True} to replace them, or another output: "
+                         "offramp dead-letters list --run-dir RUN", in_python("Give --resume to add to them (a sample of the same key replaces its earlier result), "
+                                                                           "--overwrite to replace them, or another --output: offramp dead-letters list --run-dir RUN"))
 
 
 if __name__ == "__main__":

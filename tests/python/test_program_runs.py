@@ -137,7 +137,7 @@ class ProgramRuns(Loops):
         said = subprocess.run([*LAUNCHER, "consume", "--help"], env=self.work.environment, capture_output=True, text=True, check=True).stdout
         for flag in ("--processor-option KEY=VALUE", "--consumer-python FILE", "--png-level N"):
             self.assertRegex(said, rf"(?m)^  {flag}")
-        for flag in ("--lease-seconds", "--kill-overdue", "--model", "--retry", "--sweep"):
+        for flag in ("--visibility-timeout", "--kill-stalled", "--model", "--retry", "--sweep"):
             self.assertNotRegex(said, rf"(?m)^  {flag}\b")
 
     def test_a_whole_run(self):
@@ -152,8 +152,8 @@ class ProgramRuns(Loops):
 
     def test_a_function_that_never_returns_is_given_up_where_the_command_says_so(self):
         self.post.write_text("import time\ndef save(slab):\n    while slab.samples[0].key == 'b002-0':\n        time.sleep(0.01)\n")
-        self.ended(self.launch("--kill-overdue", program=self.program(batches=5, told="visibility_timeout=8.0, max_charges=2")), 84)
-        self.assertEqual((ROWS, 4 * ROWS), tuple(self.told("summary.json")["samples"][name] for name in ("quarantined", "released")))
+        self.ended(self.launch("--kill-stalled", program=self.program(batches=5, told="visibility_timeout=8.0, max_failures=2")), 84)
+        self.assertEqual((ROWS, 4 * ROWS), tuple(self.told("summary.json")["samples"][name] for name in ("dead_letters", "released")))
 
     def test_other_options_of_the_processor_are_another_work(self):
         self.post.write_text("def save(slab, q):\n    for sample, _ in slab:\n        yield sample, '.txt', q.encode()\n")
@@ -257,7 +257,7 @@ class ProgramRuns(Loops):
                 if is_whole:
                     wait_for(lambda: "submitted" in (self.work.folder / "noted").read_text(), "that the last batch is given")
                 self.require_that_it_is_stopped(launcher, gate, code)
-                self.assertEqual(is_whole, '"ended":true' in (self.work.output / ".offramp-manifest").read_text())
+                self.assertEqual(is_whole, '"ended":true' in (self.work.output / ".offramp-checkpoint").read_text())
 
     def test_a_code_of_the_loops_own_is_no_death(self):
         (self.folder / "leaving.py").write_text(LOOP + "sys.exit(137)\n")
@@ -296,7 +296,7 @@ class ProgramRuns(Loops):
         self.assertEqual("ended", self.told("status.json")["state"])
         noted = self.work.submitted()
         self.assertEqual(ROWS * noted + 1, len(self.work.results()), "what was submitted is done")
-        manifest = self.work.output / ".offramp-manifest"
+        manifest = self.work.output / ".offramp-checkpoint"
         self.assertNotIn('"ended":true', manifest.read_text(), "a later run replaces nothing of another's with it")
         self.ended(self.launch("--resume", program=self.program(batches=noted + 2)), 0)
         self.assertEqual(2, self.work.submitted())

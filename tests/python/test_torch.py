@@ -234,7 +234,7 @@ class OnTheCpu(Egresses):
             egress.submit(tensors[4], keys_of(4, 4))
             tensors[4].add_(10)
             reader = self.python(CHECKER, self.run_dir)
-            wait_for(lambda: egress.figures().samples_completed == 20, "that all is copied, and read")
+            wait_for(lambda: egress.stats().samples_completed == 20, "that all is copied, and read")
             egress.submit(tensors[0], keys_of(0, 4))        # tells nothing: nobody looked before
         self.assertEqual(f"12 {[key for batch in (2, 3, 4) for key in keys_of(batch, 4)]}\n", self.end(reader))
 
@@ -302,7 +302,7 @@ class OnTheCpu(Egresses):
             for number in range(20):        # of a consumer it knows that the batch is done
                 batch.fill_(number)
                 egress.submit(batch, keys_of(number, 4))
-                wait_for(lambda: egress.figures().samples_completed == 4 * (number + 1), "that the batch is read")
+                wait_for(lambda: egress.stats().samples_completed == 4 * (number + 1), "that the batch is read")
         self.assertEqual({key: [float(key.split("/")[0])] * 10 for number in range(20) for key in keys_of(number, 4)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
@@ -354,7 +354,7 @@ class OnTheCpu(Egresses):
                     (good.double(), TypeError, "elements of type float64")):
                 with self.subTest(text), self.assertRaisesRegex(kind, text.replace("(", r"\(").replace(")", r"\)")):
                     egress.submit(tensor)
-            self.assertEqual(0, egress.figures().batches_submitted)
+            self.assertEqual(0, egress.stats().batches_submitted)
             egress.close()
 
     def test_a_batch_is_taken_for_one_like_the_last_only_where_it_is(self):
@@ -593,7 +593,7 @@ class OnAGpu(Egresses):
                 with torch.cuda.graph(graph):
                     made = numbers * 2
                     checker = self.python(CHECKER, run_dir)
-                    wait_for(lambda: egress.figures().samples_completed == 8 * len(batches), "that all is copied, and read")
+                    wait_for(lambda: egress.stats().samples_completed == 8 * len(batches), "that all is copied, and read")
                     made.add_(1)
                 for number in range(10 * turn, 10 * turn + 10):
                     numbers.fill_(number)

@@ -19,7 +19,7 @@ PROGRAM = """
     with offramp.Egress("run", {"x": ("float32", (2, 3))}, device="cpu") as egress:
         egress.submit({"x": numpy.zeros((2, 3), "float32")}, ["a", "b"])
         egress.drain(timeout=1.0)
-        done: int = egress.figures().samples_completed
+        done: int = egress.stats().samples_completed
 
     def reject(slab: offramp.Slab) -> None:
         raise offramp.Reject("nothing of it")
@@ -34,7 +34,7 @@ PROGRAM = """
     whole: bool = offramp.Consumer("run").run(reject)
     files: dict[str, bytes] = testing.process("slab.safetensors", "post.py:save", "results")
 """
-WRONG = {"offramp.Consumer(5)": "arg-type", "offramp.Egress('run').submit()": "call-arg", "offramp.Egress('run').figures().gone": "attr-defined",
+WRONG = {"offramp.Consumer(5)": "arg-type", "offramp.Egress('run').submit()": "call-arg", "offramp.Egress('run').stats().gone": "attr-defined",
          "text: str = offramp.Consumer('run').run(reject)": "assignment"}
 
 

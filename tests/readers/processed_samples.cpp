@@ -21,7 +21,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint32_t kSamples = 6;
-constexpr std::uint32_t kHole = 2;
+constexpr std::uint32_t kEmptyRow = 2;
 constexpr std::uint32_t kInSlab = 3;
 
 TensorSpec spec_of(const std::string& name, DType dtype, std::vector<std::int64_t> shape) {
@@ -83,7 +83,7 @@ void process_slab(Processor& processor, const std::vector<TensorSpec>& specs, st
     writer.begin({.run_nonce = 1, .epoch = 1, .slab = 0, .generation = first + 1, .model = "made"});
     for (std::uint32_t item = first; item < first + kInSlab; ++item) {
         const std::string key = item == 1 ? "a folder/\xc3\xa9 \"quoted\".jpg" : "sample " + std::to_string(item);
-        const SampleEntry sample{.item = item, .key = key, .hole = item == kHole};
+        const SampleEntry sample{.item = item, .key = key, .empty = item == kEmptyRow};
         expect(writer.add_batch(0, item, {&sample, 1}), "the samples have room in their slab");
         for (std::size_t output = 0; output < specs.size(); ++output)
             fill(specs[output], writer.tensor_rows(output, writer.rows() - 1, 1), item, output);

@@ -6,7 +6,7 @@ import json
 def items_of_checkpoint(output):
     """That the output folder's checkpoint holds; none without one."""
     try:
-        lines = (output / ".offramp-manifest").read_text().split("\n")[1:-1]    # the last one may be about to be written
+        lines = (output / ".offramp-checkpoint").read_text().split("\n")[1:-1]    # the last one may be about to be written
     except OSError:
         return set()
     return {item for line in lines for begin, end in json.loads(line).get("done", []) for item in range(begin, end)}

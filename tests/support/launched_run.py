@@ -129,4 +129,4 @@ class LaunchedRun(Launched):
     def files(self):
         """Every result with its bytes. The checkpoint is none: it names the run."""
         return {str(path.relative_to(self.output)): path.read_bytes()
-                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-manifest"}
+                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-checkpoint"}

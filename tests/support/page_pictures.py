@@ -31,7 +31,7 @@ def save(slab):
     time.sleep(float((folder / "pace").read_text() or 0))
 """
 FLAGS = ["--model", "cutout", "--source", "synthetic", "--device", "cpu", "--batch", "4", "--image-size", "256", "--slabs", "24", "--consumers", "4", "--decode-workers", "1",
-         "--lease-seconds", "8", "--http", "127.0.0.1:0"]
+         "--visibility-timeout", "8", "--http", "127.0.0.1:0"]
 SENTENCE = "document.getElementById('sentence').textContent"
 
 
@@ -99,7 +99,7 @@ def main(pictures):
             scene.take("dark", is_dark=True)
             os.kill(scene.status()["consumers"][0]["pid"], signal.SIGKILL)
             (scene.folder / "hang").touch()
-            scene.browser.until("document.getElementById('why').textContent.includes('overdue')")
+            scene.browser.until("document.getElementById('why').textContent.includes('stalled')")
             scene.take("trouble")
         with Scene(pictures, browser, "--batches", "400") as scene:
             scene.until("Ended")

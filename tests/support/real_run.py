@@ -13,7 +13,7 @@ import time
 
 WATCHDOG_SECONDS = 120
 # The programs' own in an output folder: no result. The launch script holds the lock while there is one.
-OWN = {".offramp-manifest", ".offramp-lock", ".offramp-replaced"}
+OWN = {".offramp-checkpoint", ".offramp-lock", ".offramp-replaced"}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were built with; empty: none
 
@@ -33,7 +33,7 @@ def left_behind(names):
 
 def producer_for(flags):
     """The program that the launch script starts for these flags."""
-    named = [flags[at + 1] for at, flag in enumerate(flags) if flag == "--rung"]
+    named = [flags[at + 1] for at, flag in enumerate(flags) if flag == "--strategy"]
     return BIN / ("offramp-ladder" if named and named[-1] != "streams" else "offramp-producer")
 
 

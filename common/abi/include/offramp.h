@@ -51,7 +51,7 @@ typedef enum offramp_code {
     OFFRAMP_NO_SUCH_RUN = 69,
     OFFRAMP_SYSTEM = 71,
     OFFRAMP_CANNOT_WRITE = 73,
-    OFFRAMP_RETRY = 75, /* of a consumer's function: its sink is away; give the slab back, uncharged */
+    OFFRAMP_RETRY = 75, /* of a consumer's function: its sink is away; give the slab back without counting a failure */
     OFFRAMP_PROTOCOL = 76,
     OFFRAMP_NOT_PERMITTED = 77,
     OFFRAMP_SHARED_MEMORY_FULL = 80,
@@ -109,14 +109,14 @@ typedef struct offramp_egress_options {
     uint32_t max_key_bytes;            /* 255; at most 1024 */
     uint32_t max_consumers;            /* 64, which is the most */
     uint32_t drop_when_full;           /* 1: a batch that finds no free slab is dropped and counted; 0: submit waits */
-    uint32_t max_charges;              /* 3: deaths and failures that a slab may cause before it is set aside */
+    uint32_t max_failures;              /* 3: deaths and failures that a slab may cause before it is dead-lettered */
     double max_delay_seconds;          /* 0.002: of a small batch that waits for others to share its slab */
     double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
-    uint32_t tell_completed;           /* 1: offramp_egress_take_completed() tells which items are done */
-    uint32_t kill_overdue;             /* 1: a consumer without progress for that long is killed (SIGKILL), which is
-                                          charged to the slab that it worked on; one in the process of the egress itself
+    uint32_t report_completed;           /* 1: offramp_egress_take_completed() tells which items are done */
+    uint32_t kill_stalled;             /* 1: a consumer without progress for that long is killed (SIGKILL), which is
+                                          counted against the slab that it worked on; one in the process of the egress itself
                                           never is. 0: it stays, and keeps its slabs. No other number */
-    uint32_t tell_given_up;            /* 1: offramp_egress_take_given_up() tells which items will not be done */
+    uint32_t report_failed;            /* 1: offramp_egress_take_failed() tells which items will not be done */
     uint32_t reserved;
 } offramp_egress_options;
 
@@ -152,22 +152,22 @@ OFFRAMP_API int32_t offramp_egress_submit(offramp_egress* egress, const offramp_
 
 /* Takes no more, and returns when consumers are done with everything. OFFRAMP_TIMEOUT after `timeout_seconds`
  * (negative: never): call again. A slab that no consumer comes back from keeps it waiting for as long as they live,
- * unless kill_overdue is set; one that only some hang on another consumer finishes. */
+ * unless kill_stalled is set; one that only some hang on another consumer finishes. */
 OFFRAMP_API int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds, offramp_error* error);
 
-typedef struct offramp_egress_figures {
+typedef struct offramp_egress_stats {
     size_t size;
     uint64_t batches_submitted, samples_submitted;
-    uint64_t samples_published, samples_completed, samples_dropped, samples_set_aside;
+    uint64_t samples_published, samples_completed, samples_dropped, samples_dead_lettered;
     uint64_t bytes_copied;
     double copy_seconds;      /* of the device */
     double slab_wait_seconds; /* the copies waited for a free slab */
     uint32_t consumers;       /* living */
-    uint32_t overdue;         /* of them: without progress for the visibility timeout, and holding slabs */
-} offramp_egress_figures;
+    uint32_t stalled;         /* of them: without progress for the visibility timeout, and holding slabs */
+} offramp_egress_stats;
 
-/* `figures->size` is set by the caller. */
-OFFRAMP_API int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures,
+/* `stats->size` is set by the caller. */
+OFFRAMP_API int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_stats* stats,
                                                offramp_error* error);
 
 /* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS and within a batch's `release`. What was not
@@ -197,7 +197,7 @@ typedef struct offramp_sample {
     const char* key; /* NUL-terminated */
     size_t key_bytes;
     uint32_t row;  /* of dimension 0 of every tensor */
-    uint32_t hole; /* 1: the item could not be read; its row means nothing */
+    uint32_t empty; /* 1: the item could not be read; its row means nothing */
 } offramp_sample;
 
 /* Of one slab, valid during the call that it is given to; read-only memory. */
@@ -213,9 +213,9 @@ typedef struct offramp_slab {
 } offramp_slab;
 
 /* OFFRAMP_OK: the results are committed, the slab may be reused. OFFRAMP_RETRY: a sink is away; the slab goes back
- * uncharged, and offramp_consumer_run() returns OFFRAMP_RETRY. OFFRAMP_FAILED: the slab is charged, and goes to another
- * consumer, or once more to this one; OFFRAMP_REJECTED: it is set aside at once; in both cases the next slab follows.
- * Anything else: the slab is charged as well, and offramp_consumer_run() returns OFFRAMP_CALLBACK_FAILED. It may be
+ * without counting a failure, and offramp_consumer_run() returns OFFRAMP_RETRY. OFFRAMP_FAILED: a failure is counted, and the slab goes to another
+ * consumer, or once more to this one; OFFRAMP_REJECTED: it is dead-lettered immediately; in both cases the next slab follows.
+ * Anything else: a failure is counted as well, and offramp_consumer_run() returns OFFRAMP_CALLBACK_FAILED. It may be
  * called again with the same samples, in this or another process: commit so that this leaves the same. */
 typedef int32_t (*offramp_process)(void* user, const offramp_slab* slab);
 
@@ -231,7 +231,7 @@ OFFRAMP_API int32_t offramp_consumer_progress(offramp_consumer* consumer);
  * correct. */
 OFFRAMP_API int32_t offramp_consumer_still_current(offramp_consumer* consumer);
 /* From `process`, before it returns OFFRAMP_FAILED or OFFRAMP_REJECTED: why, for people. UTF-8 of one or several lines;
- * the first 2031 bytes are kept with the slab, if it is set aside. */
+ * the first 2031 bytes are kept with the slab, if it is dead-lettered. */
 OFFRAMP_API int32_t offramp_consumer_explain(offramp_consumer* consumer, const char* why);
 /* Finishes the slab at hand and ends offramp_consumer_run(), for ever: a later one returns OFFRAMP_STOPPED at once.
  * From any thread, and from a signal handler: it takes no lock. */
@@ -266,14 +266,14 @@ typedef struct offramp_items {
 } offramp_items;
 
 /* Which items are done that no earlier call told of: a consumer committed their results, and said so. What was dropped
- * or set aside is not among them. At most `capacity` ranges, in order; `*count` is how many. OFFRAMP_TIMEOUT, and 0 of
- * them, when there are none within `timeout_seconds` (negative: never). Only with the option `tell_completed`. Takes no
+ * or dead-lettered is not among them. At most `capacity` ranges, in order; `*count` is how many. OFFRAMP_TIMEOUT, and 0 of
+ * them, when there are none within `timeout_seconds` (negative: never). Only with the option `report_completed`. Takes no
  * turn; after offramp_egress_drain() it tells the rest. */
 OFFRAMP_API int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
                                                   double timeout_seconds, uint32_t* count, offramp_error* error);
-/* The same of items that will not be done: they were dropped, or set aside as dead letters. Only with the option
- * `tell_given_up`. */
-OFFRAMP_API int32_t offramp_egress_take_given_up(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
+/* The same of items that will not be done: they were dropped, or dead-lettered. Only with the option
+ * `report_failed`. */
+OFFRAMP_API int32_t offramp_egress_take_failed(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
                                                  double timeout_seconds, uint32_t* count, offramp_error* error);
 
 #ifdef __cplusplus

@@ -36,7 +36,7 @@ typedef struct offramp_host {
      * number a sample. They are committed together when `process` has returned OFFRAMP_OK. */
     int32_t (*commit_record)(const struct offramp_host* host, uint32_t sample, const char* json, size_t count);
     /* Why `create` or `process` is about to return another code than OFFRAMP_OK, for people; kept with a slab that is
-     * set aside. */
+     * dead-lettered. */
     void (*explain)(const struct offramp_host* host, const char* why);
 } offramp_host;
 

@@ -9,10 +9,10 @@ class SettingGroup;
 
 // How slabs reach consumers, and what is held against those who keep them.
 struct DeliverySettings {
-    double lease_seconds = 30;
-    bool kill_overdue = false;  // a consumer without progress for so long is killed
-    std::uint32_t max_charges = 3;
-    std::uint32_t credits = 0;  // slabs that a consumer holds at once; 0: auto, 2 or, of small slabs, more
+    double visibility_timeout = 30;
+    bool kill_stalled = false;  // a consumer without progress for so long is killed
+    std::uint32_t max_failures = 3;
+    std::uint32_t window = 0;  // slabs that a consumer holds at once; 0: auto, 2 or, of small slabs, more
     std::string consumer_user;  // consumers run as this user: group-readable objects and sockets
 
     bool operator==(const DeliverySettings&) const = default;

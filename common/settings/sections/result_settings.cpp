@@ -66,10 +66,10 @@ void describe_results(SettingGroup& group) {
                  "Flush results, folders and checkpoint to the disk: they survive a power cut");
     group.on_off("resume", &ResultSettings::resume, kProgram,
                  "Continue the run that left --output: do only what is missing there");
-    group.on_off("start-over", &ResultSettings::start_over, kProgram,
+    group.on_off("overwrite", &ResultSettings::overwrite, kProgram,
                  "Replace the results of a run that came to its end, once this run has results of its own");
     group.path("retry", &ResultSettings::retry, kProgram, "FILE", "a path",
-               "Process this payload of a run's folder quarantine/, and nothing else");
+               "Process this payload of a run's folder dead-letters/, and nothing else");
     group.on_off("finish", &ResultSettings::finish, kProgram,
                  "Merge the segments of all consumers when the run has ended");
 }

@@ -18,7 +18,7 @@ void describe_slabs(SettingGroup& group) {
                   "A batch waits at most so long for others to share its slab");
     group.on_off("allow-unpinned", &SlabSettings::allow_unpinned, kRuntime,
                  "Go on, slowly, when slabs cannot be page-locked");
-    group.word("when-full", &SlabSettings::when_full, kMemory, {"block", "drop-newest", "spill"},
+    group.word("when-full", &SlabSettings::when_full, kMemory, {"block", "drop", "spill"},
                "No slab is free: the model waits; the output is dropped and listed; or the oldest waiting slab goes to "
                "the disk until later");
     group.path("spill-dir", &SlabSettings::spill_dir, kMemory, "FOLDER", "a path",

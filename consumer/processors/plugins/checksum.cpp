@@ -31,7 +31,7 @@ class Checksum final : public Processor {
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (lines_ && !slab.batches.empty()) lines_->begin(slab.batches.front().batch, slab.batches.front().first_row);
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const TensorView& tensor : slab.tensors) {
                 const std::uint64_t hash = hash_.of(tensor.row(sample.row), progress);
                 if (lines_)

@@ -46,7 +46,7 @@ class CutOut final : public Processor {
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "cut-out");
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const SegmentationOutput& output : outputs) {
                 const std::string path = sample_path(folder_, sample.key, output.suffix + ".png");
                 const OriginalImages::Image original = originals_.of(sample.key);

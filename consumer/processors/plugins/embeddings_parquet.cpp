@@ -56,7 +56,7 @@ class EmbeddingsParquet final : public Processor {
         if (!slab.batches.empty()) rows_.begin(slab.batches.front().batch, slab.batches.front().first_row);
         for (const SampleView& sample : slab.samples) {
             progress();
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             origin_ = beside_.of(sample.key);
             for (const VectorOutput& output : outputs) add_row(sample, output, slab.model);
         }

@@ -230,7 +230,7 @@ class EmbeddingsPostgres final : public Processor {
         rows.reserve(slab.samples.size() * outputs.size());
         for (const SampleView& sample : slab.samples) {
             progress();
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             const VectorOrigin origin = beside_.of(sample.key);
             for (const VectorOutput& output : outputs)
                 rows.push_back(

@@ -61,7 +61,6 @@ class EmbeddingsSqlite final : public Processor {
             if (!has_columns_) require_columns(database, "embeddings", beside_.names());
             has_columns_ = true;
             for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
-            require_room_for_nulls(database);
             put_rows(database);
         });
     }
@@ -82,7 +81,7 @@ class EmbeddingsSqlite final : public Processor {
         origins_.clear();
         for (const SampleView& sample : slab.samples) {
             progress();
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             origins_.push_back(beside_.of(sample.key));
             for (const VectorOutput& output : outputs) {
                 auto vector = vectors_.of(output, sample);
@@ -95,23 +94,6 @@ class EmbeddingsSqlite final : public Processor {
                 stored_.insert(stored_.end(), vector.begin(), vector.end());
             }
         }
-    }
-
-    // An earlier version's table has a vector in each row.
-    void require_room_for_nulls(SqliteDatabase& database) {
-        const auto is_null = [](const Row& row) { return row.bytes == 0; };
-        if (std::ranges::none_of(rows_, is_null)) return;
-        SqliteStatement& there = database.prepared(
-            "SELECT count(*) FROM pragma_table_info('embeddings') WHERE name = 'vector' AND \"notnull\" = 0");
-        const bool has_room = there.step() && there.number(0) > 0;
-        while (there.step()) {
-        }
-        if (!has_room)
-            throw ConfigError(
-                "database " + database_.path() +
-                    " takes no NULL, which a vector with infinite numbers or NaN becomes: it was begun by "
-                    "an older version",
-                "Give --start-over instead of --resume, or another --output");
     }
 
     // Vectors of two kinds are never mixed under one name.

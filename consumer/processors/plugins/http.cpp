@@ -143,7 +143,7 @@ class Http final : public Processor {
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             progress();
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const TensorView& tensor : slab.tensors) {
                 make_body(slab, tensor, sample);
                 const std::vector<std::string> headers{

@@ -109,7 +109,7 @@ class ImageFiles final : public Processor {
         const auto outputs = picture_outputs(slab, "image");
         for (const PictureOutput& output : outputs) require_format_for(output);
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const PictureOutput& output : outputs) {
                 const std::string path = sample_path(folder_, sample.key, output.suffix + extension());
                 const ImageSize size = size_of(output, sample);

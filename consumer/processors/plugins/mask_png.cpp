@@ -42,7 +42,7 @@ class MaskPng final : public Processor {
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "mask-png");
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const SegmentationOutput& output : outputs) {
                 if (stitched_) {
                     if (!stitched_->add(output, sample, progress, still_current)) return;

@@ -47,7 +47,7 @@ class MaskRle final : public Processor {
         for (const SegmentationOutput& output : outputs) require_countable(output);
         if (!slab.batches.empty()) lines_.begin(slab.batches.front().batch, slab.batches.front().first_row);
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const SegmentationOutput& output : outputs) {
                 const SampleMasks::Mask mask = masks_.of(output, sample, progress);
                 lines_.add_json(sample.item, members_of(sample, output, mask.size,

@@ -27,7 +27,7 @@ class Npy final : public Processor {
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const TensorView& tensor : slab.tensors) {
                 AtomicFile file(sample_path(folder_, sample.key, suffix_of(tensor)), durability_);
                 const std::string header = npy_header(tensor.spec, "npy");

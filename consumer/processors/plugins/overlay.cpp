@@ -42,7 +42,7 @@ class Overlay final : public Processor {
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "overlay");
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const SegmentationOutput& output : outputs) {
                 const std::string path = sample_path(folder_, sample.key, output.suffix + ".jpg");
                 const OriginalImages::Image original = originals_.of(sample.key);

@@ -57,9 +57,9 @@ class Records final : public Processor {
         SqliteStatement& upsert = database.prepared(upsert_);
         SqliteStatement& skip = database.prepared(skip_);
         for (const RecordRow& row : rows) {
-            SqliteStatement& statement = row.sample->hole ? skip : upsert;
+            SqliteStatement& statement = row.sample->empty ? skip : upsert;
             statement.bind(1, static_cast<std::int64_t>(row.sample->item)).bind(2, row.sample->key);
-            statement.bind(3, row.sample->hole ? "skipped" : "done").bind(4, row.files).bind(6, row.columns);
+            statement.bind(3, row.sample->empty ? "skipped" : "done").bind(4, row.files).bind(6, row.columns);
             statement.bind(7, model);
             put_text(statement, 5, row.classes);
             if (rows_.have_ids()) put_text(statement, 8, row.id);

@@ -76,7 +76,7 @@ class RecordsPostgres final : public Processor {
         copied_.begin_row(rows_.have_ids() ? 8 : 7);
         copied_.number(static_cast<std::int64_t>(row.sample->item));
         copied_.text(postgres_text(row.sample->key));
-        copied_.text(row.sample->hole ? "skipped" : "done");
+        copied_.text(row.sample->empty ? "skipped" : "done");
         copied_.json(postgres_json(row.files));
         if (row.classes)
             copied_.json(postgres_json(*row.classes));

@@ -46,7 +46,7 @@ class Safetensors final : public Processor {
                                .bytes = tensor.spec.row_bytes()});
         }
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             AtomicFile file(sample_path(folder_, sample.key, ".safetensors"), durability_);
             const std::string header = safetensors_header(entries, {{"key", sample.key}, {"model", slab.model}});
             file.write(std::as_bytes(std::span(header)));

@@ -72,7 +72,7 @@ class WriteFiles final : public Processor {
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
-            if (sample.hole) continue;
+            if (sample.empty) continue;
             for (const TensorView& tensor : slab.tensors) {
                 const std::string suffix = "." + std::string(checked_output_name(tensor.spec.name)) + ".bin";
                 AtomicFile file(sample_path(folder_, sample.key, suffix), durability_);
@@ -110,12 +110,12 @@ class WriteStream final : public Processor {
     // Writes the samples from `row` on, up to an empty row or kWriteBytes; returns the row behind them.
     std::size_t write_run(const SlabContents& slab, const TensorView& tensor, std::size_t row,
                           const Progress& progress) {
-        if (slab.samples[row].hole) return row + 1;
+        if (slab.samples[row].empty) return row + 1;
         const std::size_t row_bytes = tensor.spec.row_bytes();
         std::size_t end = row + 1;
         auto bytes = array_.of(tensor, row);
         if (is_row_major(tensor.spec)) {
-            while (end < slab.samples.size() && !slab.samples[end].hole && (end + 1 - row) * row_bytes <= kWriteBytes)
+            while (end < slab.samples.size() && !slab.samples[end].empty && (end + 1 - row) * row_bytes <= kWriteBytes)
                 ++end;
             bytes = tensor.bytes.subspan(row * row_bytes, (end - row) * row_bytes);
         }

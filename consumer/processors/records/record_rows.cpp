@@ -27,11 +27,11 @@ std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progre
         RecordRow& row = rows_.emplace_back();
         row.sample = &sample;
         if (columns_) {
-            BesideText beside = sample.hole ? columns_->of_skipped(sample.key) : columns_->of(sample.key);
+            BesideText beside = sample.empty ? columns_->of_skipped(sample.key) : columns_->of(sample.key);
             if (!beside.id.empty()) row.id = std::move(beside.id);
             row.columns = std::move(beside.columns);
         }
-        if (sample.hole) continue;
+        if (sample.empty) continue;
         row.files = files_of_others(slab, sample);
         if (!outputs.empty()) row.classes = classes_of(outputs, sample, progress);
     }

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kHowToContinue = "Give --resume to make what is missing or new, ";
 constexpr const char* kNoCheckpoint = "There is no checkpoint that --resume could continue. Give ";
 constexpr const char* kOtherwise =
-    "--start-over to replace them once this run has results of its own, or another place (--output, --write-path, "
+    "--overwrite to replace them once this run has results of its own, or another place (--output, --write-path, "
     "--sink-table)";
 
 // `previous`: the run that made them, if that is known.
@@ -35,18 +35,18 @@ bool look_at_previous(const RunConfig& config, const std::optional<PreviousRun>&
     const auto made_by_previous = [&](const std::string& processor) {
         return previous && std::ranges::find(previous->processors, processor) != previous->processors.end();
     };
-    if (previous && !config.start_over) require_no_other_work(*previous, config);
+    if (previous && !config.overwrite) require_no_other_work(*previous, config);
     bool anything = false;
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         const PreviousOutput found = output.look(own);
         anything = anything || found.state != PreviousOutput::State::None;
         const bool unfinished = made_by_previous(own.processor) && !previous->finished && previous->next_place.empty();
-        if (config.start_over) return;
+        if (config.overwrite) return;
         if (found.state == PreviousOutput::State::Ended ||
             (found.state == PreviousOutput::State::Results && !unfinished))
             refuse(found.what, made_by_previous(own.processor) ? &*previous : nullptr, config);
     });
-    if (!config.start_over && previous && previous->finished)
+    if (!config.overwrite && previous && previous->finished)
         for (const std::string& processor : config.processors())
             if (made_by_previous(processor) && has_results_in_folder(processor, previous->write_path))
                 refuse("--output " + config.output, &*previous, config);
@@ -88,9 +88,9 @@ void finish_run(const RunConfig& config) {
 }
 
 void prepare_run(const RunConfig& config) {
-    if (config.resume && config.start_over)
-        throw ConfigError("--resume and --start-over contradict each other",
-                          "Give --resume to go on with what lies in --output, --start-over to replace it");
+    if (config.resume && config.overwrite)
+        throw ConfigError("--resume and --overwrite contradict each other",
+                          "Give --resume to go on with what lies in --output, --overwrite to replace it");
     if (config.output.empty()) return;
     const auto previous = read_previous_run(config.output);
     if (previous) complete_previous(config, *previous);

@@ -8,7 +8,7 @@ struct RunConfig;
 // settles where its own results go (common/program/next_place.hpp): on from where the run is that it continues, beside
 // the results of another, or in place where there are none. Of results it removes none; those of a run that had come to
 // its end and was killed while they were put in their place get there now. May be killed and called again. Errors:
-// ConfigError where results are somebody else's, or of a run that came to its end, unless --start-over asks for their
+// ConfigError where results are somebody else's, or of a run that came to its end, unless --overwrite asks for their
 // replacement or --resume continues it; those of RunOutput::look() and put_in_place().
 void prepare_run(const RunConfig& config);
 

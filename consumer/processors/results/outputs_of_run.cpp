@@ -110,7 +110,7 @@ void require_no_other_work(const PreviousRun& previous, const ResultSettings& co
     if (std::ranges::is_permutation(previous.processors, own)) return;
     std::string names;
     for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
-    const char* const elsewhere = "give this run another --output, or --start-over to give them up";
+    const char* const elsewhere = "give this run another --output, or --overwrite to give them up";
     const bool is_unfinished = !previous.ended || previous.left > 0;
     const auto has_results = [&](const std::string& processor) {
         return has_results_in_folder(processor, previous.write_path);

@@ -33,7 +33,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kOwnRunOtherwise =
-    "--start-over to replace them once this run has come to its end, or another --output";
+    "--overwrite to replace them once this run has come to its end, or another --output";
 
 std::string note_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "own-run"; }
 
@@ -65,7 +65,7 @@ std::string checkpoint_of(const RunConfig& config, const std::string& next_place
                      {"--write-path", config.catalogue.text("write-path")}}}};
     if (!next_place.empty()) header["next"] = next_place;
     if (finished_before) header["finished"] = true;
-    header["manifest"] = finished_before ? 3 : !next_place.empty() ? 2 : 1;
+    header["checkpoint"] = 1;
     std::string text = sealed(json_text(header).substr(1));
     if (end == OwnRunEnd::Ended) text += sealed("\"ended\":true}");
     return text;
@@ -120,7 +120,7 @@ void require_noted_elsewhere(const RunConfig& config, const std::string& next_pl
         if (!std::filesystem::is_empty(folder, none) && !none)
             throw ConfigError(
                 folder + " holds what an earlier run made that was to replace the results in " + own.output,
-                "Move it away to keep it, or give --start-over, or another --output");
+                "Move it away to keep it, or give --overwrite, or another --output");
     });
 }
 
@@ -147,18 +147,18 @@ void require_nothing_finished(const ResultSettings& config, const std::optional<
 }  // namespace
 
 void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumbers numbers) {
-    if (config.resume && config.start_over)
-        throw ConfigError("--resume and --start-over contradict each other",
-                          "Give --resume to add to what lies in --output, --start-over to replace it");
+    if (config.resume && config.overwrite)
+        throw ConfigError("--resume and --overwrite contradict each other",
+                          "Give --resume to add to what lies in --output, --overwrite to replace it");
     if (config.output.empty() || was_here(config.output, run)) return;
     const auto previous = read_previous_run(config.output);
     if (previous) complete_previous(config, *previous);
-    if (!config.start_over && previous) {
+    if (!config.overwrite && previous) {
         if (!previous->of_own_program)
             throw ConfigError("--output " + config.output + " holds what run " + previous->run_id +
                                   " made, whose program was not a program of one's own",
                               "That is continued by `offramp run --resume`; give this run another --output, or "
-                              "--start-over to replace the results");
+                              "--overwrite to replace the results");
         require_no_other_work(*previous, config);
     }
     const Found found = look_at_outputs(config);
@@ -168,7 +168,7 @@ void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumber
         require_noted_elsewhere(config, left);
         note_next_place(config.output, left);
     } else {
-        if (!config.start_over) require_nothing_finished(config, previous, found);
+        if (!config.overwrite) require_nothing_finished(config, previous, found);
         note_next_place(config.output, found.what.empty() ? std::string() : new_next_place());
     }
     write_whole(note_in(config.output), run + "\n");
@@ -184,7 +184,7 @@ void finish_own_run(const RunConfig& config, OwnRunEnd end) {
     const auto previous = read_previous_run(config.output);
     if (end == OwnRunEnd::Nothing) return;  // consumers may come back to it
     const bool finished_before = previous && previous->of_own_program && previous->finished;
-    write_whole(config.output + "/" + std::string(kReservedPrefix) + "manifest",
+    write_whole(config.output + "/" + std::string(kReservedPrefix) + "checkpoint",
                 checkpoint_of(config, next_place, finished_before, end));
     if (end == OwnRunEnd::Ended) {
         put_in_place(config, next_place);

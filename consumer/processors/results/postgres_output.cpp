@@ -73,12 +73,12 @@ class PostgresRows final : public RunOutput {
         if (is_of_a_shard(own)) return {};
         const PostgresTarget target = target_of(own, {});
         if (own.resume) require_continued_postgres_table(layout_, own.output, target);
-        const PostgresTableState state = look_at_postgres_table(layout_, own.output, target, own.start_over);
+        const PostgresTableState state = look_at_postgres_table(layout_, own.output, target, own.overwrite);
         if (state == PostgresTableState::Absent)
             return {has_postgres_mark(layout_, own.output) ? PreviousOutput::State::Parts : PreviousOutput::State::None,
                     {}};
         const std::string name = postgres_table_name(target);
-        if (state == PostgresTableState::Ended && !own.start_over) return {PreviousOutput::State::Ended, name};
+        if (state == PostgresTableState::Ended && !own.overwrite) return {PreviousOutput::State::Ended, name};
         if (const std::string lost = look_at_replaced_table(layout_, target); !lost.empty())
             spdlog::warn(
                 "{} will be replaced when this run has come to its end, and the new one will not have {}: make that "
@@ -102,7 +102,7 @@ class PostgresRows final : public RunOutput {
                       const std::string& next_place) const override {
         if (is_of_a_shard(own)) return;
         require_sink(own, next);
-        put_postgres_table_in_place(layout_, next, own.output, target_of(own, next_place), own.start_over);
+        put_postgres_table_in_place(layout_, next, own.output, target_of(own, next_place), own.overwrite);
     }
     // A mark that stays is of a table that only another --sink leads to.
     bool remove_next(const ResultSettings& own, const std::string& next, const std::string& next_place) const override {

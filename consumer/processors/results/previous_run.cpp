@@ -25,7 +25,7 @@ namespace {
 // As producer/runner/checkpoint/checkpoint_file.cpp writes them.
 constexpr std::string_view kEndedLine = "\"ended\":true}";
 
-std::string path_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "manifest"; }
+std::string path_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "checkpoint"; }
 
 std::string text_of(const std::string& path) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// What OUTPUT/.offramp-manifest (producer/runner/checkpoint/checkpoint_file.hpp) says of the last run that had a
+// What OUTPUT/.offramp-checkpoint (producer/runner/checkpoint/checkpoint_file.hpp) says of the last run that had a
 // result: whose results are in what place.
 struct PreviousRun {
     std::string run_id;

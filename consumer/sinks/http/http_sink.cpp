@@ -128,7 +128,7 @@ class HttpSink::Connection {
         // Of an answer that does not end the status counts, which stands at its beginning.
         outcome.answered =
             result == CURLE_OK ||
-            ((received_ > kLongestAnswer || (answer_is_overdue() && headers_are_there_)) && outcome.status >= 200);
+            ((received_ > kLongestAnswer || (answer_is_stalled() && headers_are_there_)) && outcome.status >= 200);
         // A proxy that does not let the request through to the server.
         long of_proxy = 0;
         if (outcome.status == 0) libcurl().easy_getinfo(handle_.get(), CURLINFO_HTTP_CONNECTCODE, &of_proxy);
@@ -140,7 +140,7 @@ class HttpSink::Connection {
         curl_off_t seconds = 0;
         libcurl().easy_getinfo(handle_.get(), CURLINFO_RETRY_AFTER, &seconds);
         outcome.retry_after = std::min(std::chrono::seconds(seconds), kLongestRetryAfter);
-        outcome.reason = result == CURLE_ABORTED_BY_CALLBACK && answer_is_overdue()
+        outcome.reason = result == CURLE_ABORTED_BY_CALLBACK && answer_is_stalled()
                              ? "its answer is not complete after " + std::to_string(longest_answer_.count()) + " s"
                          : problem_[0] == '\0' ? libcurl().easy_strerror(result)
                                                : problem_;
@@ -188,10 +188,10 @@ class HttpSink::Connection {
         auto* connection = static_cast<Connection*>(self);
         (*connection->progress_)();
         connection->unwanted_ = !(*connection->wanted_)();
-        return connection->unwanted_ || connection->answer_is_overdue() ? 1 : 0;
+        return connection->unwanted_ || connection->answer_is_stalled() ? 1 : 0;
     }
 
-    bool answer_is_overdue() const {
+    bool answer_is_stalled() const {
         return answer_until_ != std::chrono::steady_clock::time_point{} &&
                std::chrono::steady_clock::now() >= answer_until_;
     }
@@ -285,7 +285,7 @@ void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const 
         "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + answer_of(outcome);
     if (outcome.answered && verdict_of(outcome.status) == HttpVerdict::NotThisOne)
         throw Error(ErrorKind::System, failure,
-                    "It refuses this result; the batch is set aside when it refuses it three times");
+                    "It refuses this result; the batch is dead-lettered when it refuses it three times");
     throw ConfigError(failure, outcome.answered && outcome.status < 400
                                    ? "Redirects are not followed: give the address it leads to as --http-url"
                                    : "Check --http-url, --http-header, --http-body and --http-ca-file");

@@ -67,7 +67,7 @@ class RowsOfOneKind {
     [[noreturn]] void refuse(const VectorRow& row) const {
         throw ConfigError("vectors for " + path_ + " are of two kinds: output '" + output_ + "' has " +
                               kind_.describe() + ", output '" + std::string(row.output) + "' " + row.kind.describe(),
-                          "Give --start-over instead of --resume, or another --output");
+                          "Give --overwrite instead of --resume, or another --output");
     }
 
     const NextRecords& next_;

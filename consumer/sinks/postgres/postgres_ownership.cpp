@@ -105,7 +105,7 @@ void fail_table_removed(const std::string& table, const PostgresDatabase& databa
                               mark + " to give those results up");
     throw Error(
         ErrorKind::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
-        "Bring it back; or give --start-over instead of --resume; or remove " + mark + " to go on without them");
+        "Bring it back; or give --overwrite instead of --resume; or remove " + mark + " to go on without them");
 }
 
 void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,
@@ -118,7 +118,7 @@ void require_marked(const FoundTable& found, const PostgresLayout& layout, const
     if (made && made->number != found.number)
         throw ConfigError(
             named(table, database) + " was begun anew by another run, and this one's results in it are gone",
-            "Give each run a --sink-table of its own; --start-over instead of --resume makes all anew");
+            "Give each run a --sink-table of its own; --overwrite instead of --resume makes all anew");
 }
 
 std::string number_of_job(const std::string& job, const std::string& random) { return job + "." + random; }
@@ -139,7 +139,7 @@ void require_no_job_under_way(const FoundTable& found, const std::string& table,
     throw ConfigError(
         named(table, database) + " holds results of " + describe_owner(found) + ", which is not merged yet",
         "Give each run and each job a --sink-table of its own; where that job is given up, drop the "
-        "table, or give --start-over");
+        "table, or give --overwrite");
 }
 
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,

@@ -69,11 +69,11 @@ void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& 
 }
 
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const std::string& folder,
-                                          const PostgresTarget& target, bool start_over) {
+                                          const PostgresTarget& target, bool overwrite) {
     PostgresDatabase database(target.sink);  // waits for the lock alone, as long as that may take
     lock_alone(database, layout, target.table);
     const FoundTable found = find_offramp_table(database, layout, target.table);
-    if (!start_over) require_no_job_under_way(found, target.table, database, postgres_mark_of(layout, folder));
+    if (!overwrite) require_no_job_under_way(found, target.table, database, postgres_mark_of(layout, folder));
     if (!found.there) return PostgresTableState::Absent;
     return found.ended ? PostgresTableState::Ended : PostgresTableState::Unfinished;
 }
@@ -97,7 +97,7 @@ void require_continued_postgres_table(const PostgresLayout& layout, const std::s
     throw ConfigError(
         "--resume, but nothing in --output " + folder + " continues " + named(target.table, database) +
             ", which holds a run's results",
-        "Give that run's --output; or --start-over instead of --resume to replace the table; or another --sink-table");
+        "Give that run's --output; or --overwrite instead of --resume to replace the table; or another --sink-table");
 }
 
 std::string postgres_table_name(const PostgresTarget& target) {
@@ -105,7 +105,7 @@ std::string postgres_table_name(const PostgresTarget& target) {
 }
 
 void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
-                                 const PostgresTarget& target, bool start_over) {
+                                 const PostgresTarget& target, bool overwrite) {
     const std::string mark = postgres_mark_of(layout, next);
     const auto made = read_postgres_mark(mark);
     if (!made) return;
@@ -117,7 +117,7 @@ void put_postgres_table_in_place(const PostgresLayout& layout, const std::string
     if (find_offramp_table(database, layout, from).there) {
         find_marked(database, layout, mark, from);
         // One may have begun since this run looked.
-        if (!start_over) require_no_job_under_way(previous, table, database, postgres_mark_of(layout, folder));
+        if (!overwrite) require_no_job_under_way(previous, table, database, postgres_mark_of(layout, folder));
         database.transact([&] {
             if (previous.there) {
                 require_replaceable_table(database, layout, table);

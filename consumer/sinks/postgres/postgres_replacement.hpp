@@ -23,10 +23,10 @@ enum class PostgresTableState {
     Ended,  // a run came to its end with it
 };
 // What lies in the way of a new table of the run into `folder`: nothing, or one of ours. Changes nothing. Errors: those
-// of PostgresTable; Error with RunInUse when a consumer of another run is connected for it; without `start_over`
+// of PostgresTable; Error with RunInUse when a consumer of another run is connected for it; without `overwrite`
 // ConfigError when it is another job's that is not merged.
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const std::string& folder,
-                                          const PostgresTarget& target, bool start_over);
+                                          const PostgresTarget& target, bool overwrite);
 // Before a run whose tables will replace those that are there: looks that they can be, with their owner and the rights
 // on them (replaced_table.hpp). Changes nothing. Returns what will go with them, as objects_removed_with(). Errors:
 // ConfigError and NotPermitted, with what keeps them from it.
@@ -42,9 +42,9 @@ std::string postgres_table_name(
 // The tables of the run whose mark lies in the folder `next` take the place of those that its mark names, in one
 // transaction, and have their owner and the rights on them; then the mark that of the one in `folder`. May be killed
 // and called again. Nothing is done without a mark. Errors: those of PostgresTable, before anything is replaced;
-// RunInUse, and ConfigError without `start_over`, as above.
+// RunInUse, and ConfigError without `overwrite`, as above.
 void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
-                                 const PostgresTarget& target, bool start_over);
+                                 const PostgresTarget& target, bool overwrite);
 // Removes the tables beside that the mark in `next` tells of, and which nobody can continue any more; then the mark.
 // What lies in a database that only another
 // --sink leads to stays, and its mark.

@@ -132,8 +132,8 @@ void PostgresTable::require_columns(const std::vector<std::string>& columns) {
                 .empty())
             throw ConfigError(
                 name() + " has no column '" + column +
-                    "' of a run, which this one fills: it was begun by an older version, or for another input",
-                "Give --start-over instead of --resume; shards of a job need another job; or give "
+                    "' of a run, which this one fills: it was created for another input",
+                "Give --overwrite instead of --resume; shards of a job need another job; or give "
                 "another --sink-table");
 }
 

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 // byte, where another number is another layout; above it a number of the database's own, which its mark has too. 0, as
 // the mark's empty text: of one that was begun before they had numbers.
 constexpr std::int64_t kApplication = 0x4f464652;
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 1;
 constexpr int kVersionBits = 8;
 constexpr std::uint32_t kLargestNumber = (1U << 23U) - 1;  // user_version is signed
 
@@ -50,7 +50,7 @@ bool is_there(const std::string& path) {
 
 [[noreturn]] void fail_table_removed(const std::string& path, const std::string& mark) {
     throw Error(ErrorKind::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
-                "Put it back: the run goes on when it is there; or end the run, and give --start-over instead of "
+                "Put it back: the run goes on when it is there; or end the run, and give --overwrite instead of "
                 "--resume; or remove " +
                     mark + " to go on without them");
 }
@@ -89,7 +89,7 @@ std::int64_t new_user_version() {
 }
 
 std::string remedy_without(const std::string& mark) {
-    return "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark +
+    return "Put that one back, and go on with --resume; or give --overwrite instead of --resume; or remove " + mark +
            " to go on with the one that is there";
 }
 
@@ -298,8 +298,8 @@ void require_columns(SqliteDatabase& database, const std::string& table, const s
         }
         if (!is_there)
             throw ConfigError("database " + database.path() + " has no column '" + column + "' in its table '" + table +
-                                  "', which this run fills: it was begun by an older version, or for another input",
-                              "Give --start-over instead of --resume, or another --output");
+                                  "', which this run fills: it was created for another input",
+                              "Give --overwrite instead of --resume, or another --output");
     }
 }
 

@@ -259,7 +259,7 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
             if (text.starts_with("no such table"))
                 throw ConfigError(
                     "database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
-                    "Put a copy of the database back that has it, and go on with --resume; or give --start-over "
+                    "Put a copy of the database back that has it, and go on with --resume; or give --overwrite "
                     "instead of --resume");
             throw Error(ErrorKind::System,
                         "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",

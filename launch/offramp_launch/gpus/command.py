@@ -17,7 +17,7 @@ from offramp_launch.arguments import count, hide_query, setting_given, shown, ta
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
-from offramp_launch.failure import given_up
+from offramp_launch.failure import dead_letters_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import VISIBLE, devices_of
 from offramp_launch.supervision.scaling import bounds_given
@@ -37,9 +37,9 @@ OF_THE_WHOLE = ("--run-dir", "--run-id", "--output")
 LONGEST_NAME = "s99999-99"
 NOT_HERE = {
     "--producer": "a program of one's own chooses its GPU itself",
-    "--start-over": "it has no results beside a finished one's: give another --output, or remove what is there",
+    "--overwrite": "it has no results beside a finished one's: give another --output, or remove what is there",
     "--shard": "all shards are its own: --shards says how many",
-    "--rung": "the article's rungs are measured with one producer",
+    "--strategy": "the article's rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
     "--adopt": "workers start their producers themselves",
     "--finish": "it is one of a program's own flags", "--retry": "it is one of a program's own flags",
@@ -80,7 +80,7 @@ def start(places, argv, typed):
     resume = resume or config["resume"]
     flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
     os.environ["OFFRAMP_RESUME"] = "false"      # a file of settings may say it, too; each shard's run is told
-    refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--rung", "streams"))
+    refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams"))
     if resume and not (config.get("output") or config.get("run-dir")):
         raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     if wants_demo(flags, config):
@@ -244,8 +244,8 @@ def conclude(run_dir, job, supervisor, code, about, seconds, merge):
             job_merge.require_whole_pictures(job, total_of(supervisor.counts.values()))
         except LaunchError as problem:
             failure, code = problem, int(problem.code)
-        if code == 0 and whole["samples"]["quarantined"]:
-            code, failure = int(ExitCode.SET_ASIDE), LaunchError(given_up(whole["samples"]["quarantined"], *whole["set_aside_in"] or [run_dir.path]))
+        if code == 0 and whole["samples"]["dead_letters"]:
+            code, failure = int(ExitCode.DEAD_LETTERS), LaunchError(dead_letters_failure(whole["samples"]["dead_letters"], *whole["dead_letters_in"] or [run_dir.path]))
     elif code == ExitCode.INTERRUPTED:
         failure = LaunchError("the run was stopped before its input was used up")
     whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())

@@ -41,4 +41,4 @@ def in_its_place(entry):
 
 def directories_with(told):
     """The run directories that have them. `told`: summaries of shards."""
-    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in told if each.get("run_dir") and (each.get("samples") or {}).get("quarantined")})
+    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in told if each.get("run_dir") and (each.get("samples") or {}).get("dead_letters")})

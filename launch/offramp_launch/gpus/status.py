@@ -8,11 +8,11 @@ from offramp_launch.status_schema import validate_status
 from offramp_launch.watching.timestamps import age_of
 
 SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
-SHARES = ("gpu_share", "consumer_share")
+SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
 TURN = "turn"       # what holds up one that is loaded, while another computes on its device
 # Of a shard: as its record calls them, and its run's status, and its run's summary.
-COUNTS = {"done": ("done_samples", ("done_before", "released")), "skipped": ("skipped", ("skipped",)), "set_aside": ("quarantined_samples", ("quarantined",)),
+COUNTS = {"done": ("done_samples", ("done_before", "released")), "skipped": ("skipped", ("skipped",)), "dead_letters": ("dead_lettered_samples", ("dead_letters",)),
           "dropped": ("dropped_samples", ("dropped_when_full",))}
 
 

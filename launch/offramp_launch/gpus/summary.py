@@ -8,9 +8,9 @@ from offramp_launch.jobs import files as job_files
 from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
-LISTS = ("skipped", "given_up", "unreadable_ahead")
+LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
 SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
-OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "rung")
+OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy")
 
 
 def run_of(job, index, record):
@@ -47,7 +47,7 @@ def join(about, job, supervisor, told, seconds):
     return {**about, "job": job.id, "items": job.items, "seconds": round(seconds, 3), "incomplete": not ours and not total["done"] and bool(supervisor.failure),
             **{name: next((each[name] for each in ours if each.get(name) is not None), None) for name in OF_ANY}, "device": devices(ours, supervisor.workers),
             "samples": {**summed(each.get("samples") for each in ours), "done_before": supervisor.done_before, "released": released, "skipped": total["skipped"],
-                        "quarantined": total["set_aside"], "dropped_when_full": total["dropped"]},
+                        "dead_letters": total["dead_letters"], "dropped_when_full": total["dropped"]},
             "batches": summed(each.get("batches") for each in ours), "samples_per_second": released / seconds if seconds > 0 else None, "steady": False,
             "first_batch_seconds": min((seconds for each in ours if (seconds := each.get("first_batch_seconds"))), default=None),     # 0: there was none
             **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
@@ -55,7 +55,7 @@ def join(about, job, supervisor, told, seconds):
             "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
             # What was read, and what became of it, is told of the whole input.
             **{name: [gpus_dead_letters.in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
-            "set_aside_in": gpus_dead_letters.directories_with(told.values()),
+            "dead_letters_in": gpus_dead_letters.directories_with(told.values()),
             "random_weights": any(each.get("random_weights") for each in ours),
             "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
             "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],

@@ -10,7 +10,7 @@ from offramp_launch.jobs.folder import SHARDS
 from offramp_launch.output_folder import CHECKPOINT, NEXT, OutputLock, run_noted
 from offramp_launch.jobs.shard_record import may_be_part
 
-COUNTS = ("done", "skipped", "set_aside", "dropped")
+COUNTS = ("done", "skipped", "dead_letters", "dropped")
 # Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
 MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
 # SQLite's, beside a database that somebody reads; the last reader removes them.
@@ -124,13 +124,13 @@ def join(places, job, records, is_partial, ask):
 
 
 def require_joined(job, records):
-    """Before anything of the shards goes. Errors: LaunchError (CONSERVATION) where a part has come to nothing."""
+    """Before anything of the shards goes. Errors: LaunchError (COUNT_MISMATCH) where a part has come to nothing."""
     for index, record in records.items():
         for name in record["parts"]:
             if not (job.output / name).exists():
                 raise LaunchError(f"shard {index} left {job.place(index) / name}, and the merge has made no {job.output / name}",
                                   f"If it is a file of your own, move it away, remove {job.record_path(index)} and run the shard again; else this is an error of "
-                                  "Offramp's. All that shards left is as it was", ExitCode.CONSERVATION)
+                                  "Offramp's. All that shards left is as it was", ExitCode.COUNT_MISMATCH)
 
 
 def sums(job, records):
@@ -168,7 +168,7 @@ def require_a_result(items, skipped):
 
 def require_whole_pictures(job, whole):
     """
-    With --tile. `whole`: the counts of all. Errors: LaunchError (CANNOT_WRITE) where a picture lacks tiles and none was skipped, set aside or dropped: what was
+    With --tile. `whole`: the counts of all. Errors: LaunchError (CANNOT_WRITE) where a picture lacks tiles and none was skipped, dead-lettered or dropped: what was
     made of them is gone.
     """
     left = sorted(path for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*") for path in job.output.glob(pattern) if not path.name.startswith("."))
@@ -179,7 +179,7 @@ def require_whole_pictures(job, whole):
 
 
 def losses(whole):
-    told_so = {"skipped": "could not be read", "set_aside": "were set aside, as consumers died of them", "dropped": "found no free slab"}
+    told_so = {"skipped": "could not be read", "dead_letters": "were dead-lettered, as consumers died of them", "dropped": "found no free slab"}
     return [f"  {name.replace('_', ' '):<10} {whole[name]} items {why}" for name, why in told_so.items() if whole[name]]
 
 

@@ -228,7 +228,7 @@ def make(attempt, note, run_id, lock):
     record = {**account, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
     if attempt.strict and (lost := "\n".join(job_merge.losses(record))):
         raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
-                          ExitCode.SET_ASIDE if record["set_aside"] else ExitCode.BAD_INPUT)
+                          ExitCode.DEAD_LETTERS if record["dead_letters"] else ExitCode.BAD_INPUT)
     attempt.before_done(run_dir)
     # What was made lies in the folders that the name leads to now, for a merge to find.
     lock.require_in_place()

@@ -10,7 +10,7 @@ TRY_AGAIN = int(ExitCode.SINK_UNAVAILABLE)      # EX_TEMPFAIL
 DONE, AGAIN, FINAL = "done", "again", "final"
 FATES = {
     ExitCode.OK: DONE,
-    ExitCode.SET_ASIDE: DONE,               # with dead letters, which the record counts; shard_record.account_of() has the exception
+    ExitCode.DEAD_LETTERS: DONE,               # with dead letters, which the record counts; shard_record.account_of() has the exception
     ExitCode.SINK_UNAVAILABLE: AGAIN,
     ExitCode.DEVICE_BROKEN: AGAIN,
     ExitCode.INTERRUPTED: AGAIN,            # SIGTERM with input left
@@ -26,7 +26,7 @@ FATES = {
     ExitCode.INTERNAL: FINAL,
     ExitCode.USAGE: FINAL,
     ExitCode.BAD_INPUT: FINAL,
-    ExitCode.CONSERVATION: FINAL,
+    ExitCode.COUNT_MISMATCH: FINAL,
     ExitCode.PROTOCOL: FINAL,
     ExitCode.NOT_PERMITTED: FINAL,
     ExitCode.CONFIG: FINAL,
@@ -46,5 +46,5 @@ def exit_of(code):
 
 
 def final_codes():
-    """Those that a shard itself ends with when another try would end so, in order. With --strict it ends so with what it set aside."""
-    return sorted({int(code) for code, fate in FATES.items() if fate == FINAL} | {int(ExitCode.SET_ASIDE)})
+    """Those that a shard itself ends with when another try would end so, in order. With --strict it ends so with what it dead-lettered."""
+    return sorted({int(code) for code, fate in FATES.items() if fate == FINAL} | {int(ExitCode.DEAD_LETTERS)})

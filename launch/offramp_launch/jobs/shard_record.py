@@ -15,7 +15,7 @@ RECORDS = "records.jsonl"
 def account_of(job, index, run_dir, code):
     """
     What became of the shard's items, over all attempts. `code`: its run's. Errors: LaunchError (CANNOT_WRITE) where the run has not told
-    it; where that is not all of them (SET_ASIDE for a run that ended as slab after slab failed, else CONSERVATION).
+    it; where that is not all of them (SET_ASIDE for a run that ended as slab after slab failed, else COUNT_MISMATCH).
     """
     path = pathlib.Path(run_dir) / "summary.json"
     summary = job_files.read(path)
@@ -24,13 +24,13 @@ def account_of(job, index, run_dir, code):
                           ExitCode.CANNOT_WRITE)
     samples = summary.get("samples") or {}
     account = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
-               "set_aside": samples.get("quarantined", 0), "dropped": samples.get("dropped_when_full", 0)}
-    if sum(account.values()) < job.items_of(index) and code == ExitCode.SET_ASIDE:
+               "dead_letters": samples.get("dead_letters", 0), "dropped": samples.get("dropped_when_full", 0)}
+    if sum(account.values()) < job.items_of(index) and code == ExitCode.DEAD_LETTERS:
         raise LaunchError(summary.get("failure") or "the run ended before its input was used up, and its summary says no reason",
-                          f"Mend that, and run the shard again, which goes on from there; the run is {run_dir}", ExitCode.SET_ASIDE)
+                          f"Mend that, and run the shard again, which goes on from there; the run is {run_dir}", ExitCode.DEAD_LETTERS)
     if sum(account.values()) != job.items_of(index):
         raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(account.values())}: {account}",
-                          f"This is an error of Offramp's; the run is {run_dir}", ExitCode.CONSERVATION)
+                          f"This is an error of Offramp's; the run is {run_dir}", ExitCode.COUNT_MISMATCH)
     return account
 
 

@@ -23,19 +23,19 @@ class Rung:
 LIMIT = "compute-alone"
 RUNGS = (
     Rung("sequential", "sequential", "compute, blocking copy, process: one after another in the producer",
-         ("--rung", "sequential"), has_consumers=False, survives_producer=False, article_rate=0.45),
+         ("--strategy", "sequential"), has_consumers=False, survives_producer=False, article_rate=0.45),
     Rung("workers", "workers", "a fresh shared segment per batch, processed by other processes",
-         ("--rung", "workers"), survives_producer=False, before="sequential", article_rate=0.71, article_gain="+58 %"),
+         ("--strategy", "workers"), survives_producer=False, before="sequential", article_rate=0.71, article_gain="+58 %"),
     Rung("pool", "pool", "preallocated slabs and a free list, blocking copy",
-         ("--rung", "pool"), before="workers", article_rate=1.51, article_gain="more than 2×"),
+         ("--strategy", "pool"), before="workers", article_rate=1.51, article_gain="more than 2×"),
     Rung("async-pageable", "async, as the article pins", "asynchronous copy into shared memory that is not really page-locked",
-         ("--rung", "async", "--allow-unpinned"), before="pool", article_rate=1.55, article_gain="+2.6 %"),
+         ("--strategy", "async", "--allow-unpinned"), before="pool", article_rate=1.55, article_gain="+2.6 %"),
     Rung("async", "async, page-locked", "the same copy into page-locked slabs, on the compute stream",
-         ("--rung", "async"), before="async-pageable"),
+         ("--strategy", "async"), before="async-pageable"),
     Rung("streams", "streams", "the copy on a stream of its own",
-         ("--rung", "streams"), before="async", article_rate=1.85, article_gain="+19.3 %"),
+         ("--strategy", "streams"), before="async", article_rate=1.85, article_gain="+19.3 %"),
     Rung(LIMIT, "compute alone", "outputs dropped on the device: the limit",
-         ("--rung", LIMIT), has_consumers=False, survives_producer=False),
+         ("--strategy", LIMIT), has_consumers=False, survives_producer=False),
 )
 # Of a run that asks for none: its producer knows no other.
 USUAL = "streams"
@@ -50,7 +50,7 @@ def rung_named(key):
 
 def of_run(config):
     """The rung that the settings of a run ask for."""
-    wanted = ("--rung", config.get("rung", USUAL))
+    wanted = ("--strategy", config.get("strategy", USUAL))
     return next(rung for rung in RUNGS if rung.flags[:2] == wanted)
 
 
@@ -62,7 +62,7 @@ def program_of(places, config):
 def not_recovered(config):
     """Why nobody could go on where a producer of such a run dies; empty when another one could."""
     rung = of_run(config)
-    return "" if rung.survives_producer else f"--rung {rung.key} does not survive its producer: streams, async and pool do"
+    return "" if rung.survives_producer else f"--strategy {rung.key} does not survive its producer: streams, async and pool do"
 
 
 def choose_rungs(text):

@@ -18,7 +18,7 @@ LIMIT_BATCHES_ON_A_GPU = 20
 LIMIT_BATCHES_WITHOUT = 3
 
 # The ladder's own to give: they differ from rung to rung.
-SETTLED = ("--rung", "--trace-dir", "--run-dir", "--run-id", "--lifeline-fd", "--profile-batches", "--measure-limits", "--drain-warmup",
+SETTLED = ("--strategy", "--trace-dir", "--run-dir", "--run-id", "--lifeline-fd", "--profile-batches", "--measure-limits", "--drain-warmup",
            "--allow-unpinned", "--consumer-user")
 OF_PROCESSING = ("--processor", "--write-path")
 

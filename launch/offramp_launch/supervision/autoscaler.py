@@ -9,7 +9,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 WAITS = 0.03            # of the time for a free slab: more than that costs the run more than that of its rate
 IDLES = 0.01            # so little: consumers are not what it waits for
-GONE = ("retired", "quarantined")       # states of slabs
+GONE = ("retired", "dead_letters")       # states of slabs
 FULL, WELL_USED = 0.95, 0.85    # the share of its time that a consumer works, where consumers are added for a load, and where they are taken away
 WINDOW_SECONDS = 2
 LONGEST_WINDOW_SECONDS = 60     # where slabs take so long that no window holds several

@@ -12,7 +12,7 @@ from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.watching.counters import grown
 
 GONE = ("X", "Z")     # states of a process that has ended
-ADDED = ("released_samples", "released_batches", "submitted_samples", "quarantined_samples", "dropped_samples", "redelivered")
+ADDED = ("released_samples", "released_batches", "submitted_samples", "dead_lettered_samples", "dropped_samples", "redelivered")
 
 
 class ProgramSupervisor(Supervisor):
@@ -135,7 +135,7 @@ class ProgramSupervisor(Supervisor):
             return int(ExitCode.USAGE)
         if self.end != "ended":
             return int(ExitCode.PRODUCER_GONE if self.end is None else ExitCode.INTERRUPTED)
-        return int(ExitCode.SET_ASIDE if self._status.get("quarantined_samples") else ExitCode.OK)
+        return int(ExitCode.DEAD_LETTERS if self._status.get("dead_lettered_samples") else ExitCode.OK)
 
     def producer_end_reason(self):
         child = self._producer

@@ -65,7 +65,7 @@ class ProgramWatch(Watch):
         if self.died or self.end == "failed":
             return int(ExitCode.PRODUCER_GONE)
         if self.end == "ended":
-            return int(ExitCode.SET_ASIDE if self._status.get("quarantined_samples") else ExitCode.OK)
+            return int(ExitCode.DEAD_LETTERS if self._status.get("dead_lettered_samples") else ExitCode.OK)
         return int(ExitCode.INTERRUPTED)    # it was abandoned, or goes on without us
 
     def _look(self):

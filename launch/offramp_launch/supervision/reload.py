@@ -1,6 +1,6 @@
 """
 Replaces a run's consumers one by one, so that those who come have what changed meanwhile, as a processor's file: a new one first, and when the run
-says that it takes slabs, an old one is sent away, which finishes the slab at hand, or is killed once the run calls it overdue.
+says that it takes slabs, an old one is sent away, which finishes the slab at hand, or is killed once the run calls it stalled.
 """
 
 import signal
@@ -32,11 +32,11 @@ class Reload:
     def describe(self):
         return {"number": self.number, "state": self._state, "of": self._of, "left": len(self._left()), "why": self._why, "code": int(self._code)}
 
-    def look(self, ready, overdue):
+    def look(self, ready, stalled):
         """The processes that take slabs, and those that make no progress with theirs, as the run says."""
         if self._state != "running":
             return
-        self._kill_unfinished(overdue)
+        self._kill_unfinished(stalled)
         if self._newcomer:
             self._look_at_newcomer(ready)
         if self._state == "running" and not self._newcomer and not self._is_one_on_its_way():
@@ -59,12 +59,12 @@ class Reload:
     def _is_one_on_its_way(self):
         return any(seat.leaving for seat, _ in self._left())
 
-    def _kill_unfinished(self, overdue):
+    def _kill_unfinished(self, stalled):
         """Its slabs are given to others by then."""
         for seat, child in self._left():
-            if seat.leaving and child.pid in overdue and child.pid not in self._killed:
+            if seat.leaving and child.pid in stalled and child.pid not in self._killed:
                 self._killed.add(child.pid)
-                self._note(f"reload: {seat.name} (pid {child.pid}) was to leave, and is overdue with the slab at hand: it is killed, and others take that")
+                self._note(f"reload: {seat.name} (pid {child.pid}) was to leave, and is stalled with the slab at hand: it is killed, and others take that")
                 child.signal(signal.SIGKILL)
 
     def _begin_next(self):

@@ -16,7 +16,7 @@ ABANDON_SECONDS = 2             # from asking the producer to drain to asking it
 TOO_LITTLE_MEMORY = "there is too little memory for this run"
 LESS_MEMORY = ("Give a smaller --batch, fewer --slabs, with --tile a smaller --tile and a model of that size, or a smaller model; or give the machine, or its container, "
                "more memory")
-EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.SET_ASIDE, ExitCode.INTERRUPTED)
+EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED)
 
 
 def gibibytes(count):

@@ -117,7 +117,7 @@ class Watch(ProcessLoop):
         if not self.failure and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0):
             why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
             self.fail(LaunchError(f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
-                                  f"The whole of it stands in the consumers' logs: {self._plan.run_dir.logs.folder}", ExitCode.SET_ASIDE))
+                                  f"The whole of it stands in the consumers' logs: {self._plan.run_dir.logs.folder}", ExitCode.DEAD_LETTERS))
 
     # -- what the seats ask of a run --------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Watch(ProcessLoop):
         return self._draining
 
     def completed(self):
-        """By consumers: what was set aside or skipped is not progress of theirs."""
+        """By consumers: what was dead-lettered or skipped is not progress of theirs."""
         return self._status.get("released_samples") or 0
 
     # -- ending -----------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Watch(ProcessLoop):
     def _continue_reload(self):
         if self._draining or not self.wants_consumers():
             self._reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
-        self._reload.look(self._consumers_that_are("ready"), self._consumers_that_are("overdue"))
+        self._reload.look(self._consumers_that_are("ready"), self._consumers_that_are("stalled"))
 
     def _begin_trace(self, seconds):
         """Of the producer and, unless they are another user's, of all consumers that it knows."""

@@ -38,7 +38,7 @@ def start(places, argv):
         print(f"  not in it: {program['process']} {program['pid']}, {why}")
     files = sorted(folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name))    # by their pid
     if not files:
-        raise LaunchError("no program of the run has answered", "They may be of an older version, or record already (--trace-dir)", ExitCode.NO_SUCH_RUN)
+        raise LaunchError("no program of the run has answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN)
     write(files, timeline.Outline((asked["from_ns"], asked["until_ns"])), f"Run {reply['run_id']}", into or folder)
     if into not in (None, folder):
         shutil.rmtree(folder, ignore_errors=True)
@@ -68,7 +68,7 @@ def wait_for_answers(folder, asked):
         there = {program["pid"] for program in waited_for if file_of(folder, program).exists()}
         gone += [(program, "which ended without an answer") for program in ended if program["pid"] not in there]
         waited_for = [program for program in waited_for if program["pid"] not in there and program not in ended]
-    late = f"which gave no answer within {PATIENCE_SECONDS} s: at work on one slab, of an older version, or recording already (--trace-dir)"
+    late = f"which gave no answer within {PATIENCE_SECONDS} s: at work on one slab, or already recording (--trace-dir)"
     return gone + [(program, late) for program in waited_for]
 
 

@@ -29,7 +29,7 @@ FOUND_ANEW = (*(f"--{name}" for name in TUNED), "--consumers")
 OF_ONE_RUN = ("--run-dir", "--output")
 REFUSED = {
     "--gpus": "it tunes one producer: give --device cuda:N, and what it finds for each of them to --gpus", "--shards": "it tunes one producer",
-    "--producer": "a program of one's own chooses its batches and slabs itself", "--on": "it tunes this machine", "--rung": "the article's rungs are measured by `ladder`",
+    "--producer": "a program of one's own chooses its batches and slabs itself", "--on": "it tunes this machine", "--strategy": "the article's rungs are measured by `ladder`",
     "--sink": "trials would write to that database", "--http-url": "trials would post their results there", "--adopt": "it is the launcher's own word",
     "--finish": "it is one of a program's own flags", "--retry": "it is one of a program's own flags", "--trace-dir": "each trial would write the same files",
     "--consumer-user": "that user may not enter the folders of trials, which are yours alone",
@@ -45,14 +45,14 @@ def start(places, argv):
     deadline = time.monotonic() + seconds
     typed = flags
     flags = address.take(flags)[1]      # trials are nobody's to watch
-    flags = [flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--start-over")]
+    flags = [flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--overwrite")]
     refuse(flag.partition("=")[0] for flag in flags)
     flags, config = parse_flags(places, flags)
     fixed = [name for name in TUNED if setting_given(name, flags)] + (["decode-workers"] if config["source"] == "synthetic" else [])
     bounds = bounds_of_trials(config, flags)
     search = Search({name: config.get(name) or 0 for name in TUNED}, fixed, most={"decode-workers": max(4, 2 * cores_of_this_machine())})
     interrupts.handle_all_signals()
-    os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_START_OVER="false")
+    os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_OVERWRITE="false")
     told = sys.stderr if as_json else sys.stdout
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as at_the_end:       # what was found by then counts
         with interrupts.deferred():
@@ -71,7 +71,7 @@ def refuse(names):
 def parse_flags(places, flags):
     """(the flags of each trial, what they mean). Errors: LaunchError, of what trials would be refused for."""
     config = run_command.resolve_run(places, flags)[1]
-    refuse(f"--{name[2:]}" for name in REFUSED if config.get(name[2:]) and (name, config[name[2:]]) != ("--rung", "streams"))
+    refuse(f"--{name[2:]}" for name in REFUSED if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams"))
     if wants_demo(flags, config):
         raise LaunchError("tune wants an input, and none was given", "Give --input, and --model or what else your run has", ExitCode.USAGE)
     if config["source"] == "synthetic":

@@ -2,13 +2,13 @@
 
 from offramp_launch.watching.exposition import number
 
-PLAIN = ("skipped", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "leases_expired", "slab_charges")
+PLAIN = ("skipped", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "visibility_timeouts", "slab_failures")
 TABLES = ("totals", "stage_seconds")
 # Of a status's `releases`: what becomes of the others is not a refusal.
 REFUSED_RELEASES = ("foreign", "stale", "malformed")
 # Of a library that tells no totals yet: (what became of it, the unit, the field).
 BEFORE_TOTALS = (("completed", "samples", "released_samples"), ("completed", "batches", "released_batches"), ("completed", "bytes", "released_bytes"),
-                 ("quarantined", "samples", "quarantined_samples"), ("dropped", "samples", "dropped_samples"))
+                 ("dead_letters", "samples", "dead_lettered_samples"), ("dropped", "samples", "dropped_samples"))
 
 
 def counters_of(status):

@@ -12,9 +12,9 @@ from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS, seconds_left, settled
 from offramp_launch.watching.timestamps import age_of, seconds_of
 
-LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "Q": "quarantined"}
-STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
-WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a consumer", "leased": "with a consumer", "retired": "retired", "quarantined": "set aside"}
+LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "D": "dead_letters"}
+STATES = ("free", "filling", "ready", "leased", "retired", "dead_letters")
+WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a consumer", "leased": "with a consumer", "retired": "retired", "dead_letters": "dead-lettered"}
 LISTED_DEATHS = 5
 DAY_SECONDS = 86400
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -118,8 +118,8 @@ def sentence(document, silent=0):
         name, seconds = mute[0]
         more = f", and {counted(len(mute) - 1, 'other')} too" if len(mute) > 1 else ""
         return Sentence("mute", f"{name} has told nothing for {in_words(seconds)}{more}", f"Its last word: {sentence(document['workers'][name]).text}", True)
-    trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is overdue"
-                        for each in status.get("consumers") or [] if each.get("overdue"))
+    trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is stalled"
+                        for each in status.get("consumers") or [] if each.get("stalled"))
 
     def holds(kind, text, why=said):
         return Sentence(kind, text, trouble or why, bool(trouble))
@@ -139,8 +139,8 @@ def sentence(document, silent=0):
     if state == "draining" or document.get("ending") or (slabs.get("free") and everything_is_published(status)):
         out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
         return holds("draining", f"Finishing: {counted(out, 'slab')} {are(out)} not done yet" if out else "Finishing: the results are put in place")
-    if limit == "consumers" and status.get("shortage") == "quarantine":
-        return holds("disk", f"{who} {waits} for the disk, to which {counted(slabs.get('quarantined'), 'slab')} set aside {are(slabs.get('quarantined'))} written", said or busy_shares(status))
+    if limit == "consumers" and status.get("shortage") == "dead-letters":
+        return holds("disk", f"{who} {waits} for the disk, to which {counted(slabs.get('dead_letters'), 'slab')} dead-lettered {are(slabs.get('dead_letters'))} written", said or busy_shares(status))
     if limit == "consumers":
         free, total = slabs.get("free") or 0, sum(filter(None, slabs.values()))
         is_past = 2 * free >= total > 0      # what limits is told of the last ten seconds
@@ -155,8 +155,8 @@ def sentence(document, silent=0):
     if limit == "program":
         return holds("program", "The program is the limit: a slab is free whenever it has a batch")
     if limit == "compute":
-        share = status.get("gpu_share")
-        return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), said or busy_shares({"consumer_share": status.get("consumer_share")}))
+        share = status.get("gpu_utilization")
+        return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), said or busy_shares({"consumer_utilization": status.get("consumer_utilization")}))
     return holds("running", capital(state))
 
 
@@ -237,14 +237,14 @@ def held_by(consumer):
 
 
 def busy_shares(status):
-    known = [f"{name} {percent(status[key])} busy" for key, name in (("gpu_share", "compute"), ("consumer_share", "consumers")) if status.get(key) is not None]
+    known = [f"{name} {percent(status[key])} busy" for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers")) if status.get(key) is not None]
     return ", ".join(known).capitalize()
 
 
 def on_the_whole(status):
     seconds = ran_seconds(status)
     parts = [f"{per_second((status.get('released_samples') or 0) / seconds)} on the whole"] if seconds else []
-    for name, word in (("skipped", "skipped"), ("quarantined_samples", "set aside"), ("dropped_samples", "dropped")):
+    for name, word in (("skipped", "skipped"), ("dead_lettered_samples", "dead-lettered"), ("dropped_samples", "dropped")):
         if status.get(name):
             parts.append(f"{number(status[name])} {word}")
     return ", ".join(parts)
@@ -254,8 +254,8 @@ def faults(document):
     """[(how often, or when, or who; what; whether nothing is lost by it)]"""
     status = document.get("status") or {}
     releases = status.get("releases") or {}
-    told = [(status.get("quarantined_samples"), "sample set aside, as it killed or failed its consumers: offramp quarantine list",
-             "samples set aside, as they killed or failed their consumers: offramp quarantine list", False),
+    told = [(status.get("dead_lettered_samples"), "sample dead-lettered, as it killed or failed its consumers: offramp dead-letters list",
+             "samples dead-lettered, as they killed or failed their consumers: offramp dead-letters list", False),
             (status.get("dropped_samples"), "sample dropped, as no slab was free", "samples dropped, as no slab was free", False),
             (status.get("skipped"), "item skipped, as it could not be read", "items skipped, as they could not be read", False),
             (status.get("spilled_samples"), "sample on the disk until consumers have time for it", "samples on the disk until consumers have time for them", True),
@@ -263,7 +263,7 @@ def faults(document):
             (status.get("redelivered"), "slab given to another consumer, as the first one did not finish it", "slabs given to another consumer, as the first one did not finish them", True),
             (document.get("restarts"), "consumer started again", "consumers started again", True),
             (document.get("takeovers"), "producer that took over from one that died", "producers that took over from one that died", True),
-            (status.get("leases_expired"), "hold that took longer than allowed", "holds that took longer than allowed", False),
+            (status.get("visibility_timeouts"), "hold that took longer than allowed", "holds that took longer than allowed", False),
             *((releases.get(name), f"release refused: {name}", f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
             *((count, f"message refused: {reason}", f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
     found = [(number(count), one if count == 1 else many, mild) for count, one, many, mild in told if count]

@@ -14,7 +14,7 @@ GUTTER = 4
 CHART_SECONDS = 60
 BARS = " ▁▂▃▄▅▆▇█"
 # Of a slab: what it looks like, and in which style. Not by colour alone.
-CELLS = {"free": ("·", "dim"), "filling": ("▄", "blue dim"), "ready": ("▒", "blue"), "leased": ("█", "blue"), "retired": ("/", "dim"), "quarantined": ("x", "bold red")}
+CELLS = {"free": ("·", "dim"), "filling": ("▄", "blue dim"), "ready": ("▒", "blue"), "leased": ("█", "blue"), "retired": ("/", "dim"), "dead_letters": ("x", "bold red")}
 ACCENT, QUIET, ALARM, HEAD = "blue", "dim", "red", "bold"
 KEYS = "+ - one consumer more or less   f follow the work   r reload   q leave"
 
@@ -100,7 +100,7 @@ def slab_lines(document, width, most):
         return []
     counts = {state: sum(slab.state == state for slab in slabs) for state in STATES}
     legend = Text("  ").join(cells(CELLS[state], (f" {number(counts[state])} {WORDS[state]}", "" if counts[state] else QUIET)) for state in STATES
-                             if counts[state] or state not in ("retired", "quarantined"))
+                             if counts[state] or state not in ("retired", "dead_letters"))
     legends = [legend] if legend.cell_len <= width else [Text("  ").join(cells(CELLS[state], (f" {number(counts[state])} {state}", "")) for state in STATES if counts[state])]
     room = max(1, most - 1 - len(legends))
     per_line = width if len(slabs) > width // 2 * room else width // 2
@@ -125,7 +125,7 @@ def consumer_lines(document, seen, width, most):
     aside = how_many_consumers(document)
     if not consumers:
         return headed("Consumers", aside, [cells(("All have left." if is_over(document) else "None is there.", QUIET))], width)
-    shown = consumers if len(consumers) <= most - 2 else sorted(consumers, key=lambda each: not each.get("overdue"))[:max(1, most - 3)]
+    shown = consumers if len(consumers) <= most - 2 else sorted(consumers, key=lambda each: not each.get("stalled"))[:max(1, most - 3)]
     lines = [consumer_line("number", "process", "busy", "rate", "done", "for", "holds slab", QUIET)]
     for each in shown:
         pid = each.get("pid")
@@ -134,7 +134,7 @@ def consumer_lines(document, seen, width, most):
         slabs = f"{len(held)} slabs" if len(held) > 6 else ", ".join(map(str, held)) or (each.get("holding") or ("–" if each.get("ready") is not False else "starting"))
         age = f"{each.get('oldest_hold_seconds') or 0:.1f} s" if each.get("holding") else "–"
         lines.append(consumer_line(each.get("session"), pid, "–" if share is None else percent(min(1, share)), "–" if rate is None else per_second(rate), number(each.get("samples")),
-                                   age, f"{slabs}{'  overdue' if each.get('overdue') else ''}", f"bold {ALARM}" if each.get("overdue") else ""))
+                                   age, f"{slabs}{'  stalled' if each.get('stalled') else ''}", f"bold {ALARM}" if each.get("stalled") else ""))
     if len(shown) < len(consumers):
         lines.append(cells((f"and {len(consumers) - len(shown)} more", QUIET)))
     return headed("Consumers", aside, lines, width)

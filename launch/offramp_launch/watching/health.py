@@ -45,6 +45,6 @@ def ready(document, now):
         return False, "the run was told to end"
     if document.get("finishing") or status.get("state") != "running":
         return False, f"the run is {status.get('state') or 'starting'}"
-    if not any(consumer.get("ready") and not consumer.get("overdue") and not consumer.get("end") for consumer in status.get("consumers") or []):
+    if not any(consumer.get("ready") and not consumer.get("stalled") and not consumer.get("end") for consumer in status.get("consumers") or []):
         return False, "no consumer takes slabs"
     return True, "the run takes work, and so do its consumers"

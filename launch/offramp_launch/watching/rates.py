@@ -51,8 +51,8 @@ class Rates:
             return getattr(last, name) if value is None and not over else value
 
         consumers = status.get("consumers") or []
-        self.moments.append(Moment(at, 0.0 if over else status.get("samples_per_second"), held(status.get("gpu_share"), "compute"), held(copy, "copy"),
-                                   held(status.get("consumer_share"), "consumers"), copied,
+        self.moments.append(Moment(at, 0.0 if over else status.get("samples_per_second"), held(status.get("gpu_utilization"), "compute"), held(copy, "copy"),
+                                   held(status.get("consumer_utilization"), "consumers"), copied,
                                    {each.get("pid"): each.get("samples") or 0 for each in consumers}, {each.get("pid"): each.get("busy_seconds") or 0 for each in consumers}))
         while self.moments[0].at < at - KEPT_SECONDS:
             self.moments.popleft()

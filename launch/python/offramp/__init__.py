@@ -7,7 +7,7 @@ Needs libofframp.so.1, and NumPy where arrays are read. Nothing but the standard
 
 from offramp._consumer import Consumer
 from offramp._dtypes import DType
-from offramp._egress import Egress, Figures
+from offramp._egress import Egress, Stats
 from offramp._errors import (BadArgument, CallbackFailed, CannotWrite, ConsumersFailed, DeviceBroken, DeviceOutOfMemory, DeviceUnsupported, Error, Failed,
                              ForgottenWarning, Internal, KeptViewWarning, LibraryNotFound, NoSuchRun, NotPermitted, ProducerGone, Protocol, Reject, Retry, RunInUse,
                              SharedMemoryFull, Stopped, SystemFailure, TensorChanged, Timeout, TurnOver, ViewKept, WrongProcess)
@@ -16,6 +16,6 @@ from offramp._slab import Sample, Slab, TensorInfo
 from offramp._version import __version__
 
 __all__ = ["BadArgument", "CallbackFailed", "CannotWrite", "Consumer", "ConsumersFailed", "DType", "DeviceBroken", "DeviceOutOfMemory", "DeviceUnsupported",
-           "Egress", "Error", "Failed", "Figures", "ForgottenWarning", "Internal", "KeptViewWarning", "LibraryNotFound", "NoSuchRun", "NotPermitted", "ProducerGone", "Protocol",
+           "Egress", "Error", "Failed", "Stats", "ForgottenWarning", "Internal", "KeptViewWarning", "LibraryNotFound", "NoSuchRun", "NotPermitted", "ProducerGone", "Protocol",
            "Reject", "Retry", "RunInUse", "Sample", "SharedMemoryFull", "Slab", "Stopped", "SystemFailure", "TensorChanged", "TensorInfo", "Timeout",
            "TurnOver", "ViewKept", "WrongProcess", "__version__", "library_version"]

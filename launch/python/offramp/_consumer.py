@@ -30,8 +30,8 @@ class Consumer:
                 save(sample.key, logits)
 
     In a loop a slab is accepted when the loop asks for the next one: commit its results before. A loop that is left in another way (`break`,
-    `return`, an exception, Ctrl-C) has not accepted its last slab, which goes back, uncharged, for this or another consumer: where an exception
-    shall count against the slab, use run(). A process that dies in the middle of a slab is charged, and the slab goes to another consumer.
+    `return`, an exception, Ctrl-C) has not accepted its last slab, which goes back, without counting a failure, for this or another consumer: where an exception
+    shall count against the slab, use run(). A process that dies in the middle of a slab is counted, and the slab goes to another consumer.
     Everything may so come a second time: commit so that this leaves the same.
 
     `run_dir`: the producer's; nothing of it is touched before the loop begins. `window`: slabs held at once; 0: chosen. `wait_for_run`: seconds
@@ -73,10 +73,10 @@ class Consumer:
         """
         Calls `function(slab)` for one slab after another on this thread, to the run's end (True) or until stop() (False).
 
-        A slab is accepted when the function returns. `raise offramp.Retry` where its sink is away: the slab goes back, uncharged, and Retry comes
-        out here. `raise offramp.Failed`: the slab is charged and goes to another consumer, or once more to this one; after three charges (or
-        what the producer chose) it is set aside. `raise offramp.Reject`: it is set aside at once. In both cases the next slab follows. Any other
-        exception comes out here, and its slab is charged. ViewKept is raised in the same way for a function that keeps a view of its slab.
+        A slab is accepted when the function returns. `raise offramp.Retry` where its sink is away: the slab goes back without counting a failure, and Retry comes
+        out here. `raise offramp.Failed`: a failure is counted, and the slab goes to another consumer, or once more to this one; after three failures (or
+        what the producer chose) it is dead-lettered. `raise offramp.Reject`: it is dead-lettered immediately. In both cases the next slab follows. Any other
+        exception comes out here, and its slab is counted. ViewKept is raised in the same way for a function that keeps a view of its slab.
         Ctrl-C and SystemExit give the slab back.
         """
         if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):

@@ -22,8 +22,8 @@ LAST_OUTPUT_BYTES = 1 << 16        # of the end of what it said, in which its la
 OPTIONS = "processor-option"
 OF_SEVERAL = (OPTIONS, "columns")       # flags whose value has commas in it
 # What a flag is called in a program that makes an Egress.
-_IN_PYTHON = {"resume": "resume=True", "output": "output", "processor": "processor", "consumers": "consumers", "kill-overdue": "kill_overdue=True",
-              **{flag: f"settings={{'{flag}': True}}" for flag in ("start-over", "durable")},
+_IN_PYTHON = {"resume": "resume=True", "output": "output", "processor": "processor", "consumers": "consumers", "kill-stalled": "kill_stalled=True",
+              **{flag: f"settings={{'{flag}': True}}" for flag in ("overwrite", "durable")},
               **{flag: f"settings={{'{flag}': ...}}" for flag in (OPTIONS, "input", "sink", "sink-table", "http-url", "http-header", "consumer-python", "png-level")}}
 # Of an Egress's own arguments, or decided by it.
 SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "program", "work", "wait", "lifeline-fd")

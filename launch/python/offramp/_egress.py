@@ -26,11 +26,11 @@ from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
 from offramp._order import Layout
-from offramp._run import Figures, Run, Watch
+from offramp._run import Stats, Run, Watch
 
 ONLY = "output"         # the name of a tensor that is submitted without one
 MOST_CONSUMERS = 64     # a run's table of consumers holds so many
-SAMPLES_SET_ASIDE = 84  # launch/guide/reference/exit-codes.md
+DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
 
@@ -60,9 +60,9 @@ class Egress:
     else's may come at once, else from the first batch on: they wait 10 s for a run that is not there, unless they are told otherwise.
 
     `name`: of what fills the slabs, for consumers. `slabs`, `samples_per_slab`: buffers in shared memory and their size. `when_full`: "wait",
-    or "drop" for batches that find no free slab. `max_charges`: deaths of consumers that a slab may cause before it is set aside.
+    or "drop" for batches that find no free slab. `max_failures`: deaths of consumers that a slab may cause before it is dead-lettered.
     `max_delay`: seconds that a small batch waits for others to share its slab. `visibility_timeout`: seconds without progress, before another
-    consumer gets the slab, too. `kill_overdue`: such a consumer is killed, and its slab is charged with the death; one in the Egress's own process
+    consumer gets the slab, too. `kill_stalled`: such a consumer is killed, and its slab counts the death as a failure; one in the Egress's own process
     never is. Without it, and for that one, drain() waits for ever where a function never returns, be it in every consumer or in one that this Egress
     started; a RuntimeWarning tells it. A function that is only slow calls slab.progress(). Whatever is 0 or empty is chosen (offramp.h).
 
@@ -78,8 +78,8 @@ class Egress:
                  device: str | None = None, *, output: str | os.PathLike[str] | None = None, processor: str | None = None, consumers: int = 0,
                  settings: Mapping[str, object] | None = None, resume: bool = False, identity: str | Mapping[str, object] | None = None,
                  repeated_keys: str = "refuse", name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
-                 max_consumers: int = 0, when_full: str = "wait", max_charges: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0,
-                 kill_overdue: bool = False):
+                 max_consumers: int = 0, when_full: str = "wait", max_failures: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0,
+                 kill_stalled: bool = False):
         self._pid = os.getpid()
         self._turn = threading.RLock()      # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
         self._is_submitting = False
@@ -96,10 +96,10 @@ class Egress:
         if repeated_keys not in ("refuse", "allow"):
             raise BadArgument(f"repeated_keys is {repeated_keys!r}. Give 'refuse' or 'allow'")
         numbers = {"slabs": slabs, "samples_per_slab": samples_per_slab, "max_key_bytes": max_key_bytes, "max_consumers": max_consumers,
-                   "max_charges": max_charges}
+                   "max_failures": max_failures}
         numbers = {option: _validate.whole(option, number, (1 << 32) - 1, "a number of 32 bits") for option, number in numbers.items()}
         name, run_id, resume = _validate.text("name", name), _validate.text("run_id", run_id), _validate.yes_or_no("resume", resume)
-        kill_overdue = _validate.yes_or_no("kill_overdue", kill_overdue)
+        kill_stalled = _validate.yes_or_no("kill_stalled", kill_stalled)
         max_delay, visibility_timeout = _validate.seconds("max_delay", max_delay), _validate.seconds("visibility_timeout", visibility_timeout)
         self._device = None if device is None else _device(str(device))
         self._told_layout = None if tensors is None else [_layout(*each) for each in _validate.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
@@ -125,7 +125,7 @@ class Egress:
         self._run_dir = os.fsdecode(folder)
         self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
                          "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout,
-                         "kill_overdue": int(bool(kill_overdue or place and place.kill_overdue))}
+                         "kill_stalled": int(bool(kill_stalled or place and place.kill_stalled))}
         if processor is not None and place is None and results is not None and self._checkpoint is not None:
             self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
         self._once = repeated_keys == "refuse"      # a batch has each key
@@ -312,10 +312,10 @@ class Egress:
                               "Those of a launcher are scaled by `offramp scale`")
         self._consumers.scale(consumers)
 
-    def figures(self) -> Figures:
+    def stats(self) -> Stats:
         """What went through so far."""
         self._require_own()
-        return Figures() if self._run is None else self._run.figures()
+        return Stats() if self._run is None else self._run.stats()
 
     def close(self) -> None:
         """Ends the run: what was not drained is abandoned. May be called again; does nothing in a forked child."""
@@ -366,7 +366,7 @@ class Egress:
 
     def _wait_for_consumers(self, run: Run, consumers: Consumers, deadline: float | None) -> None:
         """A run in which nothing is submitted would be over before its consumers have met it."""
-        while (now := run.figures()).batches_submitted == 0 and now.consumers == 0 and not self._is_drained:
+        while (now := run.stats()).batches_submitted == 0 and now.consumers == 0 and not self._is_drained:
             consumers.require_alive()
             if deadline is not None and time.monotonic() >= deadline:
                 raise Timeout("the consumers have not come yet. Call it again")
@@ -375,10 +375,10 @@ class Egress:
 
     def _require_all_done(self, run: Run) -> None:
         """By consumers of somebody else's: others' commands tell of their own. Errors: ConsumersFailed."""
-        if samples := run.figures().samples_set_aside:
+        if samples := run.stats().samples_dead_lettered:
             lost = "1 sample was" if samples == 1 else f"{samples} samples were"
-            raise ConsumersFailed(f"{lost} given up, since post-processing failed. Inspect them: offramp quarantine list --run-dir {self._run_dir}",
-                                  SAMPLES_SET_ASIDE)
+            raise ConsumersFailed(f"{lost} dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir {self._run_dir}",
+                                  DEAD_LETTERS)
 
     def _open_run(self, layout: list[Layout], device: str) -> Run:
         """Called again it goes on where an exception ended it, with the layout and the device that it had then."""

@@ -38,7 +38,7 @@ class Failed(Error):
 
 
 class Reject(Error):
-    """Raise it in a consumer's function when no consumer will do better: the slab is set aside at once, with these words."""
+    """Raise it in a consumer's function when no consumer will do better: the slab is dead-lettered immediately, with these words."""
 
     code = 6
 
@@ -68,7 +68,7 @@ class CannotWrite(Error):
 
 
 class Retry(Error):
-    """Raise it in a consumer's function whose sink is away: the slab goes back, and nothing is charged to it."""
+    """Raise it in a consumer's function whose sink is away: the slab goes back, and nothing is counted against it."""
 
     code = 75
 

@@ -53,7 +53,7 @@ class ProcessorTable(ctypes.Structure):
 
 STRUCTS = {"offramp_host": Host, "offramp_processor_options": Options, "offramp_processor": ProcessorTable}
 
-DEBUGGER = "OFFRAMP_PDB"     # `quarantine retry --pdb`: standard input is somebody's
+DEBUGGER = "OFFRAMP_PDB"     # `dead-letters retry --pdb`: standard input is somebody's
 _debugs = bool(os.environ.pop(DEBUGGER, ""))
 
 _processors: dict[int, Processor] = {}     # by the number that C has for each

@@ -34,7 +34,7 @@ class Place(NamedTuple):
     processor_option: str
     work: str
     resume: bool
-    kill_overdue: bool = False
+    kill_stalled: bool = False
 
 
 class Launched:
@@ -94,7 +94,7 @@ def launched(knows_its_run: bool = False) -> Launched | None:
     global _launched
     if _launched is None and (told_of := os.environ.get(LIFELINE)):
         del os.environ[LIFELINE]        # what this program starts is not the run's producer
-        told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields if name not in ("resume", "kill_overdue")}
+        told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields if name not in ("resume", "kill_stalled")}
         if not told["run_dir"]:
             raise BadArgument(f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Leave both to `offramp run --producer`")
         lifeline = _inherited(told_of)
@@ -103,7 +103,7 @@ def launched(knows_its_run: bool = False) -> Launched | None:
         if lifeline is None:
             lifeline = _connected(told["run_dir"], told["run_id"])
         resume = os.environ.get("OFFRAMP_RESUME") == "true" or _is_a_second_life(told["run_dir"], told["run_id"], told["output"], told["work"])
-        _launched = Launched(Place(**told, resume=resume, kill_overdue=os.environ.get("OFFRAMP_KILL_OVERDUE") == "true"), lifeline)
+        _launched = Launched(Place(**told, resume=resume, kill_stalled=os.environ.get("OFFRAMP_KILL_STALLED") == "true"), lifeline)
     return _launched
 
 

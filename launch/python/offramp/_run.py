@@ -26,14 +26,14 @@ WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
 LOOK_SECONDS = 0.005    # between two looks of a loop that submits at all tensors that must not change
 QUIET_SECONDS = 0.02    # without a submit, before the thread looks, at them and at what is copied, and between two looks of it
 LOOK_AT_CONSUMERS_SECONDS = 0.5     # who are waited for: do they make progress
-KILLED_WITHIN_SECONDS = 5   # those that kill_overdue kills are gone by then
+KILLED_WITHIN_SECONDS = 5   # those that kill_stalled kills are gone by then
 FIRST_WARNING_SECONDS = 30  # from the first warning that they do not to the second
 VISIBILITY_TIMEOUT_SECONDS = 30     # where nobody chose another (offramp.h)
 BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
 _NEVER = (1 << 64) - 1
 
 
-class Figures(NamedTuple):
+class Stats(NamedTuple):
     """What went through an egress so far."""
 
     batches_submitted: int = 0
@@ -41,12 +41,12 @@ class Figures(NamedTuple):
     samples_published: int = 0
     samples_completed: int = 0
     samples_dropped: int = 0
-    samples_set_aside: int = 0
+    samples_dead_lettered: int = 0
     bytes_copied: int = 0
     copy_seconds: float = 0.0           # of the device
     slab_wait_seconds: float = 0.0      # the copies waited for a free slab
     consumers: int = 0                  # living
-    overdue: int = 0                    # of them: without progress for the visibility timeout, and holding slabs
+    stalled: int = 0                    # of them: without progress for the visibility timeout, and holding slabs
 
 
 class Run:
@@ -56,7 +56,7 @@ class Run:
                  require_consumers: Callable[[], None] = lambda: None):
         self.device = device
         self._require_consumers = require_consumers
-        self._warner = OverdueWarner(options)
+        self._warner = StallWarner(options)
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._calling: list[int] = []       # threads that are in the library
@@ -80,7 +80,7 @@ class Run:
                 tensor.strides = numbers(*strides_of(each.shape, each.order))
             tensor.dtype = _abi.DTypeCode(each.dtype.code, each.dtype.bits, 1)
         self._given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
-                                         tell_completed=int(checkpoint is not None), tell_given_up=int(checkpoint is not None), **options)
+                                         report_completed=int(checkpoint is not None), report_failed=int(checkpoint is not None), **options)
         self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
@@ -105,7 +105,7 @@ class Run:
     def taken(self) -> int:
         """How many batches the library has. After an exception that came out of submit() it is asked: its count is the only one."""
         if not self._taken_known:
-            self._taken = self.figures().batches_submitted
+            self._taken = self.stats().batches_submitted
             self._taken_known = True
         return self._taken
 
@@ -163,17 +163,17 @@ class Run:
     def _supervise_consumers(self) -> None:
         """While somebody waits for them, after every WAIT_SECONDS."""
         self._require_consumers()
-        self._warner.look(self.figures)
+        self._warner.look(self.stats)
 
     def require_noted(self) -> None:
         """Errors: CannotWrite, where the checkpoint cannot be written, which is tried once more."""
         if (completions := self._completions) is not None and completions.problem is not None:
             self._call(lambda _: completions.note_the_rest())
 
-    def figures(self) -> Figures:
-        now = _abi.EgressFigures(size=ctypes.sizeof(_abi.EgressFigures))
-        checked(self._call, self._library.offramp_egress_get_figures, ctypes.byref(now))
-        return Figures(*(getattr(now, name) for name in Figures._fields))
+    def stats(self) -> Stats:
+        now = _abi.EgressStats(size=ctypes.sizeof(_abi.EgressStats))
+        checked(self._call, self._library.offramp_egress_get_stats, ctypes.byref(now))
+        return Stats(*(getattr(now, name) for name in Stats._fields))
 
     def close(self) -> None:
         if self._closing:
@@ -207,32 +207,32 @@ class Run:
                 self._calling.remove(me)
 
 
-class OverdueWarner:
+class StallWarner:
     """Warns of consumers without progress that nobody kills, while they are waited for: at first at once, then after twice as long each time. Where they are
     killed, of those that are still there after a while."""
 
     def __init__(self, options: Mapping[str, Any]):
-        self._kills = bool(options.get("kill_overdue"))
+        self._kills = bool(options.get("kill_stalled"))
         self._run_dir = os.fsdecode(options["run_dir"])
         self._timeout = options["visibility_timeout_seconds"] or VISIBILITY_TIMEOUT_SECONDS
         self._look_at = self._warn_at = self._since = 0.0
 
-    def look(self, figures: Callable[[], Figures]) -> None:
+    def look(self, stats: Callable[[], Stats]) -> None:
         now = time.monotonic()
         if now < self._look_at:
             return
         self._look_at = now + LOOK_AT_CONSUMERS_SECONDS
-        told = figures()
-        if not told.overdue:
+        told = stats()
+        if not told.stalled:
             self._since = self._warn_at = 0.0
             return
         self._since = self._since or now
         if now >= self._warn_at and now - self._since >= (KILLED_WITHIN_SECONDS if self._kills else 0.0):
             self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
-            how, remedy = (("kill_overdue has not ended them: they are in this process, which it leaves alone, another user's, or slow to die",
+            how, remedy = (("kill_stalled has not ended them: they are in this process, which it leaves alone, another user's, or slow to die",
                             "In this process let the function return; end others yourself") if self._kills else
-                           ("nobody ends them", "Kill them, or open the Egress with kill_overdue=True"))
-            warnings.warn(f"{told.overdue} of {told.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
+                           ("nobody ends them", "Kill them, or open the Egress with kill_stalled=True"))
+            warnings.warn(f"{told.stalled} of {told.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
                           f"and {how}: they are waited for ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow calls "
                           "slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=_level_of_the_caller())
 
@@ -405,7 +405,7 @@ class Completions:
     def _take(self, seconds: float) -> bool:
         """Whether there was something, and may be more."""
         completed = self._taken_by(self._library.offramp_egress_take_completed, seconds)
-        given_up = self._taken_by(self._library.offramp_egress_take_given_up, 0.0)
+        given_up = self._taken_by(self._library.offramp_egress_take_failed, 0.0)
         if not completed and not given_up:
             return False
         self._checkpoint.completed(completed, given_up)

@@ -90,7 +90,7 @@ class Slab:
             size = self._given.sample_size
             every = (_abi.Sample.from_address(self._given.samples + index * size) for index in range(self._given.sample_count))
             self._samples = tuple(Sample(ctypes.string_at(one.key, one.key_bytes).decode(errors="replace"), one.item, one.batch, one.row)
-                                  for one in every if not one.hole)
+                                  for one in every if not one.empty)
         return self._samples
 
     @property

@@ -1,5 +1,5 @@
 """
-For tests of processors: a slab as a file, and the consumer itself, which processes it without a run, as `offramp quarantine retry` does.
+For tests of processors: a slab as a file, and the consumer itself, which processes it without a run, as `offramp dead-letters retry` does.
 
     slab = save_slab(folder / "slab.safetensors", {"logits": numpy.zeros((2, 21, 8, 8), "float32")}, ["a", "b"])
     files = process(slab, "post.py:save", folder / "results")
@@ -60,7 +60,7 @@ def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathL
     """
     What a consumer with this processor leaves of the slab: each file in `output`, by its name there, with its bytes.
 
-    `slab`: what save_slab() wrote, or a dead letter (RUN/quarantine/NAME.safetensors). `processor`, `options`, `python`: as --processor,
+    `slab`: what save_slab() wrote, or a dead letter (RUN/dead-letters/NAME.safetensors). `processor`, `options`, `python`: as --processor,
     --processor-option and --consumer-python have them. Blocks: until the consumer has ended. Errors: Failed, with its words, where the
     processor fails; Error where there is no consumer.
     """
@@ -129,7 +129,7 @@ def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> byte
                      "strides": strides_of(outputs.shape, outputs.order)})
         pieces.append(piece)
         begin += len(piece)
-    slab = {"format": 1, "epoch": 1, "slab": 0, "generation": 1, "payload_bytes": begin, "transform": 0, "expansion": 1, "model": name,
+    slab = {"format": 1, "epoch": 1, "slab": 0, "generation": 1, "payload_bytes": begin, "transform": 0, "upsample_factor": 1, "model": name,
             "precision": "", "memory_format": "", "batches": [[0, 0, len(keys)]], "samples": [[row, key, False] for row, key in enumerate(keys)],
             "tensors": told}
     header = json.dumps({"__metadata__": {"offramp": json.dumps(slab)}, **stored}).encode()

@@ -43,7 +43,7 @@ namespace {
 constexpr std::size_t kLeastTensor = offsetof(offramp_tensor, data) + sizeof(void*);
 constexpr std::size_t kLeastOptions = offsetof(offramp_egress_options, tensor_count) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastBatch = offsetof(offramp_batch, rows) + sizeof(std::uint32_t);
-constexpr std::size_t kLeastFigures = offsetof(offramp_egress_figures, batches_submitted);
+constexpr std::size_t kLeastFigures = offsetof(offramp_egress_stats, batches_submitted);
 
 // So long a loop may take for one batch without that somebody else frees its tensors meanwhile.
 constexpr std::chrono::nanoseconds kQuiet = std::chrono::milliseconds(20);
@@ -91,8 +91,8 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     if (options.tensors == nullptr || options.tensor_count < 1 || options.tensor_count > kMaxTensorsPerSlab)
         throw ConfigError(std::to_string(options.tensors == nullptr ? 0 : options.tensor_count) + " tensors",
                           "Describe 1 to " + std::to_string(kMaxTensorsPerSlab));
-    if (options.kill_overdue > 1)
-        throw ConfigError("kill_overdue is " + std::to_string(options.kill_overdue),
+    if (options.kill_stalled > 1)
+        throw ConfigError("kill_stalled is " + std::to_string(options.kill_stalled),
                           "Give 0 or 1, and zero the options before they are filled in");
     EmbeddedEgressOptions wanted{.run_dir = text_or(options.run_dir, ""),
                                  .run_id = text_or(options.run_id, ""),
@@ -101,7 +101,7 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
                                  .slabs = options.slabs,
                                  .samples_per_slab = options.samples_per_slab,
                                  .drop_when_full = options.drop_when_full != 0,
-                                 .kill_overdue = options.kill_overdue != 0};
+                                 .kill_stalled = options.kill_stalled != 0};
     const auto* tensor = reinterpret_cast<const std::byte*>(options.tensors);
     for (std::uint32_t i = 0; i < options.tensor_count; ++i) {
         const auto* const one = reinterpret_cast<const offramp_tensor*>(tensor);
@@ -110,7 +110,7 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     }
     if (options.max_key_bytes != 0) wanted.max_key_bytes = options.max_key_bytes;
     if (options.max_consumers != 0) wanted.max_consumers = options.max_consumers;
-    if (options.max_charges != 0) wanted.max_charges = options.max_charges;
+    if (options.max_failures != 0) wanted.max_failures = options.max_failures;
     wanted.max_delay = seconds_or(options.max_delay_seconds, wanted.max_delay, "max_delay_seconds");
     wanted.visibility_timeout =
         seconds_or(options.visibility_timeout_seconds, wanted.visibility_timeout, "visibility_timeout_seconds");
@@ -227,8 +227,8 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
         const SignalsBlocked blocked;
         auto opened = std::make_unique<offramp_egress>();
         const auto told = known_part(options, kLeastOptions, "offramp_egress_options");
-        if (told.tell_completed != 0) wanted.on_completed = noting_in(opened->completed);
-        if (told.tell_given_up != 0) wanted.on_given_up = noting_in(opened->given_up);
+        if (told.report_completed != 0) wanted.on_completed = noting_in(opened->completed);
+        if (told.report_failed != 0) wanted.on_failed_items = noting_in(opened->given_up);
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
         opened->run = std::make_unique<EmbeddedEgress>(std::move(wanted));
         open_egresses.add(opened.get());
@@ -267,22 +267,22 @@ std::int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds
     });
 }
 
-std::int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures, offramp_error* error) {
+std::int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_stats* figures, offramp_error* error) {
     return on(egress, error, [&] {
-        const auto given = known_part(figures, kLeastFigures, "offramp_egress_figures");
+        const auto given = known_part(figures, kLeastFigures, "offramp_egress_stats");
         const EmbeddedEgressStats now = egress->run->stats();
-        const offramp_egress_figures all{.size = given.size,
+        const offramp_egress_stats all{.size = given.size,
                                          .batches_submitted = now.batches_submitted,
                                          .samples_submitted = now.samples_submitted,
                                          .samples_published = now.samples_published,
                                          .samples_completed = now.samples_completed,
                                          .samples_dropped = now.samples_dropped,
-                                         .samples_set_aside = now.samples_set_aside,
+                                         .samples_dead_lettered = now.samples_dead_lettered,
                                          .bytes_copied = now.bytes_copied,
                                          .copy_seconds = now.copy_seconds,
                                          .slab_wait_seconds = now.slab_wait_seconds,
                                          .consumers = now.consumers,
-                                         .overdue = now.overdue};
+                                         .stalled = now.stalled};
         std::memcpy(figures, &all, std::min(given.size, sizeof all));
         return std::int32_t{OFFRAMP_OK};
     });
@@ -323,16 +323,16 @@ std::int32_t offramp_egress_end_waits(offramp_egress* egress, offramp_error* err
 std::int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
                                            double timeout_seconds, std::uint32_t* count, offramp_error* error) {
     return on(egress, error, [&] {
-        if (take_items(egress->completed, "tell_completed", ranges, capacity, timeout_seconds, count))
+        if (take_items(egress->completed, "report_completed", ranges, capacity, timeout_seconds, count))
             return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "no more items are completed yet. Call it again");
     });
 }
 
-std::int32_t offramp_egress_take_given_up(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
+std::int32_t offramp_egress_take_failed(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
                                           double timeout_seconds, std::uint32_t* count, offramp_error* error) {
     return on(egress, error, [&] {
-        if (take_items(egress->given_up, "tell_given_up", ranges, capacity, timeout_seconds, count))
+        if (take_items(egress->given_up, "report_failed", ranges, capacity, timeout_seconds, count))
             return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "no more items are given up yet. Call it again");
     });

@@ -24,8 +24,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kVersionWithNextPlace = 2;
-constexpr std::uint64_t kVersionOfFinished = 3;
 constexpr std::size_t kRangesALine = 1000;
 constexpr std::size_t kNamesALine = 4096;
 
@@ -55,15 +53,9 @@ bool add_names(const json& line, Checkpoint& checkpoint) {
     return true;
 }
 
-std::uint64_t version_of(const json& header) {
-    return header.contains("finished") ? kVersionOfFinished
-           : header.contains("next")   ? kVersionWithNextPlace
-                                       : kVersion;
-}
-
 bool read_header(std::string_view line, Checkpoint& checkpoint) {
     const json header = opened_line(line);
-    if (!header.is_object() || !header.contains("manifest") || header["manifest"] != version_of(header)) return false;
+    if (!header.is_object() || !header.contains("checkpoint") || header["checkpoint"] != kVersion) return false;
     try {
         checkpoint.run_id = header.at("run").get<std::string>();
         checkpoint.pid = header.at("pid").get<std::uint64_t>();
@@ -84,7 +76,7 @@ std::string Checkpoint::header_line() const {
     json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
     if (!next_place.empty()) header["next"] = next_place;
     if (finished_before) header["finished"] = true;
-    header["manifest"] = version_of(header);
+    header["checkpoint"] = kVersion;
     return sealed_line(std::string_view(json_text(header)).substr(1));
 }
 

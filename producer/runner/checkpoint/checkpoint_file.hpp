@@ -11,9 +11,9 @@
 
 namespace offramp {
 
-// OUTPUT/.offramp-manifest: which items of a run are done, in a form that outlives it. Text, one JSON object a line:
+// OUTPUT/.offramp-checkpoint: which items of a run are done, in a form that outlives it. Text, one JSON object a line:
 //
-//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"manifest":1,"pid":N,"run":"ID"}   first,
+//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"checkpoint":1,"pid":N,"run":"ID"}   first,
 //   only there
 //   {"xxh3":"HASH","from":0,"names":"0123456789abcdef...","results":"0123456789abcdef..."}     16 digits an item
 //   (hashes_of_items())
@@ -22,18 +22,17 @@ namespace offramp {
 //   {"xxh3":"HASH","ended":true}                                                               last; the run came to
 //   its end by itself
 //
-// By the names a source that grew is known, and which of its items were there
-// (producer/runner/sources/source_order.hpp). A name may say more of an item than what its files are called: "results"
-// says that (hashes_of_result_names()), and is left out where it would be the same. By it a run's files are known as
-// its own, whatever else was said of their items. Who does not know of it knows items by their names alone, as in files
-// that were written without it. HASH is the XXH3 of what follows it on the line. A line that does not bear it out -
-// torn by a death, a full disk or a power cut - says nothing: what it stood for is made again. Lines may repeat items.
-// An item that could not be read is not in it: it is tried again. Where results lie beside a previous run's
-// (common/program/next_place.hpp), the first line has "next":"NAME" too, and is of version 2: who does not know of it
-// would continue the predecessor's. consumer/processors/results/previous_run.cpp reads some of it, too. Once the run
-// that this one goes on with had come to its end, the first line has "finished":true, and is of version 3: who does not
-// know of it would replace results that are finished but for the items that joined. Version rule: whatever an older
-// reader would misread raises the number; a reader refuses any other.
+// HASH is the XXH3 of the rest of the line. A line whose hash does not match (torn by a death, a full disk or a power
+// cut) is ignored, and its items are done again. Lines may repeat items. Skipped items are not listed: every run tries
+// them again.
+//
+// The names identify the items of a source that grew (producer/runner/sources/source_order.hpp). "results" hashes the
+// names of the result files (hashes_of_result_names()) and is left out where it equals "names". "next":"NAME" in the
+// first line: the results lie beside a previous run's until this run ends (common/program/next_place.hpp).
+// "finished":true: the run continued a complete one, whose results stay apart from those of the items that joined.
+// consumer/processors/results/previous_run.cpp reads some of it, too.
+//
+// Version rule: any change that an earlier reader would misread raises the number. A reader refuses any other number.
 struct Checkpoint {
     std::string run_id;        // of the last that wrote it
     std::uint64_t pid = 0;     // of its producer
@@ -56,7 +55,7 @@ struct Checkpoint {
     ItemRange share() const;
 };
 
-inline constexpr const char* kCheckpointName = ".offramp-manifest";
+inline constexpr const char* kCheckpointName = ".offramp-checkpoint";
 
 // Lines of at most some 1,000 ranges each; nothing for none.
 std::string done_lines(std::span<const ItemRange> ranges);

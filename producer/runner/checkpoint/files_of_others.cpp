@@ -181,7 +181,7 @@ void for_each_file_of_items(
     throw ConfigError(place + ": " + printable(file) +
                           " is there, by no run of these items that a checkpoint tells of: the result of " + processor +
                           " for the item '" + printable(key) + "' would replace it",
-                      "Give " + place + " another folder, move the file away, or replace it with --start-over");
+                      "Give " + place + " another folder, move the file away, or replace it with --overwrite");
 }
 
 }  // namespace
@@ -190,7 +190,7 @@ void require_no_files_of_others(const ResultSettings& config, const CatalogueVal
                                 const BatchSource& source, ItemRange share, std::span<const TensorSpec> outputs,
                                 std::uint32_t upsample_factor) {
     // A job's shards share a folder, which held nothing when the job began.
-    if (config.output.empty() || config.start_over || !config.samples_folder.empty()) return;
+    if (config.output.empty() || config.overwrite || !config.samples_folder.empty()) return;
     const std::vector<std::string> processors = config.processors();
     const std::string& write_path = catalogue.text("write-path");
     std::optional<OwnResults> own;

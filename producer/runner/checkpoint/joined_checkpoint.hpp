@@ -9,7 +9,7 @@ namespace offramp {
 // A shard of a job that is done, counted from 0.
 struct DoneShard {
     std::uint64_t index = 0;
-    bool whole = true;  // no item of its share was skipped, dropped or set aside
+    bool whole = true;  // no item of its share was skipped, dropped or dead-lettered
 };
 
 // Makes one checkpoint for OUTPUT of those that a job's shards left in their places (common/program/shard_place.hpp):

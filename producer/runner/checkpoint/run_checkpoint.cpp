@@ -108,7 +108,7 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
     if (counts_by_its_shard(previous->identity))
         throw ConfigError(flag + ": " + folder + " holds a shard's work, of run " + previous->run_id +
                               ", by a version that counted the items of each shard from 0",
-                          "Go on with that version, or give another --output, or --start-over instead of " + flag);
+                          "Go on with that version, or give another --output, or --overwrite instead of " + flag);
     if (!previous->identity.facts.contains(CheckpointIdentity::kItemsOfTheWhole))
         identity.facts.erase(CheckpointIdentity::kItemsOfTheWhole);
     if (grew(*previous, source, share)) {
@@ -121,7 +121,7 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
         throw ConfigError(
             flag + ": " + folder + " holds other work, of run " + previous->run_id + ": " + difference +
                 describe_missing_input(*previous, source) + describe_shard_mismatch(*previous, source, share),
-            "Repeat that run's input and settings, give another --output, or --start-over instead of " + flag);
+            "Repeat that run's input and settings, give another --output, or --overwrite instead of " + flag);
     if (previous->ignored_lines > 0)
         spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag,
                      previous->ignored_lines, folder, kCheckpointName);

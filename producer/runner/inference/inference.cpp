@@ -14,7 +14,7 @@ namespace {
 
 std::uint32_t skipped_in(const InputBatch& batch) {
     return static_cast<std::uint32_t>(
-        std::ranges::count_if(batch.rows(), [](const RowInfo& row) { return row.hole && !row.done; }));
+        std::ranges::count_if(batch.rows(), [](const RowInfo& row) { return row.empty && !row.done; }));
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
     for (const RowInfo& row : rows) {
         if (row.done) continue;
         ++wanted;
-        if (!row.hole) continue;
+        if (!row.empty) continue;
         ++skipped;
         skipped_.record(skipped_item(row.item, row.reason));
     }
@@ -121,7 +121,7 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
     items_skipped_ += skipped;
 }
 
-std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
+std::vector<SkippedItem> Prefetcher::unreadable_upcoming() const {
     const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, of which more may come
     if (!found_.lists_all()) return {};
     const auto key_of = [](const SkippedItem& item) {  // a part by its whole and the reason that it shares
@@ -192,7 +192,7 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
         source_.load(claim.item, claim.row);
     } catch (const UnreadableItem& unreadable) {
         std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
-        row.hole = true;
+        row.empty = true;
         row.reason = unreadable.what();
         const std::uint64_t failed = found_.record(skipped_item(claim.item, row.reason));
         if (budget_.exceeded_by(failed)) throw budget_.failure(failed, found_.list());
@@ -207,7 +207,7 @@ void Prefetcher::load_done_row(const StagingWindow::Claim& claim) {
     } catch (const UnreadableItem&) {
         std::ranges::fill(claim.row, std::byte{0});
     }
-    staging_->done({.item = claim.item, .key = {}, .hole = true, .done = true, .reason = {}});
+    staging_->done({.item = claim.item, .key = {}, .empty = true, .done = true, .reason = {}});
 }
 
 void Prefetcher::upload() noexcept {
@@ -246,7 +246,7 @@ void Prefetcher::upload_batches() {
 
 // Of a batch without a row that could be read there is nothing to compute.
 bool Prefetcher::leave_out(StagingWindow::Batch& batch) {
-    if (!std::ranges::all_of(batch.rows, &RowInfo::hole)) return false;
+    if (!std::ranges::all_of(batch.rows, &RowInfo::empty)) return false;
     queue_.push(InputBatch::left_out(batch.number, std::move(batch.rows)));
     staging_->recycle();
     return true;
@@ -300,7 +300,7 @@ void Prefetcher::queue_resident_batches() {
         std::uint64_t item = number * settings_.batch;
         for (RowInfo& row : rows) {
             row.item = item;
-            row.done = row.hole = plan_.is_done(item);
+            row.done = row.empty = plan_.is_done(item);
             row.key = source_.key(item++);
         }
         if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr))) return;

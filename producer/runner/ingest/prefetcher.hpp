@@ -101,7 +101,7 @@ class Prefetcher {
     const SkippedItems& skipped() const { return skipped_; }
     // Found unreadable besides, in batches that were not given out, or not yet; of parts that are alike and were partly
     // given out, by the last of them. Nothing where more were found than are kept.
-    std::vector<SkippedItem> unreadable_ahead() const;
+    std::vector<SkippedItem> unreadable_upcoming() const;
 
   private:
     SkippedItem skipped_item(std::uint64_t item, const std::string& reason) const;

@@ -24,7 +24,7 @@ void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
     for (std::size_t row = 0; row < slot.rows.size(); ++row) {
         const std::uint64_t item = number * shape_.batch + row;
         const bool done = plan.is_done(item);
-        slot.rows[row] = {.item = item, .key = {}, .hole = done, .done = done, .reason = {}};
+        slot.rows[row] = {.item = item, .key = {}, .empty = done, .done = done, .reason = {}};
     }
 }
 

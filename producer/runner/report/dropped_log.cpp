@@ -14,7 +14,7 @@ void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
         spdlog::warn("no slab is free: outputs are dropped from now on whenever that is so, and listed in {}", path_);
     nlohmann::json samples = nlohmann::json::array();
     for (const RowInfo& row : rows)
-        if (!row.hole)
+        if (!row.empty)
             samples.push_back(
                 {{"item", row.item}, {"key", row.key.empty() ? std::to_string(row.item) : std::string(row.key)}});
     if (!file_.is_open()) file_.open(path_, std::ios::app);

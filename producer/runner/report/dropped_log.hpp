@@ -11,7 +11,7 @@
 
 namespace offramp {
 
-// Lists what --when-full drop-newest dropped: RUN_DIR/dropped.jsonl, a line for each part of a batch,
+// Lists what --when-full drop dropped: RUN_DIR/dropped.jsonl, a line for each part of a batch,
 // {"batch": 3, "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one goes on
 // behind them.
 //

@@ -60,7 +60,7 @@ struct RunStats {
     SlabTotals dropped;            // read, but never published: the run was stopped, or drops what finds no slab
     SlabTotals dropped_when_full;  // of them: the latter
     std::vector<SkippedItem> skipped_items;     // the first of them
-    std::vector<SkippedItem> unreadable_ahead;  // not among them: their batches are left to do
+    std::vector<SkippedItem> unreadable_upcoming;  // not among them: their batches are left to do
     std::vector<LeftOut> left_out;              // of the input
     double compute_busy_seconds = 0;            // of the device
     std::uint64_t compute_busy_batches = 0;     // whose time that is: those of the last few batches are not known yet

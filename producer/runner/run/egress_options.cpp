@@ -37,7 +37,7 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
 }
 
 WhenFull when_full(const RunConfig& config) {
-    if (config.when_full == "drop-newest") return WhenFull::Drop;
+    if (config.when_full == "drop") return WhenFull::Drop;
     return config.when_full == "spill" ? WhenFull::Spill : WhenFull::Wait;
 }
 
@@ -76,10 +76,10 @@ EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& tra
             .spill_dir = config.spill_dir,
             .allowed_uids = allowed_uids(config),
             .work = SlabWork::of(config).hash(),
-            .visibility_timeout = nanoseconds_of(config.lease_seconds),
-            .max_charges = config.max_charges,
+            .visibility_timeout = nanoseconds_of(config.visibility_timeout),
+            .max_failures = config.max_failures,
             .warmup_batches = config.warmup_batches,
-            .kill_overdue = config.kill_overdue};
+            .kill_stalled = config.kill_stalled};
 }
 
 }  // namespace offramp

@@ -212,7 +212,7 @@ std::optional<ExitCode> ProducerRun::end_of(const RunStats& last) {
     const ExitCode exit =
         RunOutcome{.items = facts().items, .done_before = record_->done_before(), .stopped = lifecycle_.stopped()}
             .exit_code(last);
-    if (exit != ExitCode::Ok && exit != ExitCode::SetAside) return exit;
+    if (exit != ExitCode::Ok && exit != ExitCode::DeadLetters) return exit;
     try {
         record_->end();
         return exit;

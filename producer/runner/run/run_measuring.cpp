@@ -59,7 +59,7 @@ void RunMeasuring::wait_until_delivered() const {
         const std::uint64_t submitted = parts_.egress.path().stats().samples_submitted;
         const BrokerReport report = parts_.egress.delivery().report();
         if (parts_.lifecycle.is_stopped(StopMode::Halt) ||
-            report.completed.samples + report.quarantined.samples >= submitted)
+            report.completed.samples + report.dead_lettered.samples >= submitted)
             return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

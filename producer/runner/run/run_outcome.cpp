@@ -13,14 +13,14 @@ ExitCode RunOutcome::exit_code(const RunStats& last) const {
         last.sourced != last.skipped + last.dropped.samples + broker.published.samples) {
         spdlog::critical(
             "samples are not accounted for: {} sourced, {} skipped, {} dropped ({} of them for want of a slab), {} "
-            "published, {} completed, {} in flight, {} spilled, {} quarantined",
+            "published, {} completed, {} in flight, {} spilled, {} dead letters",
             last.sourced, last.skipped, last.dropped.samples, last.dropped_when_full.samples, broker.published.samples,
-            broker.completed.samples, broker.in_flight.samples, broker.spilled.samples, broker.quarantined.samples);
-        return exit_code_for(ErrorKind::Conservation);
+            broker.completed.samples, broker.in_flight.samples, broker.spilled.samples, broker.dead_lettered.samples);
+        return exit_code_for(ErrorKind::CountMismatch);
     }
     const bool input_is_left = last.sourced + done_before < items;
     if (abandoned || (stopped && input_is_left)) return ExitCode::Interrupted;
-    return broker.quarantined.slabs == 0 ? ExitCode::Ok : ExitCode::SetAside;
+    return broker.dead_lettered.slabs == 0 ? ExitCode::Ok : ExitCode::DeadLetters;
 }
 
 }  // namespace offramp

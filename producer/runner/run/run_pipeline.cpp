@@ -115,7 +115,7 @@ RunStats RunPipeline::stats() const {
                    .sourced = parts_.record.sourced_before() + input.items_delivered,
                    .skipped = previous.skipped + input.items_skipped + output.samples_rejected,
                    .skipped_items = input_.skipped().list(),
-                   .unreadable_ahead = input_.unreadable_ahead(),
+                   .unreadable_upcoming = input_.unreadable_upcoming(),
                    .left_out = parts_.source.left_out(),
                    .compute_busy_seconds = computed.seconds,
                    .compute_busy_batches = computed.batches,

@@ -83,11 +83,11 @@ class Runs(OlderBuild):
 
     def test_an_older_build_runs_without_the_flags_of_the_drivers_own_that_it_does_not_know(self):
         self.program("offramp-producer", lacks=["log-format"])
-        self.program("offramp-consumer", lacks=["log-format", "lease-seconds"])
+        self.program("offramp-consumer", lacks=["log-format", "visibility-timeout"])
         row = self.results("W4a-4-readers", "--beside", self.folder, *self.others)["W4a-4-readers"]
         self.assert_compared(row)
         self.assertEqual(["other build: offramp-producer does not support --log-format and ran without",
-                          "other build: offramp-consumer does not support --lease-seconds, --log-format and ran without"], row["notes"])
+                          "other build: offramp-consumer does not support --visibility-timeout, --log-format and ran without"], row["notes"])
 
     def test_a_build_that_cannot_do_the_rows_work_fails_the_row_and_says_why(self):
         self.program("offramp-producer", lacks=["samples-per-slab"], folder="bin")
@@ -135,7 +135,7 @@ class Parts(OlderBuild):
         self.assertIn((limit.name, other.name), with_it.beside)
 
     def test_the_rungs_of_a_build_without_a_ladder_are_its_producers(self):
-        spec = Ours("limit", {"rung": "compute-alone"}, program="offramp-ladder", build=self.folder)
+        spec = Ours("limit", {"strategy": "compute-alone"}, program="offramp-ladder", build=self.folder)
         self.assertEqual("offramp-producer", other_build.program_of(spec))
         self.program("offramp-ladder")
         self.assertEqual("offramp-ladder", other_build.program_of(spec))

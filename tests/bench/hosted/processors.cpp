@@ -40,7 +40,7 @@ class Hash final : public Work {
   public:
     void over(const offramp_slab& slab, const offramp::Progress& progress) override {
         for (std::uint32_t i = 0; i < slab.sample_count; ++i)
-            for (std::uint32_t t = 0; sample_of(slab, i).hole == 0 && t < slab.tensor_count; ++t)
+            for (std::uint32_t t = 0; sample_of(slab, i).empty == 0 && t < slab.tensor_count; ++t)
                 sum_ += hash_.of(rows_of(tensor_of(slab, t), sample_of(slab, i).row, 1), progress);
     }
 

@@ -81,17 +81,17 @@ std::vector<std::uint64_t> read_words(int fd) {
 
 }  // namespace
 
-BenchConsumer::BenchConsumer(const std::string& run_dir, std::uint32_t credits, bool records_latencies) {
+BenchConsumer::BenchConsumer(const std::string& run_dir, std::uint32_t window, bool records_latencies) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
     figures_ = UniqueFd(ends[0]);
     const UniqueFd writing(ends[1]);
-    const std::string credits_text = std::to_string(credits);
+    const std::string window_text = std::to_string(window);
     const std::string fd_text = std::to_string(writing.get());
     const char* const arguments[] = {"offramp-message-bench",
                                      kAsConsumer,
                                      run_dir.c_str(),
-                                     credits_text.c_str(),
+                                     window_text.c_str(),
                                      fd_text.c_str(),
                                      records_latencies ? "latency" : "rate",
                                      nullptr};
@@ -130,7 +130,7 @@ int serve_as_bench_consumer(const std::vector<std::string>& arguments) {
         start_logging("message-bench", "warning", LogFormat::Text, "");
         RunConfig config = settings_of_bench_consumers();
         config.run_dir = arguments.at(0);
-        config.credits = static_cast<std::uint32_t>(std::stoul(arguments.at(1)));
+        config.window = static_cast<std::uint32_t>(std::stoul(arguments.at(1)));
         Stamping processor(arguments.at(3) == "latency");
         const auto endpoint = wait_for_run(config, std::nullopt, signals);
         if (!endpoint) return 0;

@@ -23,7 +23,7 @@ struct ConsumerStats {
 // Thread: one. Blocks: finish(). Errors: SystemError.
 class BenchConsumer {
   public:
-    BenchConsumer(const std::string& run_dir, std::uint32_t credits, bool records_latencies);
+    BenchConsumer(const std::string& run_dir, std::uint32_t window, bool records_latencies);
     ~BenchConsumer();
     BenchConsumer(BenchConsumer&& other) noexcept;
     BenchConsumer& operator=(BenchConsumer&&) = delete;

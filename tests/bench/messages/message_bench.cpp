@@ -27,7 +27,7 @@
 
 // offramp-message-bench measures how many slabs per second pass through the work and free-list channels, and how long
 // one takes from filled to opened. It prints one line of JSON.
-//   offramp-message-bench --consumers 4 --slabs 64 --credits 16 --seconds 3
+//   offramp-message-bench --consumers 4 --slabs 64 --window 16 --seconds 3
 //   offramp-message-bench --latency --seconds 5
 //   offramp-message-bench --latency --bare --seconds 5
 //   offramp-message-bench --consumers 4 -- --processor post.py:save
@@ -44,7 +44,7 @@ constexpr std::chrono::seconds kPatience{30};  // for one slab to be released
 struct Settings {
     std::uint32_t consumers = 1;
     std::uint32_t slabs = 64;
-    std::uint32_t credits = 0;
+    std::uint32_t window = 0;
     std::size_t payload_bytes = 4096;
     double seconds = 3;
     double warm_up_seconds = 0.5;
@@ -60,7 +60,7 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     CLI::App app("Measures the messages between one producer and N consumer processes");
     app.add_option("--consumers", settings.consumers)->capture_default_str()->check(CLI::Range(1, 64));
     app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 65536));
-    app.add_option("--credits", settings.credits, "Slabs that a consumer may hold; 0: the default of a run")
+    app.add_option("--window", settings.window, "Slabs that a consumer may hold; 0: the default of a run")
         ->capture_default_str();
     app.add_option("--payload-bytes", settings.payload_bytes)->capture_default_str();
     app.add_option("--seconds", settings.seconds)->capture_default_str();
@@ -98,7 +98,7 @@ class Consumers {
     Consumers(const Settings& settings, const std::string& run_dir) {
         for (std::uint32_t i = 0; i < settings.consumers; ++i)
             if (settings.consumer_flags.empty())
-                own_.emplace_back(run_dir, settings.credits, settings.latency);
+                own_.emplace_back(run_dir, settings.window, settings.latency);
             else
                 programs_.emplace_back(run_dir, settings.consumer_flags);
     }
@@ -259,7 +259,7 @@ nlohmann::json measure(const Settings& settings) {
         {"slabs_per_second", per(released, over_ns / 1e9)},
         {"consumers", settings.consumers},
         {"slabs", slabs},
-        {"credits", settings.credits},
+        {"window", settings.window},
         {"payload_bytes", settings.payload_bytes},
         {"producer_cpu_us_per_slab", per((end.cpu_seconds - begin.cpu_seconds) * 1e6, released)},
         {"consumer_cpu_us_per_slab", figures

@@ -30,11 +30,11 @@ def wait_until(is_so):
 
 class MessageBench(unittest.TestCase):
     def test_rates_with_several_consumers(self):
-        result = bench("--consumers", "2", "--slabs", "16", "--credits", "8")
+        result = bench("--consumers", "2", "--slabs", "16", "--window", "8")
         for key in ("slabs_per_second", "producer_cpu_us_per_slab", "consumer_cpu_us_per_slab", "tickets_per_message",
                     "releases_per_message"):
             self.assertGreater(result[key], 0, key)
-        self.assertEqual((result["consumers"], result["slabs"], result["credits"]), (2, 16, 8))
+        self.assertEqual((result["consumers"], result["slabs"], result["window"]), (2, 16, 8))
         self.assertTrue(result["conserved"])
 
     def test_a_window_however_short_has_a_rate(self):

@@ -122,7 +122,7 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with([&] { options_.max_key_bytes = 5000; }, "5000 bytes");
     with([&] { options_.max_consumers = 65; }, "65 consumers");
     with([&] { options_.max_delay_seconds = -1; }, "max_delay_seconds");
-    with([&] { options_.kill_overdue = 2; }, "kill_overdue is 2");
+    with([&] { options_.kill_stalled = 2; }, "kill_stalled is 2");
     with([&] { options_.visibility_timeout_seconds = std::numeric_limits<double>::quiet_NaN(); },
          "visibility_timeout_seconds");
     const std::string long_name(64, 'n');
@@ -186,16 +186,16 @@ TEST_F(Arguments, OfSubmitting) {
 TEST_F(Arguments, OfDrainingAndFigures) {
     EXPECT_EQ(offramp_egress_drain(nullptr, 0, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(offramp_egress_drain(egress_, std::numeric_limits<double>::quiet_NaN(), &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_EQ(offramp_egress_get_figures(nullptr, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_EQ(offramp_egress_get_figures(egress_, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
-    offramp_egress_figures figures{};
-    EXPECT_EQ(offramp_egress_get_figures(egress_, &figures, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_get_stats(nullptr, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_get_stats(egress_, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    offramp_egress_stats stats{};
+    EXPECT_EQ(offramp_egress_get_stats(egress_, &stats, &error_), OFFRAMP_BAD_ARGUMENT);
     struct {
         std::size_t size;
         std::uint64_t batches;
         std::uint64_t beyond;
     } old{.size = sizeof(std::size_t) + 8, .batches = 99, .beyond = 0x5a5a};
-    EXPECT_EQ(offramp_egress_get_figures(egress_, reinterpret_cast<offramp_egress_figures*>(&old), &error_), OFFRAMP_OK)
+    EXPECT_EQ(offramp_egress_get_stats(egress_, reinterpret_cast<offramp_egress_stats*>(&old), &error_), OFFRAMP_OK)
         << error_.text;
     EXPECT_EQ(old.batches, 0U);
     EXPECT_EQ(old.beyond, 0x5a5aU) << "of a caller of another time no more is written than it has";
@@ -239,10 +239,10 @@ TEST_F(Arguments, OfTakingWhatIsCompleted) {
     EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 2, 0, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(count, 77U);
     EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_THAT(error_.text, HasSubstr("without tell_completed"));
-    EXPECT_EQ(offramp_egress_take_given_up(egress_, ranges, 0, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_EQ(offramp_egress_take_given_up(egress_, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_THAT(error_.text, HasSubstr("without tell_given_up"));
+    EXPECT_THAT(error_.text, HasSubstr("without report_completed"));
+    EXPECT_EQ(offramp_egress_take_failed(egress_, ranges, 0, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_take_failed(egress_, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("without report_failed"));
     EXPECT_EQ(count, 0U);
     EXPECT_EQ(ranges[0].begin, 7U);
 }
@@ -293,8 +293,8 @@ TEST_F(Arguments, OfAConsumer) {
 // Whatever `egress` is: the memory is not an open egress's.
 void expect_no_egress(offramp_egress* egress, const offramp_batch& batch) {
     std::uint64_t released = 77;
-    offramp_egress_figures figures{};
-    figures.size = sizeof figures;
+    offramp_egress_stats stats{};
+    stats.size = sizeof stats;
     offramp_error error{};
     const auto expect_refused = [&](std::int32_t code, const char* call) {
         EXPECT_EQ(code, OFFRAMP_BAD_ARGUMENT) << call;
@@ -303,7 +303,7 @@ void expect_no_egress(offramp_egress* egress, const offramp_batch& batch) {
     };
     expect_refused(offramp_egress_submit(egress, &batch, &error), "submit");
     expect_refused(offramp_egress_drain(egress, 60, &error), "drain");
-    expect_refused(offramp_egress_get_figures(egress, &figures, &error), "get_figures");
+    expect_refused(offramp_egress_get_stats(egress, &stats, &error), "get_stats");
     expect_refused(offramp_egress_wait_released(egress, 0, -1, &released, &error), "wait_released");
     expect_refused(offramp_egress_wait_unattended(egress, 0, 0, -1, &released, &error), "wait_unattended");
     expect_refused(offramp_egress_end_waits(egress, &error), "end_waits");

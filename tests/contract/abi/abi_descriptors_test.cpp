@@ -191,13 +191,13 @@ TEST_F(Descriptors, AreUsedUpWhenAConsumerComesToAnEgress) {
             const Scarce scarce(free);
             fork_server_->begin({});
             for (int i = 0; i < 3; ++i) worked([&] { submit(*egress); });
-            for (int i = 0; i < 50 && egress->figures().consumers == 0; ++i) ::usleep(1000);
+            for (int i = 0; i < 50 && egress->stats().consumers == 0; ++i) ::usleep(1000);
             if (free > 16) {
                 EXPECT_TRUE(egress->drain()) << "there are enough";
             }
         }
         EXPECT_TRUE(egress->drain()) << "the consumer is let in";
-        EXPECT_EQ(egress->figures().samples_completed, 3U * kRows);
+        EXPECT_EQ(egress->stats().samples_completed, 3U * kRows);
         fork_server_->errors();
     }
 }
@@ -207,7 +207,7 @@ TEST_F(Descriptors, AreUsedUpWhileAnEgressWorksAndCloses) {
         SCOPED_TRACE(free);
         auto egress = opened();
         fork_server_->begin({});
-        while (egress->figures().consumers == 0) ::usleep(1000);
+        while (egress->stats().consumers == 0) ::usleep(1000);
         {
             const Scarce scarce(free);
             for (int i = 0; i < 9; ++i) EXPECT_TRUE(worked([&] { submit(*egress); }));
@@ -228,7 +228,7 @@ TEST_F(Descriptors, AreUsedUpAtEachStepOfAConsumer) {
             fork_server_->begin({step, free});
             for (int i = 0; i < 9; ++i) submit(*egress);
             EXPECT_TRUE(egress->drain());
-            EXPECT_EQ(egress->figures().samples_set_aside, 0U) << "a lack of descriptors is no slab's fault";
+            EXPECT_EQ(egress->stats().samples_dead_lettered, 0U) << "a lack of descriptors is no slab's fault";
             errors += fork_server_->errors();
         }
         if (step != Step::InASlab) {  // nothing may be wanting any more

@@ -289,7 +289,7 @@ TEST_F(InAProcess, TheCallersThreadKeepsItsName) {
     EXPECT_STREQ(name.data(), "the-caller's");
 }
 
-// It is charged, and its process may live as long as it likes.
+// It is counted, and its process may live as long as it likes.
 TEST_F(InAProcess, WhatAFailedFunctionHeldGoesToAnotherWhileItsProcessLives) {
     // Before the run has threads: what a consumer allocates in a child of threads may wait for a lock that one of them
     // had, with GCC 12's AddressSanitizer.
@@ -317,7 +317,7 @@ TEST_F(InAProcess, WhatAFailedFunctionHeldGoesToAnotherWhileItsProcessLives) {
     EXPECT_TRUE(egress.drain());
     consumer.join();
     EXPECT_EQ(got, "held");
-    EXPECT_EQ(egress.figures().samples_set_aside, 0U);
+    EXPECT_EQ(egress.stats().samples_dead_lettered, 0U);
     over.tell();
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -325,8 +325,8 @@ TEST_F(InAProcess, WhatAFailedFunctionHeldGoesToAnotherWhileItsProcessLives) {
 }
 
 TEST_F(InAProcess, AConsumerThatNeverComesBackIsKilledWhereThatIsWanted) {
-    for (const bool kill_overdue : {false, true}) {
-        SCOPED_TRACE(kill_overdue);
+    for (const bool kill_stalled : {false, true}) {
+        SCOPED_TRACE(kill_stalled);
         const Pipe begun, hangs;
         const pid_t child = ::fork();  // before the run has threads, as above
         if (child == 0) {
@@ -338,22 +338,22 @@ TEST_F(InAProcess, AConsumerThatNeverComesBackIsKilledWhereThatIsWanted) {
         }
         EgressOptions options = small_run();
         options.visibility_timeout_seconds = 0.2;
-        options.max_charges = 1;
-        options.kill_overdue = kill_overdue;
+        options.max_failures = 1;
+        options.kill_stalled = kill_stalled;
         Egress egress(options);
         submit(egress, "hangs");
         begun.tell();
         hangs.hear();
-        if (!kill_overdue) {
-            while (egress.figures().overdue == 0) ::usleep(1000);
+        if (!kill_stalled) {
+            while (egress.stats().stalled == 0) ::usleep(1000);
             EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0)));
-            EXPECT_EQ(egress.figures().consumers, 1U);
-            EXPECT_EQ(status()["quarantined_samples"], 0);
+            EXPECT_EQ(egress.stats().consumers, 1U);
+            EXPECT_EQ(status()["dead_lettered_samples"], 0);
             ::kill(child, SIGKILL);
         }
         EXPECT_TRUE(egress.drain(std::chrono::seconds(60)));
-        EXPECT_EQ(egress.figures().samples_set_aside, kRows);
-        EXPECT_EQ(egress.figures().overdue, 0U);
+        EXPECT_EQ(egress.stats().samples_dead_lettered, kRows);
+        EXPECT_EQ(egress.stats().stalled, 0U);
         int status = 0;
         ASSERT_EQ(::waitpid(child, &status, 0), child);
         EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

@@ -51,7 +51,7 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
                 EXPECT_TRUE(scores.emplace(slab.key(row), std::vector<float>(numbers.begin(), numbers.end())).second)
                     << "twice";
                 ids.emplace(slab.key(row), std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
-                EXPECT_FALSE(slab.sample(row).hole);
+                EXPECT_FALSE(slab.sample(row).empty);
             }
         }));
     };
@@ -84,11 +84,11 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
             EXPECT_THAT(ids[key], ElementsAre(made.ids[row * 2], made.ids[row * 2 + 1])) << key;
         }
     EXPECT_EQ(scores.size(), rows);
-    const offramp_egress_figures figures = egress.figures();
-    EXPECT_EQ(figures.batches_submitted, kBatches);
-    EXPECT_EQ(figures.samples_submitted, rows);
-    EXPECT_EQ(figures.samples_completed, rows);
-    EXPECT_EQ(figures.samples_dropped, 0U);
+    const offramp_egress_stats stats = egress.stats();
+    EXPECT_EQ(stats.batches_submitted, kBatches);
+    EXPECT_EQ(stats.samples_submitted, rows);
+    EXPECT_EQ(stats.samples_completed, rows);
+    EXPECT_EQ(stats.samples_dropped, 0U);
 }
 
 TEST_F(RoundTrip, WithoutKeysTheItemsNumbersStandForThem) {
@@ -115,13 +115,13 @@ TEST_F(RoundTrip, BehindTheLastItemNoneIsCountedOn) {
     egress.submit({made.scores.data(), made.ids.data()}, 2, nullptr, nullptr, {}, {0, kLast});
     EXPECT_THROW(egress.submit({made.scores.data(), made.ids.data()}, 1), Error);
     EXPECT_THROW(egress.submit({made.scores.data(), made.ids.data()}, 1, nullptr, nullptr, {}, {kLast + 1}), Error);
-    EXPECT_EQ(egress.figures().batches_submitted, 1U);
+    EXPECT_EQ(egress.stats().batches_submitted, 1U);
 }
 
-// Item 70 is set aside, so that nobody takes it for done.
+// Item 70 is dead-lettered, so that nobody takes it for done.
 TEST_F(RoundTrip, WhatIsCompletedIsToldOnce) {
     EgressOptions options = small_run(run_dir_);
-    options.tell_completed = true;
+    options.report_completed = true;
     options.samples_per_slab = 1;
     Egress egress(options);
     EXPECT_TRUE(egress.take_completed().empty());
@@ -150,10 +150,10 @@ TEST_F(RoundTrip, WhatIsCompletedIsToldOnce) {
     EXPECT_TRUE(egress.take_completed().empty());
 }
 
-// Of three slabs one is done, one is set aside, and one that finds both of the pool's taken is dropped.
+// Of three slabs one is done, one is dead-lettered, and one that finds both of the pool's taken is dropped.
 TEST_F(RoundTrip, WhatIsGivenUpIsToldOnce) {
     EgressOptions options = small_run(run_dir_);
-    options.tell_given_up = true;
+    options.report_failed = true;
     options.drop_when_full = true;
     options.samples_per_slab = 4;
     options.slabs = 2;
@@ -162,7 +162,7 @@ TEST_F(RoundTrip, WhatIsGivenUpIsToldOnce) {
     for (const std::uint64_t first : {10U, 20U, 30U})
         egress.submit({made.scores.data(), made.ids.data()}, 4, nullptr, nullptr, {},
                       {first, first + 1, first + 2, first + 3});
-    const auto dropped = egress.take_given_up(std::chrono::seconds(60));
+    const auto dropped = egress.take_failed(std::chrono::seconds(60));
     std::thread consumer([&] {
         Consumer(run_dir_).for_each([&](const Slab& slab) {
             if (slab.sample(0).item == 20) throw Rejected("not this one");
@@ -170,12 +170,12 @@ TEST_F(RoundTrip, WhatIsGivenUpIsToldOnce) {
     });
     EXPECT_TRUE(egress.drain());
     consumer.join();
-    const auto set_aside = egress.take_given_up();
+    const auto dead_letters = egress.take_failed();
     ASSERT_EQ(dropped.size(), 1U);
     EXPECT_THAT(std::pair(dropped[0].begin, dropped[0].end), Eq(std::pair<std::uint64_t, std::uint64_t>(30, 34)));
-    ASSERT_EQ(set_aside.size(), 1U);
-    EXPECT_THAT(std::pair(set_aside[0].begin, set_aside[0].end), Eq(std::pair<std::uint64_t, std::uint64_t>(20, 24)));
-    EXPECT_TRUE(egress.take_given_up().empty());
+    ASSERT_EQ(dead_letters.size(), 1U);
+    EXPECT_THAT(std::pair(dead_letters[0].begin, dead_letters[0].end), Eq(std::pair<std::uint64_t, std::uint64_t>(20, 24)));
+    EXPECT_TRUE(egress.take_failed().empty());
 }
 
 TEST_F(RoundTrip, KeysMayComeInOneText) {
@@ -258,7 +258,7 @@ TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
     EXPECT_TRUE(egress.drain());
     consumer.join();
     EXPECT_EQ(rows, kRows);
-    EXPECT_EQ(egress.figures().samples_completed, kRows);
+    EXPECT_EQ(egress.stats().samples_completed, kRows);
 }
 
 TEST_F(RoundTrip, AConsumersExceptionComesOutAndRetryGivesTheSlabBack) {
@@ -304,9 +304,9 @@ TEST_F(RoundTrip, AFailureIsChargedAndTheConsumerGoesOn) {
     EXPECT_TRUE(egress.drain());
     consumer.join();
     EXPECT_EQ(done, kRows);
-    EXPECT_EQ(calls["0"], 3) << "as often as a slab may be charged";
-    EXPECT_EQ(calls[std::to_string(kRows)], 1) << "set aside at once";
-    EXPECT_EQ(egress.figures().samples_set_aside, 2 * kRows);
+    EXPECT_EQ(calls["0"], 3) << "as often as a slab may be counted";
+    EXPECT_EQ(calls[std::to_string(kRows)], 1) << "dead-lettered at once";
+    EXPECT_EQ(egress.stats().samples_dead_lettered, 2 * kRows);
 }
 
 TEST_F(RoundTrip, WhatLeavesAConsumersFunctionIsChargedWhileItsProcessLives) {
@@ -317,8 +317,8 @@ TEST_F(RoundTrip, WhatLeavesAConsumersFunctionIsChargedWhileItsProcessLives) {
         Consumer broken(run_dir_);
         EXPECT_THROW(broken.for_each([](const Slab&) { throw std::domain_error("mine"); }), std::domain_error);
     }
-    EXPECT_TRUE(egress.drain()) << "three charges set it aside";
-    EXPECT_EQ(egress.figures().samples_set_aside, kRows);
+    EXPECT_TRUE(egress.drain()) << "three failures set it aside";
+    EXPECT_EQ(egress.stats().samples_dead_lettered, kRows);
 }
 
 TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
@@ -358,7 +358,7 @@ TEST_F(RoundTrip, StopEndsAConsumerInOrder) {
     Egress egress(small_run(run_dir_));
     Consumer consumer(run_dir_);
     std::thread stopper([&] {
-        while (egress.figures().consumers == 0) std::this_thread::yield();
+        while (egress.stats().consumers == 0) std::this_thread::yield();
         consumer.stop();
     });
     EXPECT_FALSE(consumer.for_each([](const Slab&) {}));
@@ -440,10 +440,10 @@ TEST_F(Releases, ABatchThatWaitsForSlabsHasATimeAndIsNotTakenWhenThatIsOver) {
     EXPECT_EQ(code, OFFRAMP_TIMEOUT);
     EXPECT_THAT(error_.text, testing::HasSubstr("Submit the batch again"));
     EXPECT_GE(taken, 2U);
-    offramp_egress_figures figures{};
-    figures.size = sizeof figures;
-    EXPECT_EQ(offramp_egress_get_figures(egress_, &figures, &error_), OFFRAMP_OK);
-    EXPECT_EQ(figures.batches_submitted, taken);
+    offramp_egress_stats stats{};
+    stats.size = sizeof stats;
+    EXPECT_EQ(offramp_egress_get_stats(egress_, &stats, &error_), OFFRAMP_OK);
+    EXPECT_EQ(stats.batches_submitted, taken);
     std::set<std::string> keys;
     std::thread consumer([&] {
         Consumer(run_dir_).for_each([&](const Slab& slab) {
@@ -532,10 +532,10 @@ TEST_F(RoundTrip, WhatFindsNoSlabIsDroppedWhereThatIsWanted) {
     std::thread consumer([&] { Consumer(run_dir_).for_each([&](const Slab& slab) { rows += slab.size(); }); });
     EXPECT_TRUE(egress.drain());
     consumer.join();
-    const offramp_egress_figures figures = egress.figures();
-    EXPECT_GT(figures.samples_dropped, 0U);
-    EXPECT_EQ(figures.samples_dropped + figures.samples_completed, 50U * kRows);
-    EXPECT_EQ(rows, figures.samples_completed);
+    const offramp_egress_stats stats = egress.stats();
+    EXPECT_GT(stats.samples_dropped, 0U);
+    EXPECT_EQ(stats.samples_dropped + stats.samples_completed, 50U * kRows);
+    EXPECT_EQ(rows, stats.samples_completed);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST(Guarded, AKindThatTheHeaderListsKeepsItsNumber) {
 
 TEST(Guarded, AnyOtherKindIsAFaultOfOurs) {
     for (const ErrorKind kind :
-         {ErrorKind::BadInput, ErrorKind::NoInput, ErrorKind::Conservation, ErrorKind::Config, ErrorKind{12345}})
+         {ErrorKind::BadInput, ErrorKind::NoInput, ErrorKind::CountMismatch, ErrorKind::Config, ErrorKind{12345}})
         EXPECT_EQ(outcome_of(Error(kind, "why")), std::pair(std::int32_t{OFFRAMP_INTERNAL}, std::string("why")));
 }
 

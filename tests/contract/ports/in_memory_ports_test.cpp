@@ -43,12 +43,12 @@ TEST(InMemoryPorts, KeepWhatArrivedBeforeTheSenderLeft) {
     InMemoryHub hub;
     const auto broker = hub.broker_port();
     auto consumer = hub.consumer_port({});
-    consumer->send_work(bytes_of("goodbye"));
+    consumer->send_work(bytes_of("disconnected"));
     consumer->send_release(bytes_of("release"));
     consumer.reset();
     Inbound inbound;
     ASSERT_TRUE(broker->try_receive_work(inbound));
-    EXPECT_EQ(text_of(inbound.bytes), "goodbye");
+    EXPECT_EQ(text_of(inbound.bytes), "disconnected");
     EXPECT_EQ(broker->send(inbound.peer, bytes_of("x")), SendOutcome::PeerGone);
     ASSERT_TRUE(broker->try_receive_release(inbound));
     EXPECT_FALSE(broker->try_receive_release(inbound));

@@ -109,11 +109,11 @@ class Killed:
         world = self.begun()
         with self.server.locked(self.table, self.database):
             # Long enough for a machine that stands still for some seconds.
-            world.start("--resume", "--lease-seconds", "8", "--kill-overdue")
+            world.start("--resume", "--visibility-timeout", "8", "--kill-stalled")
             world.until(lambda: self.waiting(17) == 2, "both consumers wait for the lock, for more than two leases")
         self.assertEqual(world.wait(), 0, world.said())
         summary = world.summary()
-        self.assertEqual((summary["leases_expired"], summary["overdue_killed"], summary["samples"]["redelivered"], summary["given_up"]), (0, 0, 0, []), world.said())
+        self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"], summary["dead_letters"]), (0, 0, 0, []), world.said())
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_a_server_that_does_not_answer_is_given_up_and_come_back_to(self):
@@ -122,7 +122,7 @@ class Killed:
             world.start("--resume", "--sink-patience-seconds", "1")
             world.until(lambda: f'has not answered for 1 s: INSERT INTO "public"."{self.table}"' in world.said(), "a consumer that gives up")
         self.assertEqual(world.wait(), 0, world.said())
-        self.assertEqual(world.summary()["given_up"], [])
+        self.assertEqual(world.summary()["dead_letters"], [])
         self.assertEqual(self.rows(), self.undisturbed())
 
 
@@ -155,9 +155,9 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.rows(), before)
         run = self.world()
         self.assertEqual(run.start().wait(), 64, run.said())
-        self.assertRegex(run.said(), "holds results of job-.*, which is not merged yet. .*--start-over")
+        self.assertRegex(run.said(), "holds results of job-.*, which is not merged yet. .*--overwrite")
         self.assertEqual(self.rows(), before)
-        self.assertEqual(run.start("--start-over").wait(), 0, run.said())
+        self.assertEqual(run.start("--overwrite").wait(), 0, run.said())
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_a_shard_whose_place_is_removed_ends(self):
@@ -224,7 +224,7 @@ class Runs(Killed, WithServer):
     def test_rows_are_those_of_sqlite(self):
         for flags in ((), ("--vector-dtype", "fp16", "--truncate-dim", "8", "--normalize")):
             world = self.world(*flags, "--index", "hnsw")
-            self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+            self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
             self.assertEqual(self.rows(), self.undisturbed(*flags))
             kind, dimensions = ("halfvec", "8") if flags else ("vector", "12")
             self.assertIn(f"USING hnsw (vector {kind}_cosine_ops)", self.sql("SELECT indexdef FROM pg_indexes WHERE indexname = 'embeddings_hnsw'")[0][0])
@@ -237,15 +237,15 @@ class Runs(Killed, WithServer):
         rows = self.rows()
         for other in (world, self.world()):
             self.assertEqual(other.start().wait(), 64, other.said())
-            for words in ("table 'embeddings'", "--start-over", "--resume", "--sink-table"):
+            for words in ("table 'embeddings'", "--overwrite", "--resume", "--sink-table"):
                 self.assertIn(words, other.said())
             # A run that cannot start, one that a consumer cannot go on with, and one that is stopped in the middle.
             for flags in (("--model", "no-such"), ("--truncate-dim", "8", "--index", "nonsense")):
-                self.assertNotEqual(other.start("--start-over", *flags).wait(), 0, other.said())
+                self.assertNotEqual(other.start("--overwrite", *flags).wait(), 0, other.said())
             self.assertEqual(self.rows(), rows)
         other.flags = (*other.flags, "--truncate-dim", "8")
         with other.gate() as gate:
-            other.start("--start-over")
+            other.start("--overwrite")
             gate.let(4)
             other.until(lambda: other.status().get("done_samples", 0) > 0, "some rows")
             self.assertEqual(self.rows(), rows)
@@ -255,16 +255,16 @@ class Runs(Killed, WithServer):
         self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
         self.assertEqual(self.sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%offramp_next%'"), [["0"]])
 
-    def set_aside(self, run_dir):
-        """Lays there what a run of the same model set aside: its last batch."""
+    def dead_letters(self, run_dir):
+        """Lays there what a run of the same model dead-lettered: its last batch."""
         with World(*FLAGS, "--processor", "crash-on-item") as other:
             other.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(other.folder)), OFFRAMP_TEST_CRASH_ITEM=str(ITEMS - 1),
                                      OFFRAMP_TEST_CRASH_HOW="segv", OFFRAMP_TEST_THEN="checksum")
             self.assertEqual(other.start().wait(), 84, other.said())
-            shutil.copytree(other.run_dir / "quarantine", run_dir / "quarantine")
+            shutil.copytree(other.run_dir / "dead-letters", run_dir / "dead-letters")
 
     def retry(self, world, run_dir, *flags):
-        return subprocess.run([ROOT / "launch/offramp", "quarantine", "retry", "--all", "--run-dir", run_dir, *flags], capture_output=True, text=True, check=False,
+        return subprocess.run([ROOT / "launch/offramp", "dead-letters", "retry", "--all", "--run-dir", run_dir, *flags], capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL, env=world.environment)
 
     def test_what_was_set_aside_is_tried_again_into_the_tables_of_its_own_run(self):
@@ -275,11 +275,11 @@ class Runs(Killed, WithServer):
         self.assertEqual(world.start().wait(), 0, world.said())
         self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
         with world.gate() as gate:
-            world.start("--start-over")
+            world.start("--overwrite")
             gate.let(4)
             world.until(lambda: world.status().get("done_samples", 0) > 0, "some rows")
             world.kill_everything()
-        self.set_aside(world.run_dir)
+        self.dead_letters(world.run_dir)
         kept, unmarked = (pathlib.Path(shutil.copytree(world.run_dir, world.folder / name, ignore=shutil.ignore_patterns("*.sock"))) for name in ("kept", "unmarked"))
         beside, = self.sql("SELECT tablename FROM pg_tables WHERE tablename LIKE '%offramp_next%' AND tablename NOT LIKE '%outputs'")
         self.assertEqual(last_batch(*beside), 0)
@@ -303,7 +303,7 @@ class Runs(Killed, WithServer):
         elsewhere = self.retry(world, unmarked, "--processor", "checksum", "--output", str(world.folder / "elsewhere"))
         self.assertEqual(elsewhere.returncode, 0, elsewhere.stdout + elsewhere.stderr)
 
-        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
         refused = self.retry(world, kept)
         self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
         self.assertIn("begun anew by another run", refused.stderr)
@@ -315,7 +315,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(job.shard(1).wait(), 0, job.said())
         whole = self.rows()
         self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
-        self.set_aside(job.run_of_shard())
+        self.dead_letters(job.run_of_shard())
         done = self.retry(job, job.run_of_shard())
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.rows(), whole)
@@ -326,11 +326,11 @@ class Runs(Killed, WithServer):
         rows = self.rows()
         # Its last step fails: somebody reads the table that is to be replaced, for longer than one waits.
         with self.server.locked("embeddings IN ACCESS SHARE MODE", self.database):
-            self.assertEqual(world.start("--start-over").wait(), 75, world.said())
+            self.assertEqual(world.start("--overwrite").wait(), 75, world.said())
         self.sql("DELETE FROM embeddings")
         self.server.sql(f"CREATE DATABASE {self.database}_2")
         other = self.server.uri(f"{self.database}_2")
-        for flags in ((), ("--start-over",), ("--resume",)):
+        for flags in ((), ("--overwrite",), ("--resume",)):
             with self.subTest(flags):
                 self.assertEqual(world.start("--sink", other, *flags).wait(), 64, world.said())
                 for words in ("'public.embeddings'", f"'{self.database}'", f"'{self.database}_2'", "the --sink of that run", "another --output", "remove"):
@@ -340,7 +340,7 @@ class Runs(Killed, WithServer):
         self.sql("CREATE SCHEMA part_2")
         self.assertEqual(world.start("--sink-table", "part_2.other").wait(), 64, world.said())
         self.assertEqual(self.rows(), rows)
-        self.assertEqual(world.start("--sink-table", "part_2.other", "--start-over").wait(), 0, world.said())
+        self.assertEqual(world.start("--sink-table", "part_2.other", "--overwrite").wait(), 0, world.said())
         self.assertEqual(self.rows(), rows)
         self.assertEqual(self.sql("SELECT count(*) FROM part_2.other"), [[str(ITEMS)]])
 
@@ -348,13 +348,13 @@ class Runs(Killed, WithServer):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.said())
         self.sql("CREATE VIEW seen AS SELECT key FROM embeddings")
-        self.assertEqual(world.start("--start-over").wait(), 64, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 64, world.said())
         self.assertIn("cannot be replaced without view seen", world.said())
         self.assertFalse((world.run_dir / "logs/producer.log").exists(), "no producer was started")
         self.sql("DROP VIEW seen")
         self.sql("CREATE INDEX mine ON embeddings (item)")
         self.sql("GRANT SELECT ON embeddings TO stranger")
-        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
         self.assertRegex((world.folder / "launcher.log").read_text(), r"\[run\] warning: table 'embeddings' .* will not have index mine")
         self.assertEqual(self.sql("SELECT has_table_privilege('stranger', 'embeddings', 'SELECT')"), [["t"]])
 
@@ -410,7 +410,7 @@ class Runs(Killed, WithServer):
         for name, flags in forms.items():
             with self.subTest(name):
                 world = self.world(*flags, sink=False)
-                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
                 self.assert_nowhere(PASSWORD, world)
         for name in ("environment", "file"):
             with self.subTest(name):
@@ -421,7 +421,7 @@ class Runs(Killed, WithServer):
                 else:
                     (config := pathlib.Path(world.folder, "own.toml")).write_text(f'sink = "{sink}"\n')
                     world.environment["OFFRAMP_CONFIG"] = str(config)
-                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
                 self.assert_nowhere(PASSWORD, world, {"own.toml"})
 
     def assert_nowhere(self, password, world, but=()):

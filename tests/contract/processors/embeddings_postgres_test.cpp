@@ -41,7 +41,7 @@ class EmbeddingsPostgres : public PostgresTest {
     static HandMade slab_of(const std::vector<std::string>& keys, float number) {
         HandMade slab;
         for (std::uint32_t row = 0; row < keys.size(); ++row)
-            slab.contents.samples.push_back({.item = row, .batch = 0, .row = row, .hole = false, .key = keys[row]});
+            slab.contents.samples.push_back({.item = row, .batch = 0, .row = row, .empty = false, .key = keys[row]});
         slab.contents.batches.push_back({.batch = 0,
                                          .first_row = 0,
                                          .rows = static_cast<std::uint32_t>(keys.size()),
@@ -167,7 +167,7 @@ TEST_F(EmbeddingsPostgres, OverATableOfTextsIdsAndColumnsStandBesideThem) {
     const Refusal refused = refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); });
     EXPECT_EQ(refused.code, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("has no column 'id'"),
-                                    HasSubstr("--start-over"), HasSubstr("--sink-table")));
+                                    HasSubstr("--overwrite"), HasSubstr("--sink-table")));
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
     database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN id text, ADD COLUMN columns jsonb");
     EXPECT_THAT(refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); }).text,
@@ -190,7 +190,7 @@ TEST_F(EmbeddingsPostgres, ATableWithIdsAndColumnsOfARunIsReplacedOneWithFurther
     run();
     EXPECT_THAT(value("SELECT obj_description('" + config_.sink_table + "'::regclass)"),
                 HasSubstr("offramp embeddings 1 ended with id, columns "));
-    config_.start_over = true;
+    config_.overwrite = true;
     for (int again = 0; again < 2; ++again) {
         prepare_run(config_);
         run();
@@ -347,9 +347,9 @@ TEST_F(EmbeddingsPostgres, ATableOfARunThatCameToItsEndIsReplacedWhenThatIsAsked
         if (!same_folder) other.output = another.path();
         const Refusal refused = refusal_of([&] { prepare_run(other); });
         EXPECT_EQ(refused.code, ErrorKind::Usage);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + config_.sink_table + "'"), HasSubstr("--start-over"),
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + config_.sink_table + "'"), HasSubstr("--overwrite"),
                                         HasSubstr("--sink-table")));
-        other.start_over = true;
+        other.overwrite = true;
         prepare_run(other);
         process(other, slab_of({"b"}, 1).contents);
         finish_run(other);
@@ -363,7 +363,7 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
     process(config_, slab_of({"a"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
-    config_.start_over = true;
+    config_.overwrite = true;
     const std::string view = "view " + table + "_seen",
                       key = "constraint " + table + "_its on table " + table + "_labels",
                       column = "column label of table " + table;
@@ -406,7 +406,7 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
         EXPECT_EQ(value("SELECT key FROM " + table), "a");
         database_->run(unmake);
     }
-    config_.start_over = false;
+    config_.overwrite = false;
     config_.resume = true;
     prepare_run(config_);
     EXPECT_EQ(value("SELECT key FROM " + table), "b");
@@ -438,7 +438,7 @@ TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToT
     const std::string before = rights(table), before_of_outputs = rights(table + "_outputs");
     EXPECT_THAT(before,
                 AllOf(HasSubstr(reader + " SELECT true"), HasSubstr(owner), HasSubstr("output{" + reader + "=w/")));
-    config_.start_over = true;
+    config_.overwrite = true;
     prepare_run(config_);
     process(config_, slab_of({"b"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
@@ -467,7 +467,7 @@ TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsToldBefore) {
         return ::testing::internal::GetCapturedStdout();
     };
     run();
-    config_.start_over = true;
+    config_.overwrite = true;
     EXPECT_EQ(told(), "");
     run();
     EXPECT_EQ(told(), "");
@@ -496,14 +496,14 @@ TEST_F(EmbeddingsPostgres, ATableThatTookAnothersPlaceIsAsIfItHadBeenMadeThere) 
     finish_run(config_);
     const std::string made_there = catalog();
     EXPECT_THAT(made_there, AllOf(HasSubstr("_hnsw i"), HasSubstr("_pkey i"), HasSubstr("_outputs r")));
-    config_.start_over = true;
+    config_.overwrite = true;
     prepare_run(config_);
     process(config_, slab_of({"b"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
     EXPECT_EQ(catalog(), made_there);
     EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "b");
-    config_.start_over = false;
+    config_.overwrite = false;
     config_.resume = true;
     prepare_run(config_);
     process(config_, slab_of({"b", "c"}, 1).contents);
@@ -520,7 +520,7 @@ TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
     const std::string mark = "/.offramp-made-embeddings-postgres";
     process(config_, slab_of({"a"}, 1).contents);
     const std::string previous_mark = read(config_.output + mark);
-    config_.start_over = true;
+    config_.overwrite = true;
     prepare_run(config_);
     const std::string next_place = next_place_of(config_.output);
     process(config_, slab_of({"b"}, 1).contents);
@@ -530,7 +530,7 @@ TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
     std::ofstream(config_.output + mark) << previous_mark;
     std::filesystem::create_directory(folder_in(config_.output, next_place));
     std::ofstream(folder_in(config_.output, next_place) + mark) << next_mark;
-    config_.start_over = false;
+    config_.overwrite = false;
     config_.resume = true;
     for (int i = 0; i < 2; ++i) {
         prepare_run(config_);
@@ -555,7 +555,7 @@ TEST_F(EmbeddingsPostgres, TablesThatNobodyCanContinueAreRemovedWithTheRunThatRe
         process(config_, slab_of({"a"}, 1).contents);
         note_run(config_, Came::ToAResult);
         finish_run(config_);
-        config_.start_over = true;
+        config_.overwrite = true;
     }
     count();
     EXPECT_EQ(tables, (std::vector<int>{0, 2}));
@@ -578,7 +578,7 @@ TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
-    config_.start_over = true;
+    config_.overwrite = true;
     prepare_run(config_);
     process(config_, slab_of({"a", "another"}, 1).contents);
     note_run(config_, Came::ToItsEnd);

@@ -85,11 +85,11 @@ TEST_F(Hosted, EachCodeHasItsEndAndItsWords) {
     };
     EXPECT_NO_THROW(process(ends_with(OFFRAMP_OK)));
     EXPECT_TRUE(has_records());
-    const std::pair<std::int32_t, ReleaseKind> charged[] = {{OFFRAMP_FAILED, ReleaseKind::Failed},
+    const std::pair<std::int32_t, ReleaseKind> counted[] = {{OFFRAMP_FAILED, ReleaseKind::Failed},
                                                             {OFFRAMP_REJECTED, ReleaseKind::Rejected},
                                                             {OFFRAMP_INTERNAL, ReleaseKind::Failed},
                                                             {123456, ReleaseKind::Failed}};
-    for (const auto& [code, kind] : charged) {
+    for (const auto& [code, kind] : counted) {
         try {
             process(ends_with(code));
             ADD_FAILURE() << code;
@@ -102,7 +102,7 @@ TEST_F(Hosted, EachCodeHasItsEndAndItsWords) {
         process(ends_with(OFFRAMP_RETRY));
         ADD_FAILURE();
     } catch (const SlabFailed&) {
-        ADD_FAILURE() << "it is charged";
+        ADD_FAILURE() << "it is counted";
     } catch (const Error& away) {
         EXPECT_EQ(away.kind(), ErrorKind::SinkUnavailable);
         EXPECT_THAT(away.what(), AllOf(HasSubstr("so:./own.so"), HasSubstr("no pixel")));
@@ -193,12 +193,12 @@ TEST_F(Hosted, AHoleIsToldAndHasNoResult) {
     try {
         process(
             [](const offramp_host& host, const offramp_slab& slab) {
-                EXPECT_EQ(slab.samples[0].hole, 1U);
-                EXPECT_EQ(slab.samples[1].hole, 0U);
+                EXPECT_EQ(slab.samples[0].empty, 1U);
+                EXPECT_EQ(slab.samples[1].empty, 0U);
                 EXPECT_EQ(host.commit_file(&host, 0, ".x", "x", 1), OFFRAMP_BAD_ARGUMENT);
                 return OFFRAMP_OK;
             },
-            kCurrent, kHole);
+            kCurrent, kEmptyRow);
         FAIL();
     } catch (const SlabFailed& failed) {
         EXPECT_THAT(failed.what(), HasSubstr("could not be read"));
@@ -217,7 +217,7 @@ TEST_F(Hosted, AFileThatCannotBeWrittenIsNoFailureOfTheSlab) {
             .process(make_slab(0, 1, "in-the-way/a").contents(), kNoProgress, kCurrent);
         FAIL();
     } catch (const SlabFailed&) {
-        FAIL() << "it is charged";
+        FAIL() << "it is counted";
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
     }

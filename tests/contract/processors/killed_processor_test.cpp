@@ -110,7 +110,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
         note_run(config, Came::ToItsEnd);
         finish_run(config);
         const Tree before = results_in(folder.path());
-        config.start_over = true;
+        config.overwrite = true;
         prepare_run(config);
         process_all(config, given);
         note_run(config, Came::ToItsEnd);
@@ -119,7 +119,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
         const Tree there = results_in(folder.path());
         EXPECT_TRUE(there == before || there == wanted)
             << "killed at system call " << n << ": " << ::testing::PrintToString(there);
-        config.start_over = false;
+        config.overwrite = false;
         config.resume = true;
         prepare_run(config);
         finish_run(config);

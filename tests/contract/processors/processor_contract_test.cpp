@@ -144,9 +144,9 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     EXPECT_THAT(
         refusal_of_preparing(config),
         ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
-                         ::testing::HasSubstr("--start-over"), ::testing::HasSubstr("--output")));
+                         ::testing::HasSubstr("--overwrite"), ::testing::HasSubstr("--output")));
     EXPECT_TRUE(stays());
-    config.start_over = true;
+    config.overwrite = true;
     std::vector<MemorySlab> slabs;
     slabs.push_back(make_slab(0, 4));
     // A run that fails before its first result, one that is killed before it has noted it, and one that is broken off.
@@ -163,7 +163,7 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     finish_run(config);
     EXPECT_TRUE(stays());
     // It is continued where it lies, and comes to its end.
-    config.start_over = false;
+    config.overwrite = false;
     config.resume = true;
     prepare_run(config);
     slabs.clear();
@@ -370,7 +370,7 @@ TEST(HostedProcessors, LeaveTheSame) {
         EXPECT_EQ(left.back(), left.front()) << name;
     }
     EXPECT_GE(left.size(), 2U);
-    EXPECT_GT(left.front().size(), kItems) << "a file of each but the hole, their folder, and records.jsonl";
+    EXPECT_GT(left.front().size(), kItems) << "a file of each but the empty row, their folder, and records.jsonl";
 }
 
 TEST(ProcessorTable, HasTheFilesOfThePluginsFolder) {
@@ -428,7 +428,7 @@ TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
         finish_run(next);
         Tree after = read_tree(folder.path());
         for (const auto& [name, text] : before)
-            EXPECT_TRUE(name == ".offramp-manifest" || after[name] == text) << name << " after " << names;
+            EXPECT_TRUE(name == ".offramp-checkpoint" || after[name] == text) << name << " after " << names;
     }
 }
 
@@ -454,13 +454,13 @@ TEST(SeveralProcessors, AnotherRunDoesNotTakeTheCheckpointOfResultsThatNeedIt) {
                         ::testing::AllOf(
                             ::testing::HasSubstr(std::string("of --processor ") + names),
                             ::testing::HasSubstr(came == Came::ToItsEnd ? "which came to its end" : "has not finished"),
-                            ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--start-over")));
+                            ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--overwrite")));
             EXPECT_EQ(came == Came::ToItsEndButForSome,
                       std::string(error.what()).find(": 7 of its items are left") != std::string::npos)
                 << error.what();
         }
         EXPECT_EQ(read_tree(folder.path()), before) << names;
-        next.start_over = true;
+        next.overwrite = true;
         EXPECT_NO_THROW(prepare_run(next)) << names;
     }
 }
@@ -478,12 +478,12 @@ TEST(SeveralProcessors, WhatARunOfOtherProcessorsWasGivenUpWithGoesWithTheRunTha
     };
     run(Came::ToItsEnd);
     const Tree finished = results_in(folder.path());
-    config.start_over = true;
+    config.overwrite = true;
     run(Came::ToAResult);
     // Another run's own, of which this output's checkpoint says nothing.
     const std::string own = folder.path() + "/npy", place = "/.offramp-next-0123456789abcdef";
     std::filesystem::create_directories(own + place);
-    std::ofstream(own + "/.offramp-manifest") << "of that run";
+    std::ofstream(own + "/.offramp-checkpoint") << "of that run";
     const auto places = [&] {
         std::set<std::string> found;
         for (const auto& [path, text] : read_tree(folder.path()))
@@ -521,7 +521,7 @@ TEST(SeveralProcessors, AFileOfTheUsersWhereResultsGoIsRefused) {
         for (const std::string text : {"precious\n", "1\t2\n", "{\"item\":\"a\"}\n", "PAR1 0000PAR1"}) {
             const ScratchFolder folder;
             RunConfig config = config_for(processor, folder.path());
-            config.start_over = true;
+            config.overwrite = true;
             std::ofstream(folder.path() + "/" + name) << text;
             EXPECT_THROW(prepare_run(config), ConfigError) << name;
             EXPECT_EQ(read_tree(folder.path()), (Tree{{name, text}}));

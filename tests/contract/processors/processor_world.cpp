@@ -177,7 +177,7 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
     writer.begin({.run_nonce = 7, .epoch = 1, .slab = 2, .generation = first + 3, .model = "test"});
     for (std::uint64_t item = first; item < first + count; ++item) {
         const std::string own_key = item == first && !key.empty() ? key : key_of(item);
-        const SampleEntry sample{.item = item, .key = own_key, .hole = item == kHole};
+        const SampleEntry sample{.item = item, .key = own_key, .empty = item == kEmptyRow};
         if (!writer.add_batch(item / kItemsInBatch, static_cast<std::uint32_t>(item % kItemsInBatch), {&sample, 1}))
             throw std::runtime_error("the slab is too small for its samples");
         fill_row(writer, writer.rows() - 1, item);
@@ -313,10 +313,10 @@ Tree run_over(const RunConfig& config, const std::string& folder, const std::vec
 
 void note_run(const RunConfig& config, Came came) {
     const std::string next_place = next_place_of(config.output);
-    std::ofstream checkpoint(config.output + "/.offramp-manifest", std::ios::trunc);
+    std::ofstream checkpoint(config.output + "/.offramp-checkpoint", std::ios::trunc);
     checkpoint << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
                << (config.has_processor("write") ? R"(","--write-path":")" + config.catalogue.text("write-path") : "")
-               << R"(","items":"12"},"manifest":1,)" << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
+               << R"(","items":"12"},"checkpoint":1,)" << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
                << R"("pid":42,"run":"the-run"})"
                   "\n";
     if (came == Came::ToItsEnd)

@@ -44,10 +44,10 @@ struct MemorySlab {
 };
 
 // Items of one input: class scores [3, 5, 7] (float32), an output of ten bytes and a vector of float32, all made from
-// the item's number. Item 4 is a hole. Batches hold four items.
+// the item's number. Item 4 is an empty row. Batches hold four items.
 inline constexpr std::uint64_t kItems = 12;
 inline constexpr std::uint64_t kItemsInBatch = 4;
-inline constexpr std::uint64_t kHole = 4;
+inline constexpr std::uint64_t kEmptyRow = 4;
 inline constexpr std::int64_t kDimensions = 6;
 
 std::string key_of(std::uint64_t item);

@@ -68,13 +68,13 @@ TEST_F(RecordsPostgres, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
 TEST_F(RecordsPostgres, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     const HandMade made = mapped();
     SlabContents skipped = made.contents;
-    skipped.samples[0].hole = true;
+    skipped.samples[0].empty = true;
     process(config_, skipped);
     EXPECT_EQ(row(), (Texts{"0", "sample", "skipped", "{}", "NULL", "{}", "m"}));
     process(config_, made.contents);
     const Texts done = row();
     EXPECT_EQ(done[2], "done");
-    // A run that continues another sends what is done as a hole named by its number.
+    // A run that continues another sends what is done as an empty row named by its number.
     skipped.samples[0].key = "0";
     process(config_, skipped);
     EXPECT_EQ(row(), done);
@@ -102,7 +102,7 @@ TEST_F(RecordsPostgres, AColumnIdThatOthersHaveAddedKeepsTheTableFromBeingReplac
         finish_run(config_);
     };
     run();
-    config_.start_over = true;
+    config_.overwrite = true;
     prepare_run(config_);
     database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN id bigserial");
     const Refusal refused = refusal_of([&] { prepare_run(config_); });
@@ -112,14 +112,14 @@ TEST_F(RecordsPostgres, AColumnIdThatOthersHaveAddedKeepsTheTableFromBeingReplac
 
     // The same of a run.
     clear();
-    config_.start_over = false;
+    config_.overwrite = false;
     TempFolder inputs;
     config_.source = "jsonl-text";
     config_.input = inputs.write("texts.jsonl", R"({"id": "chair", "text": ""})"
                                                 "\n");
     run();
     EXPECT_EQ(value("SELECT id FROM " + config_.sink_table), "chair");
-    config_.start_over = true;
+    config_.overwrite = true;
     EXPECT_NO_THROW(prepare_run(config_));
 }
 
@@ -181,7 +181,7 @@ TEST_F(RecordsPostgres, StandBesideVectors) {
     for (int i = 0; i < 2; ++i) process(config_, made.contents);
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
-    config_.start_over = true;
+    config_.overwrite = true;
     prepare_run(config_);
     process(config_, made.contents);
     EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE schemaname = 'beside'"), "6");

@@ -5,7 +5,7 @@ use std::os::raw::{c_char, c_void};
 #[repr(C)]
 pub struct Host(usize, [usize; 2], extern "C" fn(*const Host, u32, *const u8, *const u8, usize) -> i32); // commit_file
 #[repr(C)]
-struct Sample(u64, u64, *const c_char, usize, u32, u32); // item, batch, key, its bytes, row, hole
+struct Sample(u64, u64, *const c_char, usize, u32, u32); // item, batch, key, its bytes, row, empty
 #[repr(C)]
 struct Tensor(usize, *const c_char, u8, u8, u16, u32, *const i64, *const i64, *const f32); // type: code, bits, lanes; dims, shape
 #[repr(C)]

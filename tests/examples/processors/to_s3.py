@@ -22,5 +22,5 @@ class Uploader:
             slab.progress()
             try:
                 self._files.pipe_file(f"{self._bucket}/{sample.key}.npy", file.getvalue())
-            except (exceptions.ConnectionError, exceptions.HTTPClientError) as problem:     # away: tried again later, nothing is charged
+            except (exceptions.ConnectionError, exceptions.HTTPClientError) as problem:     # away: tried again later, nothing is counted
                 raise offramp.Retry(str(problem)) from problem

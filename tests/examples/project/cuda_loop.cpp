@@ -21,5 +21,5 @@ int main(int, char** argv) {
         egress.submit({outputs}, 8, stream, std::shared_ptr<float>(outputs, [](float* done) { cudaFree(done); }), keys);
     }
     egress.drain();
-    std::printf("%llu samples done\n", static_cast<unsigned long long>(egress.figures().samples_completed));
+    std::printf("%llu samples done\n", static_cast<unsigned long long>(egress.stats().samples_completed));
 }

@@ -10,4 +10,4 @@ with offramp.Egress(sys.argv[1], {"values": ("float32", (8, 1000))}, device="cpu
         # returns at once; `outputs` is held until it is copied
         egress.submit({"values": outputs}, [f"batch-{number}/row-{row}" for row in range(8)])
     egress.drain()
-    print(egress.figures().samples_completed, "samples done")
+    print(egress.stats().samples_completed, "samples done")

@@ -10,7 +10,7 @@ int main(int, char** argv) {
     offramp::Egress egress({.run_dir = argv[1],
                             .tensors = {{"values", offramp::float32, {8, 1000}}},
                             .device = "cpu",
-                            .max_charges = 100});  // consumers are killed here, and no batch is to blame
+                            .max_failures = 100});  // consumers are killed here, and no batch is to blame
     int number = 0;
     for (; !std::filesystem::exists(argv[2]); ++number) {
         auto outputs = std::make_shared<std::vector<float>>(8 * 1000, static_cast<float>(number));

@@ -20,5 +20,5 @@ int main(int, char** argv) {
         egress.submit({outputs->const_data_ptr()}, 8, nullptr, outputs, keys);
     }
     egress.drain();
-    std::printf("%llu samples done\n", static_cast<unsigned long long>(egress.figures().samples_completed));
+    std::printf("%llu samples done\n", static_cast<unsigned long long>(egress.stats().samples_completed));
 }

@@ -71,7 +71,7 @@ class History {
         }
         const BrokerReport report = fixture_.report();
         expect(fixture_.broker->ended() && report.in_flight.slabs == 0, "the run comes to its end");
-        expect(report.completed.batches + report.quarantined.batches == batches_, "every batch is accounted for");
+        expect(report.completed.batches + report.dead_lettered.batches == batches_, "every batch is accounted for");
     }
 
   private:
@@ -152,7 +152,7 @@ class History {
     }
 
     ByteSource& source_;
-    BrokerFixture fixture_{5, {.max_charges = 3}};
+    BrokerFixture fixture_{5, {.max_failures = 3}};
     ScriptedConsumer hostile_;
     ScriptedConsumer honest_;
     std::uint64_t batches_ = 0;

@@ -50,7 +50,7 @@ CrashOnItem::CrashOnItem(std::unique_ptr<Processor> inner)
 
 void CrashOnItem::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {
     const bool met = std::any_of(slab.samples.begin(), slab.samples.end(), [&](const SampleView& sample) {
-        return item_ == kAnyItem || (sample.item == item_ && !sample.hole);
+        return item_ == kAnyItem || (sample.item == item_ && !sample.empty);
     });
     if (met && when_ == "before" && may_crash()) crash();
     inner_->process(slab, progress, still_current);

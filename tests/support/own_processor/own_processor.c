@@ -38,7 +38,7 @@ static int32_t process(void* self, const offramp_host* host, const offramp_slab*
     for (uint32_t dim = 1; dim < tensor->dims; ++dim) bytes *= (size_t)tensor->shape[dim];
     for (uint32_t i = 0; i < slab->sample_count; ++i) {
         const offramp_sample* sample = (const void*)((const char*)slab->samples + i * slab->sample_size);
-        if (sample->hole) continue;
+        if (sample->empty) continue;
         if ((long)sample->item == own->die_at && open(own->once, O_CREAT | O_EXCL, 0600) >= 0) kill(getpid(), SIGKILL);
         unsigned long sum = 0;
         for (size_t at = 0; at < bytes; ++at) sum += ((const unsigned char*)tensor->data)[sample->row * bytes + at];

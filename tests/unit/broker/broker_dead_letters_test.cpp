@@ -19,7 +19,7 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A broker whose quarantine is a real folder. Slabs are described as FilledSlab describes them, in whatever generation
+// A broker whose dead_letter is a real folder. Slabs are described as FilledSlab describes them, in whatever generation
 // is asked for.
 class BrokerDeadLetters : public testing::Test {
   protected:
@@ -72,8 +72,8 @@ class BrokerDeadLetters : public testing::Test {
         return report.slabs[static_cast<std::size_t>(state)];
     }
 
-    const std::string root_ = testing::TempDir() + "broker_quarantine_test." + std::to_string(::getpid());
-    const std::string folder_ = root_ + "/quarantine";
+    const std::string root_ = testing::TempDir() + "broker_dead_letter_test." + std::to_string(::getpid());
+    const std::string folder_ = root_ + "/dead-letters";
     std::mutex gate_mutex_;
     std::condition_variable gate_;
     bool open_ = true;
@@ -86,8 +86,8 @@ TEST_F(BrokerDeadLetters, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
     BrokerFixture f(1, with_folder());
     f.publish(7);
     take_down(f);
-    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 1U);
-    EXPECT_EQ(f.report().shortage_reason, kShortageQuarantine);
+    EXPECT_EQ(count(f.report(), SlabState::DeadLettered), 1U);
+    EXPECT_EQ(f.report().shortage_reason, kShortageDeadLetters);
     EXPECT_TRUE(f.report().conserved());
     EXPECT_FALSE(f.can_fill()) << "the disk has not got it yet";
     open_gate();
@@ -98,7 +98,7 @@ TEST_F(BrokerDeadLetters, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
     EXPECT_EQ(report.dead_letters->at(0).payload, folder_ + "/batch-7-row-2.safetensors");
     EXPECT_EQ(report.dead_letters->at(0).error, "");
     EXPECT_EQ(PayloadFile(report.dead_letters->at(0).payload).slab().samples[0].key, "photos/cat");
-    EXPECT_EQ(report.quarantined.samples, 4U);
+    EXPECT_EQ(report.dead_lettered.samples, 4U);
     EXPECT_TRUE(report.conserved());
 }
 
@@ -129,7 +129,7 @@ TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
     ScriptedConsumer healthy(f, 11, 1);
     for (std::uint64_t batch = 0; batch < 4; ++batch) f.publish(batch);
     for (int poisoned = 0; poisoned < 4; ++poisoned) take_down(f);
-    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 4U);
+    EXPECT_EQ(count(f.report(), SlabState::DeadLettered), 4U);
     EXPECT_EQ(f.report().dead_letters->size(), 4U);
     healthy.join();
     f.publish(9);
@@ -141,10 +141,10 @@ TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
     open_gate();
     writer_->wait_until_idle();
     f.broker->step();
-    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 2U);
+    EXPECT_EQ(count(f.report(), SlabState::DeadLettered), 2U);
     writer_->wait_until_idle();
     f.broker->step();
-    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 0U);
+    EXPECT_EQ(count(f.report(), SlabState::DeadLettered), 0U);
     EXPECT_TRUE(f.report().conserved());
 }
 
@@ -160,7 +160,7 @@ TEST_F(BrokerDeadLetters, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
     EXPECT_EQ(report.payloads_lost, 1U);
     EXPECT_EQ(report.dead_letters->at(0).payload, "");
     EXPECT_THAT(report.dead_letters->at(0).error, HasSubstr("File exists"));
-    EXPECT_EQ(report.quarantined.samples, 4U);
+    EXPECT_EQ(report.dead_lettered.samples, 4U);
     EXPECT_TRUE(report.conserved());
 }
 
@@ -194,7 +194,7 @@ TEST_F(BrokerDeadLetters, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     take_down(f);
     take_down(f);
     f.broker->step();
-    ASSERT_EQ(count(f.report(), SlabState::Quarantined), 2U) << "one at the writer, one waiting for it";
+    ASSERT_EQ(count(f.report(), SlabState::DeadLettered), 2U) << "one at the writer, one waiting for it";
     open_gate();
     writer_->wait_until_idle();
     f.broker.reset();  // dead before it heard of either
@@ -217,8 +217,8 @@ TEST_F(BrokerDeadLetters, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
         writer_->wait_until_idle();
     }
     const BrokerReport report = successor.report();
-    EXPECT_EQ(count(report, SlabState::Quarantined), 0U);
-    EXPECT_EQ(report.quarantined.slabs, 2U) << "counted once, by the dead one";
+    EXPECT_EQ(count(report, SlabState::DeadLettered), 0U);
+    EXPECT_EQ(report.dead_lettered.slabs, 2U) << "counted once, by the dead one";
     ASSERT_EQ(report.dead_letters->size(), 2U);
     for (const DeadLetter& slab : report.dead_letters->all()) {
         EXPECT_EQ(slab.deaths, 3U) << "the ledger remembers";
@@ -243,7 +243,7 @@ TEST_F(BrokerDeadLetters, AnAbandonedRunSaysWhatWasNotWritten) {
     open_gate();
 }
 
-// --- who is charged, and who is not ---
+// --- who is counted, and who is not ---
 
 TEST_F(BrokerDeadLetters, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
     BrokerFixture f(1);
@@ -264,7 +264,7 @@ TEST_F(BrokerDeadLetters, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
         consumer.port->send_work(of_run(Disconnect{consumer.welcome->session}));
         f.broker->step();
     }
-    EXPECT_EQ(f.ledger.charges(0), 0U);
+    EXPECT_EQ(f.ledger.failures(0), 0U);
     EXPECT_EQ(f.report().dead_letters->size(), 0U);
 }
 
@@ -292,7 +292,7 @@ TEST_F(BrokerDeadLetters, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEven
     EXPECT_TRUE(std::is_sorted(waits.begin(), waits.end()));
     EXPECT_LE(waits[1], std::chrono::milliseconds(100)) << "one return of a consumer that leaves delays nobody";
     EXPECT_GE(waits[4], std::chrono::milliseconds(400));
-    EXPECT_EQ(f.ledger.charges(0), 0U);
+    EXPECT_EQ(f.ledger.failures(0), 0U);
 }
 
 // --- failures that consumers tell of ---
@@ -359,7 +359,7 @@ TEST_F(BrokerDeadLetters, ReasonsInAnothersNameOrWithoutAReleaseAreCountedAndFor
     EXPECT_EQ(refused, 2U);
     consumer.release(consumer.tickets.at(0), ReleaseKind::Failed);
     EXPECT_EQ(f.report().last_failure, "y");
-    EXPECT_EQ(f.ledger.charges(0), 1U);
+    EXPECT_EQ(f.ledger.failures(0), 1U);
 }
 
 TEST_F(BrokerDeadLetters, AFailureOfOneThatWasOvertakenIsChargedAndTakesNothingFromTheOther) {
@@ -375,16 +375,16 @@ TEST_F(BrokerDeadLetters, AFailureOfOneThatWasOvertakenIsChargedAndTakesNothingF
     other.receive();
     ASSERT_EQ(other.tickets.size(), 1U);
     slow.release(slow.tickets[0], ReleaseKind::Failed);
-    EXPECT_EQ(f.ledger.charges(0), 1U);
+    EXPECT_EQ(f.ledger.failures(0), 1U);
     other.release(other.tickets[0]);
     EXPECT_EQ(f.report().completed.samples, 4U);
-    EXPECT_TRUE(f.can_fill()) << "with no charge left";
+    EXPECT_TRUE(f.can_fill()) << "with no failure left";
 }
 
 // --- stalled ---
 
-TEST_F(BrokerDeadLetters, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) {
-    BrokerFixture f(1, {.kill_overdue = true});
+TEST_F(BrokerDeadLetters, AnStalledConsumerIsKilledAndItsMemoryWaitsForItsDeath) {
+    BrokerFixture f(1, {.kill_stalled = true});
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
     f.publish(0);
@@ -397,17 +397,17 @@ TEST_F(BrokerDeadLetters, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath)
     EXPECT_EQ(f.report().stalled_killed, 0U);
     f.advance(seconds(1));
     EXPECT_EQ(f.report().stalled_killed, 1U);
-    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().visibility_timeouts, 1U);
     EXPECT_EQ(f.report().consumers.at(0).end, "") << "killed is not dead: that is the pidfd's word";
     EXPECT_FALSE(f.ledger.holders(0).empty());
     f.broker->step();
     EXPECT_EQ(f.report().consumers.at(0).end, "died");
-    EXPECT_EQ(f.ledger.charges(0), 1U) << "the batch that it hung on is suspected";
+    EXPECT_EQ(f.ledger.failures(0), 1U) << "the batch that it hung on is suspected";
     EXPECT_TRUE(f.ledger.holders(0).empty());
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
 }
 
-TEST_F(BrokerDeadLetters, WithoutKillOverdueNobodyIsKilled) {
+TEST_F(BrokerDeadLetters, WithoutKillStalledNobodyIsKilled) {
     BrokerFixture f(1);
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -416,13 +416,13 @@ TEST_F(BrokerDeadLetters, WithoutKillOverdueNobodyIsKilled) {
     f.broker->step();
     f.broker->step();
     EXPECT_EQ(f.report().stalled_killed, 0U);
-    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().visibility_timeouts, 1U);
     EXPECT_EQ(f.report().consumers.at(0).end, "");
     EXPECT_TRUE(f.report().consumers.at(0).stalled);
 }
 
 // Only who is waited for as long as it lives is told of, and again and again: the run may hang on it for ever.
-TEST_F(BrokerDeadLetters, OneThatStaysOverdueIsToldOfNowAndThen) {
+TEST_F(BrokerDeadLetters, OneThatStaysStalledIsToldOfNowAndThen) {
     std::ostringstream said;
     const auto usual = spdlog::default_logger();
     spdlog::set_default_logger(
@@ -449,7 +449,7 @@ TEST_F(BrokerDeadLetters, OneThatStaysOverdueIsToldOfNowAndThen) {
 }
 
 TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
-    BrokerFixture f(1, {.kill_overdue = true});
+    BrokerFixture f(1, {.kill_stalled = true});
     f.watch.kill_refusal = EPERM;
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -468,7 +468,7 @@ TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnoth
 
 // A program's consumer beside its egress: to kill it would end the producer, and with it the run.
 TEST_F(BrokerDeadLetters, OneInTheProducersOwnProcessIsNeverKilledAndItsSlabGoesToAnother) {
-    BrokerFixture f(1, {.kill_overdue = true});
+    BrokerFixture f(1, {.kill_stalled = true});
     ScriptedConsumer hung(f, ::getpid(), 1);
     hung.join();
     f.publish(0);
@@ -476,7 +476,7 @@ TEST_F(BrokerDeadLetters, OneInTheProducersOwnProcessIsNeverKilledAndItsSlabGoes
     hung.work_on(hung.tickets[0]);
     f.advance(seconds(32));
     f.broker->step();
-    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().visibility_timeouts, 1U);
     EXPECT_EQ(f.report().stalled_killed, 0U);
     EXPECT_EQ(f.report().consumers.at(0).end, "");
     ScriptedConsumer other(f, ::getpid() + 1, 1);
@@ -488,8 +488,8 @@ TEST_F(BrokerDeadLetters, OneInTheProducersOwnProcessIsNeverKilledAndItsSlabGoes
     EXPECT_FALSE(f.can_fill()) << "it may still read";
 }
 
-TEST_F(BrokerDeadLetters, ABatchThatHangsEveryConsumerIsGivenUpWhenOverdueOnesAreKilled) {
-    BrokerFixture f(1, with_folder({.kill_overdue = true}));
+TEST_F(BrokerDeadLetters, ABatchThatHangsEveryConsumerIsGivenUpWhenStalledOnesAreKilled) {
+    BrokerFixture f(1, with_folder({.kill_stalled = true}));
     f.publish(7);
     for (pid_t pid = 11; pid < 14; ++pid) {
         ScriptedConsumer consumer(f, pid, 1);

@@ -20,7 +20,7 @@ struct Holding {
 };
 
 RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
-    BrokerFixture f(*rc::gen::inRange(1U, 5U), {.max_charges = 3});
+    BrokerFixture f(*rc::gen::inRange(1U, 5U), {.max_failures = 3});
     std::vector<std::shared_ptr<ScriptedConsumer>> living;
     std::vector<std::shared_ptr<ScriptedConsumer>> dead;
     pid_t next_pid = 100;
@@ -121,7 +121,7 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
     RC_ASSERT(f.broker->ended());
     RC_ASSERT(report.published.batches == batches);
     RC_ASSERT(report.in_flight.slabs == 0U);
-    RC_ASSERT(report.completed.batches + report.quarantined.batches == batches);
+    RC_ASSERT(report.completed.batches + report.dead_lettered.batches == batches);
 }
 
 }  // namespace

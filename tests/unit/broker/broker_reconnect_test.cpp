@@ -54,10 +54,10 @@ struct RecoveryFixture : BrokerFixture {
         std::vector<PublishedSlab> in_flight, dead_letters;
         for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
             const SlabState state = ledger.word(slab).state;
-            if (state != SlabState::Ready && state != SlabState::Leased && state != SlabState::Quarantined) continue;
+            if (state != SlabState::Ready && state != SlabState::Leased && state != SlabState::DeadLettered) continue;
             const auto last =
                 std::find_if(filled.rbegin(), filled.rend(), [&](const auto& one) { return one.slab == slab; });
-            (state == SlabState::Quarantined ? dead_letters : in_flight).push_back(*last);
+            (state == SlabState::DeadLettered ? dead_letters : in_flight).push_back(*last);
         }
         exchange = SlabExchange::make(1);
         port = hub.broker_port();
@@ -130,7 +130,7 @@ TEST(BrokerReconnect, ADeliveryThatNeverArrivedGoesOutAgain) {
     ASSERT_TRUE(come_back(f, consumer, {}, session));
     ASSERT_EQ(consumer.tickets.size(), 1U);
     EXPECT_EQ(consumer.tickets[0].attempt, 2U);
-    EXPECT_EQ(f.ledger.charges(consumer.tickets[0].slab), 0U);
+    EXPECT_EQ(f.ledger.failures(consumer.tickets[0].slab), 0U);
 }
 
 TEST(BrokerReconnect, WhoeverClaimsAnothersSessionIsRefused) {
@@ -162,7 +162,7 @@ TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNobodyIsBlamed) {
     f.watch.end(11);
     f.succeed();
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Ready);
-    EXPECT_EQ(f.ledger.charges(consumer.tickets[0].slab), 0U);
+    EXPECT_EQ(f.ledger.failures(consumer.tickets[0].slab), 0U);
     ScriptedConsumer other(f, 12);
     ASSERT_TRUE(other.join());
     other.receive();
@@ -180,7 +180,7 @@ TEST(BrokerReconnect, OneThatDiesWhileItIsWaitedForIsReapedAndCharged) {
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Leased);
     consumer.die();
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Ready);
-    EXPECT_EQ(f.ledger.charges(consumer.tickets[0].slab), 1U);
+    EXPECT_EQ(f.ledger.failures(consumer.tickets[0].slab), 1U);
 }
 
 TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
@@ -201,10 +201,10 @@ TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
 TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
     RecoveryFixture f(2);
     f.fill(0);
-    f.progress.count(CountedStep::Quarantine, f.filled[0], 1);  // and died of the next store
+    f.progress.count(CountedStep::DeadLetter, f.filled[0], 1);  // and died of the next store
     f.succeed();
     EXPECT_EQ(f.state(f.filled[0].slab), SlabState::Free);
-    EXPECT_EQ(f.report().quarantined.samples, 4U);
+    EXPECT_EQ(f.report().dead_lettered.samples, 4U);
     EXPECT_EQ(f.report().in_flight.samples, 0U);
     EXPECT_TRUE(f.report().conserved());
 }

@@ -56,7 +56,7 @@ TEST(Shortage, TellsALateHolderFromOneAtWork) {
     other.release(other.tickets[0]);
     const BrokerReport report = f.report();
     EXPECT_EQ(report.shortage_reason, kShortageHeld);
-    EXPECT_THAT(report.shortage, HasSubstr("1 retired; pid 11 holds 1 for 32.0 s (overdue)"));
+    EXPECT_THAT(report.shortage, HasSubstr("1 retired; pid 11 holds 1 for 32.0 s (stalled)"));
 }
 
 TEST(Shortage, SaysThatEveryoneLeaves) {

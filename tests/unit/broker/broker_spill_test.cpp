@@ -194,7 +194,7 @@ TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsIncidentReport) {
     f.clock.advance(milliseconds(50));
     f.broker->step();
     EXPECT_FALSE(store_->busy());
-    EXPECT_EQ(f.ledger.charges(0), 1U);
+    EXPECT_EQ(f.ledger.failures(0), 1U);
 }
 
 TEST_F(BrokerSpill, AFileThatIsGoneEndsTheRun) {

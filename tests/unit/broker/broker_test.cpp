@@ -320,7 +320,7 @@ TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
     EXPECT_EQ(consumer.acknowledged, 3U) << "it waits for nothing else";
 }
 
-TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainUncharged) {
+TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainWithoutAFailure) {
     BrokerFixture f(8);
     auto killed = std::make_unique<ScriptedConsumer>(f, 11, 8);
     killed->join();
@@ -342,7 +342,7 @@ TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainUncharged) {
                          [&](const SlabTicket& ticket) { return ticket.slab == killed->tickets[i].slab; });
         const bool last_ones = again == successor.tickets.end();
         EXPECT_TRUE(!last_ones || f.ledger.word(killed->tickets[i].slab).state == SlabState::Ready);
-        EXPECT_EQ(f.ledger.charges(killed->tickets[i].slab), i == 2 ? 1U : 0U) << "slab " << i;
+        EXPECT_EQ(f.ledger.failures(killed->tickets[i].slab), i == 2 ? 1U : 0U) << "slab " << i;
     }
     EXPECT_EQ(f.report().completed.slabs, 0U);
     EXPECT_TRUE(f.report().conserved());
@@ -492,7 +492,7 @@ TEST(Broker, AnotherRunsMessagesChangeNothing) {
     f.broker->step();
     EXPECT_EQ(f.entries[0].word, before[0].word);
     EXPECT_EQ(f.entries[0].holders, before[0].holders);
-    EXPECT_EQ(f.entries[0].charges, before[0].charges);
+    EXPECT_EQ(f.entries[0].failures, before[0].failures);
     EXPECT_EQ(f.report().refused.at("release of another run"), 8U);
     EXPECT_EQ(f.report().refused.at("work message of another run"), 4U);
     consumer.release(consumer.tickets[0]);
@@ -520,7 +520,7 @@ TEST(Broker, WhoEndsBeforeItHasHeardItsWelcomeHasGivenItsPlaceBack) {
     next.receive();
     ASSERT_EQ(next.tickets.size(), 1U);
     EXPECT_EQ(next.tickets[0].attempt, 1U);
-    EXPECT_EQ(f.report().slab_charges, 0U);
+    EXPECT_EQ(f.report().slab_failures, 0U);
     EXPECT_EQ(f.report().refused.count("challenge not answered"), 0U);
     next.port->send_work(of_run(Disconnect{0}));  // of nobody that it could mean here: it has been let in, and says so
     ScriptedConsumer refused(f, 14, 2, 1001);
@@ -583,7 +583,7 @@ TEST(Broker, ABatchThatTookDownThreeConsumersIsGivenUp) {
     ASSERT_EQ(report.dead_letters->size(), 1U);
     EXPECT_EQ(report.dead_letters->at(0).first_batch, 9U);
     EXPECT_EQ(report.dead_letters->at(0).pids, (std::vector<std::uint64_t>{11, 12, 13}));
-    EXPECT_EQ(report.quarantined.samples, 4U);
+    EXPECT_EQ(report.dead_lettered.samples, 4U);
     EXPECT_TRUE(report.conserved());
     EXPECT_TRUE(f.can_fill()) << "the slab itself is free again";
 }
@@ -630,7 +630,7 @@ TEST(Broker, AnEndThatHeldNothingIsNotToldAsADeath) {
     EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("(pid 12) died holding 1 slab"));
 }
 
-TEST(Broker, AHeartbeatLeftByAPreviousSessionChargesNobody) {
+TEST(Broker, AHeartbeatLeftByAPreviousSessionCountsNoFailure) {
     BrokerFixture f(1);
     f.publish(0);
     ScriptedConsumer consumer(f, 11);
@@ -639,7 +639,7 @@ TEST(Broker, AHeartbeatLeftByAPreviousSessionChargesNobody) {
     consumer.work_on(consumer.tickets[0]);
     store_word(f.heartbeats[consumer.welcome->consumer_index].session, consumer.welcome->session + 5);
     consumer.die();
-    EXPECT_EQ(f.ledger.charges(0), 0U);
+    EXPECT_EQ(f.ledger.failures(0), 0U);
 }
 
 // --- visibility timeouts ---
@@ -680,7 +680,7 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
         f.advance(seconds(31));
         f.broker->step();
     }
-    EXPECT_EQ(f.report().leases_expired, 3U);
+    EXPECT_EQ(f.report().visibility_timeouts, 3U);
     slow[0]->release(slow[0]->tickets[0]);
     EXPECT_EQ(f.report().completed.slabs, 1U);
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Retired) << "the others still read it";
@@ -693,7 +693,7 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
 
 // A frozen container: nobody ran, and nobody is late.
 TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNobodysLease) {
-    BrokerFixture f(1, {.kill_overdue = true});
+    BrokerFixture f(1, {.kill_stalled = true});
     ScriptedConsumer working(f, 11);
     working.join();
     f.publish(0);
@@ -706,10 +706,10 @@ TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNobodysLease) {
         f.advance(seconds(5));
         EXPECT_EQ(f.ledger.word(0).state, SlabState::Leased);
     }
-    EXPECT_EQ(f.report().leases_expired, 0U);
+    EXPECT_EQ(f.report().visibility_timeouts, 0U);
     EXPECT_EQ(f.report().stalled_killed, 0U);
     f.advance(seconds(31));  // it runs, and the consumer does not
-    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().visibility_timeouts, 1U);
     EXPECT_EQ(f.report().stalled_killed, 1U);
 }
 
@@ -760,7 +760,7 @@ TEST(Broker, AReturnBacksOff) {
     f.broker->step();
     consumer.receive();
     EXPECT_EQ(consumer.tickets.size(), 2U);
-    EXPECT_EQ(f.ledger.charges(0), 0U);
+    EXPECT_EQ(f.ledger.failures(0), 0U);
 }
 
 // --- the end ---
@@ -783,7 +783,7 @@ TEST(Broker, EndsWhenEverythingIsReleasedAndEveryoneHasLeft) {
     f.broker->step();
     EXPECT_TRUE(f.broker->ended());
     EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 4U);
-    EXPECT_EQ(f.report().consumers.front().end, "goodbye");
+    EXPECT_EQ(f.report().consumers.front().end, "disconnected");
 }
 
 TEST(Broker, DoesNotWaitForeverForDisconnects) {

@@ -55,7 +55,7 @@ TEST(BrokerTimes, EachDeliveryHasTimesOfItsOwn) {
     first.release(first.tickets[1], ReleaseKind::Failed);
     EXPECT_EQ(counted(f.report().process), 1U);
     EXPECT_DOUBLE_EQ(f.report().process.seconds(), 4);
-    EXPECT_EQ(f.report().slab_charges, 1U);
+    EXPECT_EQ(f.report().slab_failures, 1U);
 }
 
 // It has not been with anybody meanwhile.
@@ -110,7 +110,7 @@ TEST(BrokerTimes, ADeathIsACharge) {
     consumer.receive();
     consumer.work_on(consumer.tickets.at(0));
     consumer.die();
-    EXPECT_EQ(f.report().slab_charges, 1U);
+    EXPECT_EQ(f.report().slab_failures, 1U);
     EXPECT_EQ(counted(f.report().process), 0U) << "nobody knows when it ended";
 }
 

@@ -44,7 +44,7 @@ TEST(Checkpoint, IsReadBackAsItWasWritten) {
 TEST(Checkpoint, ItsBytesAreFrozen) {
     EXPECT_EQ(
         of_run().header_line(),
-        R"({"xxh3":"31580e6929fce718","before":7,"identity":{"--batch":"8","items":"1000"},"manifest":1,"pid":42,"run":"the-run"})"
+        R"({"xxh3":"31580e6929fce718","before":7,"identity":{"--batch":"8","items":"1000"},"checkpoint":1,"pid":42,"run":"the-run"})"
         "\n");
     EXPECT_EQ(lines({{0, 8}, {16, 24}}), R"({"xxh3":"708098c17d080d87","done":[[0,8],[16,24]]})"
                                          "\n");
@@ -98,13 +98,12 @@ TEST(Checkpoint, WhatResultsAreCalledByIsWrittenWhereNamesSayMore) {
     EXPECT_EQ(parse_checkpoint(written.header_line() + written.names_lines(), "file").results, written.results);
 }
 
-// An older reader would continue what lies in place: it refuses this one.
-TEST(Checkpoint, ThatResultsLieBesideIsAVersionOfItsOwn) {
+TEST(Checkpoint, NamesTheFolderThatHoldsItsResults) {
     Checkpoint checkpoint = of_run();
     checkpoint.next_place = "0123456789abcdef";
     EXPECT_EQ(
         checkpoint.header_line(),
-        R"({"xxh3":"11e11cc84952a449","before":7,"identity":{"--batch":"8","items":"1000"},"manifest":2,"next":"0123456789abcdef",)"
+        R"({"xxh3":"11e11cc84952a449","before":7,"identity":{"--batch":"8","items":"1000"},"checkpoint":1,"next":"0123456789abcdef",)"
         R"("pid":42,"run":"the-run"})"
         "\n");
     const Checkpoint read = parse_checkpoint(checkpoint.header_line() + lines({{0, 8}}) + ended_line(), "file");
@@ -114,11 +113,10 @@ TEST(Checkpoint, ThatResultsLieBesideIsAVersionOfItsOwn) {
     EXPECT_FALSE(parse_checkpoint(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "torn";
 }
 
-TEST(Checkpoint, ThatItIsFinishedButForWhatJoinedIsAVersionOfItsOwn) {
+TEST(Checkpoint, RecordsThatItContinuesACompleteRun) {
     Checkpoint checkpoint = of_run();
     checkpoint.finished_before = true;
     EXPECT_NE(checkpoint.header_line().find(R"("finished":true,)"), std::string::npos);
-    EXPECT_NE(checkpoint.header_line().find(R"("manifest":3,)"), std::string::npos);
     const Checkpoint read = parse_checkpoint(checkpoint.header_line() + lines({{0, 8}}), "file");
     EXPECT_TRUE(read.finished_before);
     EXPECT_FALSE(read.ended);
@@ -176,15 +174,15 @@ TEST(Checkpoint, ManyRangesAreSeveralLines) {
 
 TEST(Checkpoint, WhatIsNoneIsRefusedByName) {
     std::string other_version = of_run().header_line();
-    other_version.replace(other_version.find("\"manifest\":1"), 12, "\"manifest\":2");
+    other_version.replace(other_version.find("\"checkpoint\":1"), 14, "\"checkpoint\":2");
     for (const std::string& text :
          {std::string(), std::string("\n"), std::string("not a checkpoint\n"), lines({{0, 5}}), other_version}) {
         try {
-            parse_checkpoint(text, "/out/.offramp-manifest");
+            parse_checkpoint(text, "/out/.offramp-checkpoint");
             ADD_FAILURE() << text;
         } catch (const Error& problem) {
             EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
-            EXPECT_NE(std::string(problem.what()).find("/out/.offramp-manifest"), std::string::npos);
+            EXPECT_NE(std::string(problem.what()).find("/out/.offramp-checkpoint"), std::string::npos);
         }
     }
 }

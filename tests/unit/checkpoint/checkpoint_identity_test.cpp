@@ -67,7 +67,7 @@ TEST(CheckpointIdentity, HowOutputsAreMadeDoesNotCount) {
     other.run_dir = "/elsewhere";
     other.output = "/moved";
     other.consumers = 7;
-    other.catalogue.put("rung", "pool");
+    other.catalogue.put("strategy", "pool");
     other.slabs = 9;
     other.device = "cpu";
     other.resume = true;

@@ -34,7 +34,7 @@ const auto kNoFailure = [](const std::exception_ptr&) { ADD_FAILURE(); };
 
 struct CheckpointWriterTest : ::testing::TestWithParam<Durability> {
     ScratchFolder folder;
-    std::string path = folder.path() + "/.offramp-manifest";
+    std::string path = folder.path() + "/.offramp-checkpoint";
 };
 INSTANTIATE_TEST_SUITE_P(, CheckpointWriterTest, ::testing::Values(Durability::Process, Durability::PowerCut),
                          [](const auto& test) { return test.param == Durability::Process ? "Process" : "PowerCut"; });
@@ -92,7 +92,7 @@ TEST_P(CheckpointWriterTest, ThatTheRunCameToItsEndIsTheLastThingSaid) {
 
 TEST(CheckpointWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
     const ScratchFolder folder;
-    const std::string path = folder.path() + "/.offramp-manifest";
+    const std::string path = folder.path() + "/.offramp-checkpoint";
     const pid_t child = ::fork();
     if (child == 0) {
         constexpr std::uint64_t kItems = 1'000'000;
@@ -116,7 +116,7 @@ TEST(CheckpointWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
 TEST(CheckpointWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
     constexpr std::uint64_t kItems = 100'003;  // a prime
     const ScratchFolder folder;
-    const std::string path = folder.path() + "/.offramp-manifest";
+    const std::string path = folder.path() + "/.offramp-checkpoint";
     CheckpointWriter writer(path, of_run(kItems), Durability::Process, kNoFailure);
     std::size_t bytes_noted = 0;
     for (std::uint64_t i = 0; i < 12 * kItems; ++i) {
@@ -131,7 +131,7 @@ TEST(CheckpointWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
 
 TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritten) {
     const ScratchFolder folder;
-    const std::string path = folder.path() + "/.offramp-manifest";
+    const std::string path = folder.path() + "/.offramp-checkpoint";
     const pid_t child = ::fork();
     if (child == 0) {
         std::signal(SIGXFSZ, SIG_IGN);
@@ -166,14 +166,14 @@ TEST(CheckpointWriter, AFolderThatCannotBeWrittenIsAClearError) {
     const auto begins = [&](const std::string& path) {
         CheckpointWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin();
     };
-    EXPECT_THROW(begins(folder.path() + "/none/.offramp-manifest"), SystemError);
-    std::filesystem::create_directories(folder.path() + "/.offramp-manifest.new/in the way");
-    EXPECT_THROW(begins(folder.path() + "/.offramp-manifest"), SystemError);
-    std::filesystem::remove_all(folder.path() + "/.offramp-manifest.new");
+    EXPECT_THROW(begins(folder.path() + "/none/.offramp-checkpoint"), SystemError);
+    std::filesystem::create_directories(folder.path() + "/.offramp-checkpoint.new/in the way");
+    EXPECT_THROW(begins(folder.path() + "/.offramp-checkpoint"), SystemError);
+    std::filesystem::remove_all(folder.path() + "/.offramp-checkpoint.new");
     // A link is not followed: the output folder may belong to another user.
     std::ofstream(folder.path() + "/victim") << "mine";
-    std::filesystem::create_symlink(folder.path() + "/victim", folder.path() + "/.offramp-manifest.new");
-    begins(folder.path() + "/.offramp-manifest");
+    std::filesystem::create_symlink(folder.path() + "/victim", folder.path() + "/.offramp-checkpoint.new");
+    begins(folder.path() + "/.offramp-checkpoint");
     std::ifstream victim(folder.path() + "/victim");
     std::stringstream text;
     text << victim.rdbuf();

@@ -52,7 +52,7 @@ struct FilesOfOthers : ::testing::Test {
         } catch (const ConfigError& problem) {
             EXPECT_EQ(problem.kind(), ErrorKind::Usage);
             const std::string said = problem.what();
-            EXPECT_NE(said.find("--start-over"), std::string::npos) << said;
+            EXPECT_NE(said.find("--overwrite"), std::string::npos) << said;
             const std::size_t at = said.find(folder.path() + "/") + folder.path().size() + 1;
             return said.substr(at, said.find(" is there") - at);
         }
@@ -87,7 +87,7 @@ TEST_F(FilesOfOthers, AreNamedWhereAResultWouldReplaceThem) {
     EXPECT_EQ(refused("overlay", {"bag"}), "bag.jpg");
     EXPECT_EQ(refused("checksum", {"bag"}), "");
     RunConfig asked_for = config_of("mask-png");
-    asked_for.start_over = true;
+    asked_for.overwrite = true;
     EXPECT_EQ(refused(asked_for, {"trip/bag"}), "");
     outputs = {output_of("picture", {4, 3, 8, 8}), output_of("vector", {4, 6})};
     RunConfig pictures = config_of("image");
@@ -110,7 +110,7 @@ TEST_F(FilesOfOthers, AreNotWhatACheckpointAccountsFor) {
     EXPECT_EQ(refused("mask-png", {"bag", "ball", "cat"}), "cat.png") << "an item that the run did not have";
     std::filesystem::remove(folder.path() + "/cat.png");
     EXPECT_EQ(refused("cut-out", {"bag"}), "bag.png") << "a processor that the run did not have";
-    std::ofstream(folder.path() + "/.offramp-manifest") << "damaged";
+    std::ofstream(folder.path() + "/.offramp-checkpoint") << "damaged";
     EXPECT_EQ(refused("mask-png", {"bag"}), "bag.png");
 }
 
@@ -198,9 +198,9 @@ TEST_F(FilesOfOthers, AlsoInTheFolderThatIsWrittenTo) {
     EXPECT_EQ(refused(config, {"bag"}), "files/bag.scores.bin");
     config.processor = "npy,write";
     EXPECT_EQ(refused(config, {"bag"}), "files/bag.scores.bin") << "of several processors, too";
-    config.start_over = true;
+    config.overwrite = true;
     EXPECT_EQ(refused(config, {"bag"}), "");
-    config.start_over = false;
+    config.overwrite = false;
     for (const char* nowhere : {"/dev/null", "/files"}) {
         config.catalogue.put("write-path", nowhere);
         EXPECT_EQ(refused(config, {"bag"}), "") << nowhere;

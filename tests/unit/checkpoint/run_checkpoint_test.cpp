@@ -301,9 +301,9 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
                 << problem.what();
         }
         RunConfig config = config_of("c");
-        config.start_over = true;
+        config.overwrite = true;
         EXPECT_NO_THROW(prepare_run(config));
-        config.start_over = false;
+        config.overwrite = false;
         config.resume = true;
         EXPECT_NO_THROW(prepare_run(config));
     }

@@ -48,7 +48,7 @@ class Writer : public testing::Test {
                                 .delivered_at_ns = 1'000'000'000,
                                 .ended_at_ns = 3'500'000'000,
                                 .end = "died",
-                                .charged = true}}};
+                                .counted = true}}};
     }
     std::vector<DeadLetterOutcome> outcomes_of(DeadLetterWriter& writer, DeadLetterJob what) {
         writer.submit(std::move(what));
@@ -61,8 +61,8 @@ class Writer : public testing::Test {
         return parse_json(text.str());
     }
 
-    const std::string root_ = testing::TempDir() + "quarantine_test." + std::to_string(::getpid());
-    const std::string folder_ = root_ + "/quarantine";
+    const std::string root_ = testing::TempDir() + "dead_letter_test." + std::to_string(::getpid());
+    const std::string folder_ = root_ + "/dead-letters";
     const FilledSlab slab_;
     std::atomic<int> told_{0};
 };
@@ -86,7 +86,7 @@ TEST_F(Writer, LeavesThePayloadAndItsIncidentReport) {
     EXPECT_EQ(report["samples"][0]["key"], "photos/cat");
     EXPECT_EQ(report["deliveries"][0]["pid"], 4711);
     EXPECT_EQ(report["deliveries"][0]["seconds"], 2.5);
-    EXPECT_EQ(report["deliveries"][0]["charged"], true);
+    EXPECT_EQ(report["deliveries"][0]["counted"], true);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "no temporary is left";
 }
 

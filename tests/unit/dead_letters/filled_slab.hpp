@@ -36,7 +36,7 @@ class FilledSlab {
                       .precision = "fp32",
                       .memory_format = "channels-last"});
         const std::array<SampleEntry, 2> samples{SampleEntry{.item = 30, .key = "photos/cat"},
-                                                 SampleEntry{.item = 31, .hole = true}};
+                                                 SampleEntry{.item = 31, .empty = true}};
         writer.add_batch(7, 2, samples);
         for (std::size_t tensor = 0; tensor < 3; ++tensor) {
             std::uint8_t value = static_cast<std::uint8_t>(tensor * 50);

@@ -48,7 +48,7 @@ TEST_F(Payload, IsReadBackAsTheSlabThatItWas) {
     ASSERT_EQ(after.samples.size(), 2U);
     EXPECT_EQ(after.samples[0].key, "photos/cat");
     EXPECT_EQ(after.samples[1].item, 31U);
-    EXPECT_TRUE(after.samples[1].hole);
+    EXPECT_TRUE(after.samples[1].empty);
     EXPECT_EQ(after.samples[1].batch, 7U);
     ASSERT_EQ(after.batches.size(), 1U);
     EXPECT_EQ(after.batches[0].first_row, 2U);

@@ -90,7 +90,7 @@ class EgressStreamTest : public testing::Test {
         const SlabContents slab = SlabContents::read(
             slab_of(published.slab), kNonce, {.epoch = 1, .slab = published.slab, .generation = 1, .attempt = 1});
         std::vector<bool> holes;
-        for (const SampleView& sample : slab.samples) holes.push_back(sample.hole);
+        for (const SampleView& sample : slab.samples) holes.push_back(sample.empty);
         return holes;
     }
 
@@ -160,7 +160,7 @@ TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
     std::ranges::fill(memory_, std::byte{0xff});
     submit(0);
     OutputBatch unread{.number = 1, .rows = std::vector<RowInfo>(kBatch)};
-    for (std::uint32_t row = 0; row < kBatch; ++row) unread.rows[row] = {.item = kBatch + row, .hole = true};
+    for (std::uint32_t row = 0; row < kBatch; ++row) unread.rows[row] = {.item = kBatch + row, .empty = true};
     EXPECT_TRUE(egress_->submit(std::move(unread)));
     submit(2);
     egress_->finish();

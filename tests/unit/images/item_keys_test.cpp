@@ -45,8 +45,8 @@ TEST(ItemKeys, IdsKeepWhatLooksLikeAnExtension) {
 }
 
 TEST(ItemKeys, LeaveNamesOfOursAlone) {
-    EXPECT_THAT(make_item_keys({".offramp-manifest.jpg", "a/.offramp-tmp-1/b.jpg", "_offramp-manifest.jpg"}),
-                ElementsAre("_offramp-manifest.jpg", "a/_offramp-tmp-1/b", "_offramp-manifest.jpg-2"));
+    EXPECT_THAT(make_item_keys({".offramp-checkpoint.jpg", "a/.offramp-tmp-1/b.jpg", "_offramp-checkpoint.jpg"}),
+                ElementsAre("_offramp-checkpoint.jpg", "a/_offramp-tmp-1/b", "_offramp-checkpoint.jpg-2"));
 }
 
 TEST(ItemKeys, KeepSpacesAndLettersOfAnyScript) {

@@ -13,7 +13,7 @@ struct InputBatchLoan : ::testing::Test {
     InputBatch lend() {
         InputSlot* const slot = slots->acquire();
         copies->record(*slot->ready);
-        return {7, {{.item = 21}, {.item = 22, .hole = true}}, slots, *slot};
+        return {7, {{.item = 21}, {.item = 22, .empty = true}}, slots, *slot};
     }
 
     std::unique_ptr<Device> device = open_cpu_device();

@@ -39,7 +39,7 @@ void yield_until(Reached reached) {
 
 template <typename Batch>
 std::size_t empty_rows(const Batch& batch) {
-    return static_cast<std::size_t>(std::ranges::count_if(batch.rows(), [](const auto& row) { return row.hole; }));
+    return static_cast<std::size_t>(std::ranges::count_if(batch.rows(), [](const auto& row) { return row.empty; }));
 }
 
 // Holds threads back until it is opened.

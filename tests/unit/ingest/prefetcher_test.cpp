@@ -139,7 +139,7 @@ TEST_F(PrefetcherTest, TextsLieInGroupsOfSimilarLengths) {
         for (std::size_t row = 0; row < batch->rows().size(); ++row) {
             const std::uint64_t item = number * 8 + row;
             EXPECT_EQ(batch->rows()[row].item, item);
-            EXPECT_EQ(batch->rows()[row].hole, item == 2);
+            EXPECT_EQ(batch->rows()[row].empty, item == 2);
             if (item == 2) continue;
             std::int64_t place = 0;
             std::memcpy(&place, bytes.data() + row * sizeof place, sizeof place);
@@ -177,7 +177,7 @@ TEST_F(PrefetcherTest, TextsThatAreDoneAreStillComputedWithTheOthersOfTheirBatch
             if (batch->left_out()) continue;
             batches.emplace(batch->number(), contents<std::byte>(*batch, batch->groups()->bytes));
             for (const RowInfo& row : batch->rows())
-                EXPECT_EQ(wanted.done.contains(row.item), row.done && row.hole && row.key.empty());
+                EXPECT_EQ(wanted.done.contains(row.item), row.done && row.empty && row.key.empty());
         }
         return batches;
     };
@@ -214,11 +214,11 @@ TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleAndShiftsNothing) {
         const std::vector<float> values = contents(*batch, 4 * kRowFloats);
         for (std::size_t row = 0; row < batch->rows().size(); ++row) {
             const std::uint64_t item = number * 4 + row;
-            const bool hole = item == 2 || item == 7;
+            const bool is_empty = item == 2 || item == 7;
             EXPECT_EQ(batch->rows()[row].item, item);
-            EXPECT_EQ(batch->rows()[row].hole, hole);
-            EXPECT_EQ(batch->rows()[row].reason, hole ? "reason " + std::to_string(item) : "");
-            EXPECT_EQ(values[row * kRowFloats + 5], hole ? 0.0F : static_cast<float>(item + 1));
+            EXPECT_EQ(batch->rows()[row].empty, is_empty);
+            EXPECT_EQ(batch->rows()[row].reason, is_empty ? "reason " + std::to_string(item) : "");
+            EXPECT_EQ(values[row * kRowFloats + 5], is_empty ? 0.0F : static_cast<float>(item + 1));
         }
         EXPECT_EQ(empty_rows(*batch), number < 2 ? 1U : 0U);
     }
@@ -432,7 +432,7 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
     EXPECT_LT(source.loads, 100U);
     EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped)
         << "what was only read ahead is left to do";
-    EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_ahead().size(), 3U)
+    EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_upcoming().size(), 3U)
         << "and nothing that was found is lost";
 }
 
@@ -464,7 +464,7 @@ TEST_F(PrefetcherTest, PartsOfAWholeThatWereReadAheadAreToldAsOneAndNoneIsLost) 
         for (const SkippedItem& item : list) items += 1 + item.more_alike;
         return items;
     };
-    const auto skipped = prefetcher.skipped().list(), ahead = prefetcher.unreadable_ahead();
+    const auto skipped = prefetcher.skipped().list(), ahead = prefetcher.unreadable_upcoming();
     ASSERT_EQ(skipped.size(), 1U);
     EXPECT_EQ(skipped[0].origin, "/fake/6");
     EXPECT_EQ(items_of(skipped), prefetcher.progress().items_skipped);
@@ -571,9 +571,9 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
             if (unreadable.contains(item)) throw UnreadableItem("torn");
             FakeSource::fill(item, row);
         };
-        std::uint64_t expected_holes = 0;
-        for (std::uint64_t item = 0; item < items; ++item) expected_holes += unreadable.contains(item);
-        RC_PRE(items == 0 || expected_holes < items);
+        std::uint64_t expected_empty = 0;
+        for (std::uint64_t item = 0; item < items; ++item) expected_empty += unreadable.contains(item);
+        RC_PRE(items == 0 || expected_empty < items);
         const PrefetchSettings wanted = settings(batch_rows, *rc::gen::inRange(1U, 5U), *rc::gen::inRange(0U, 4U));
         const auto is_left_out = [&](std::uint64_t number) {
             for (std::uint64_t i = number * batch_rows; i < std::min<std::uint64_t>(items, (number + 1) * batch_rows);
@@ -592,20 +592,20 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
                                                        : contents(*batch, std::size_t{batch_rows} * kRowFloats);
             computed += left_out ? 0 : 1;
             for (std::size_t row = 0; row < batch->rows().size(); ++row, ++item) {
-                const bool hole = unreadable.contains(item);
-                holes += hole;
+                const bool is_empty = unreadable.contains(item);
+                holes += is_empty;
                 RC_ASSERT(batch->rows()[row].item == item);
-                RC_ASSERT(batch->rows()[row].hole == hole);
-                RC_ASSERT(values[row * kRowFloats] == (hole ? 0.0F : static_cast<float>(item + 1)));
+                RC_ASSERT(batch->rows()[row].empty == is_empty);
+                RC_ASSERT(values[row * kRowFloats] == (is_empty ? 0.0F : static_cast<float>(item + 1)));
             }
             if (*rc::gen::arbitrary<bool>()) batch->release_after(*compute);
         }
         RC_ASSERT(prefetcher.progress().batches_delivered == computed);
         RC_ASSERT(item == items);
         RC_ASSERT(prefetcher.progress().items_delivered == items);
-        RC_ASSERT(prefetcher.progress().items_skipped == expected_holes);
-        RC_ASSERT(holes == expected_holes);
-        RC_ASSERT(prefetcher.skipped().total() == expected_holes);
+        RC_ASSERT(prefetcher.progress().items_skipped == expected_empty);
+        RC_ASSERT(holes == expected_empty);
+        RC_ASSERT(prefetcher.skipped().total() == expected_empty);
     });
 }
 
@@ -629,7 +629,7 @@ TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
     for (std::size_t row = 0; row < 4; ++row) {
         const bool done = row == 1 || row == 2;
         EXPECT_EQ(third->rows()[row].item, 8 + row);
-        EXPECT_EQ(third->rows()[row].hole, done);
+        EXPECT_EQ(third->rows()[row].empty, done);
         EXPECT_EQ(third->rows()[row].done, done);
         EXPECT_EQ(values[row * kRowFloats], done ? 0.0F : static_cast<float>(9 + row));
     }
@@ -650,7 +650,7 @@ TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutOfBatchesWithoutUploadToo) {
     ASSERT_TRUE(batch);
     EXPECT_EQ(batch->number(), 1U);
     EXPECT_TRUE(batch->rows()[0].done);
-    EXPECT_FALSE(batch->rows()[1].hole);
+    EXPECT_FALSE(batch->rows()[1].empty);
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(prefetcher.progress().items_delivered, 3U);
 }
@@ -743,7 +743,7 @@ TEST_F(PrefetcherTest, WhatComesToNothingLaterOnIsSkippedToo) {
     ASSERT_EQ(skipped.size(), 3U);
     EXPECT_EQ(skipped[1].origin, "/fake/2");
     EXPECT_EQ(skipped[2].reason, "no number");
-    EXPECT_TRUE(prefetcher.unreadable_ahead().empty());
+    EXPECT_TRUE(prefetcher.unreadable_upcoming().empty());
     prefetcher.end_for_skipped();
     try {
         prefetcher.require_good();
@@ -788,7 +788,7 @@ TEST_F(PrefetcherTest, AProducerThatTakesOverGoesOnCountingWhatCouldNotBeRead) {
     EXPECT_EQ(prefetcher.next()->number(), 1U);
     auto last = prefetcher.next();
     ASSERT_TRUE(last);
-    EXPECT_TRUE(last->rows()[0].hole);
+    EXPECT_TRUE(last->rows()[0].empty);
     EXPECT_FALSE(last->rows()[0].done) << "this one could not be read";
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 5U);

@@ -37,10 +37,10 @@ TEST_F(Staging, ABatchIsCompleteWithItsLastRowWhateverTheOrder) {
             EXPECT_EQ(batch->number, number);
             ASSERT_EQ(batch->rows.size(), 3U);
             for (std::uint64_t row = 0; row < 3; ++row) EXPECT_EQ(batch->rows[row].item, number * 3 + row);
-            EXPECT_EQ(batch->rows[1].hole, number == 0);
+            EXPECT_EQ(batch->rows[1].empty, number == 0);
         }
     });
-    window.done({.item = 1, .hole = true, .reason = "bad"});
+    window.done({.item = 1, .empty = true, .reason = "bad"});
     taker.join();
 }
 

@@ -12,7 +12,7 @@ using Slabs = EgressTraits::Slabs;
 
 RunConfig with_rung(const char* rung) {
     RunConfig config;
-    config.catalogue.put("rung", rung);
+    config.catalogue.put("strategy", rung);
     return config;
 }
 
@@ -69,7 +69,7 @@ TEST(RungEgress, OnlyTheOwnStreamDoesAnythingElseThanWaitWhenAllSlabsAreFull) {
             ADD_FAILURE() << "taken: " << rung;
         } catch (const ConfigError& refused) {
             EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("--when-full 'spill' does not go with"),
-                                                       testing::HasSubstr("Choose --rung streams")));
+                                                       testing::HasSubstr("Choose --strategy streams")));
         }
     }
     RunConfig config;

@@ -36,7 +36,7 @@ def main():
 
 
 def produce(flags):
-    rung = "async-pageable" if "--allow-unpinned" in flags else flags["--rung"]
+    rung = "async-pageable" if "--allow-unpinned" in flags else flags["--strategy"]
     if rung == os.environ.get("FAKE_FAILS"):
         return 83
     if rung == os.environ.get("FAKE_HANGS"):

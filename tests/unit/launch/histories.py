@@ -176,7 +176,7 @@ class History:
 
     def shard(self, index):
         if self.record_first:
-            self.job.note_done(index, {"done": self.job.items_of(index), "skipped": 0, "set_aside": 0, "dropped": 0, "parts": {}, "attempt": 0,
+            self.job.note_done(index, {"done": self.job.items_of(index), "skipped": 0, "dead_letters": 0, "dropped": 0, "parts": {}, "attempt": 0,
                                        "host": "here", "seconds": 0})
         return shard_command.do(shard_command.Attempt(None, self.job, index, []))
 
@@ -212,7 +212,7 @@ class History:
         if len(command) > 5 or "--output" in command:
             put(self.job.output / "lines.tsv", "".join((self.job.place(index) / "lines.tsv").read_text() for index in indices))
         else:
-            put(self.job.output / ".offramp-manifest", json.dumps({"run": self.job.id, "identity": {"items": str(ITEMS)}}) + "\n")
+            put(self.job.output / ".offramp-checkpoint", json.dumps({"run": self.job.id, "identity": {"items": str(ITEMS)}}) + "\n")
 
     def check(self):
         out = self.job.output

@@ -44,8 +44,8 @@ def write_run(trace_dir, key, batches, warmup, consumers):
     """Writes the traces of a run's programs; returns its summary."""
     read, h2d, compute, d2h, process, longer = STEP[key]
     step = compute + longer
-    producer = [{"process": "producer", "pid": 100, "rung": key}]
-    workers = [[{"process": "consumer", "pid": 200 + number, "rung": key}] for number in range(consumers)]
+    producer = [{"process": "producer", "pid": 100, "strategy": key}]
+    workers = [[{"process": "consumer", "pid": 200 + number, "strategy": key}] for number in range(consumers)]
 
     def note(lines, lane, name, batch, begin_ms, length_ms, device=False):
         begin = ORIGIN + round(begin_ms * MS)
@@ -81,7 +81,7 @@ def write_run(trace_dir, key, batches, warmup, consumers):
     for name, lines in programs.items():
         (trace_dir / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     seconds = batches * step / 1e3
-    return {"rung": key, "batches_per_second": batches / seconds, "first_batch_seconds": 1.5, "pinned": key in ("async", "streams"),
+    return {"strategy": key, "batches_per_second": batches / seconds, "first_batch_seconds": 1.5, "pinned": key in ("async", "streams"),
             "precision": "tf32", "memory_format": "channels-last",
             "measured": {"batches": batches, "seconds": seconds, "compute_seconds": compute * batches / 1e3,
                          "copy_seconds": d2h * batches / 1e3, "copy_bytes": BATCH_BYTES * batches if d2h else 0,

@@ -16,7 +16,7 @@ import socket
 import sys
 
 KNOWN = ("run-dir", "run-id", "consumers", "output", "input", "processor", "model", "source", "batches", "lifeline-fd", "log-level",
-         "consumer-user", "producer-restarts", "rung", "log-format", "only-run", "status-seconds")
+         "consumer-user", "producer-restarts", "strategy", "log-format", "only-run", "status-seconds")
 
 
 def parse(argv):
@@ -27,7 +27,7 @@ def parse(argv):
             flags["finish"] = f"finish {rest.pop(0)}"
         elif name in ("prepare-own-run", "prepare-own-work"):
             flags["prepare"] = f"prepare {'on ' if name == 'prepare-own-work' else ''}for {rest.pop(0)}"
-        elif name in ("print-config", "sweep", "prepare", "finish", "adopt", "resume", "start-over"):
+        elif name in ("print-config", "sweep", "prepare", "finish", "adopt", "resume", "overwrite"):
             flags[name] = True
         elif name in KNOWN:
             flags[name] = rest.pop(0)

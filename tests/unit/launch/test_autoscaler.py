@@ -113,7 +113,7 @@ class PhasesTest(unittest.TestCase):
 class SlabsTest(unittest.TestCase):
     def test_those_that_are_of_no_use_any_more_need_no_consumers(self):
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.5, 2, slabs=4)
-        run.follow(Autoscaler(Bounds(1, 12)), 90, told=lambda status: {**status, "slabs": {**status["slabs"], "retired": 3, "quarantined": 2}})
+        run.follow(Autoscaler(Bounds(1, 12)), 90, told=lambda status: {**status, "slabs": {**status["slabs"], "retired": 3, "dead_letters": 2}})
         self.assertEqual(4, run.wanted)
 
 
@@ -176,7 +176,7 @@ class QuietTest(unittest.TestCase):
 
 class DroppedTest(unittest.TestCase):
     def test_samples_that_find_no_slab_are_work_that_waits(self):
-        """With --when-full drop-newest or spill nothing waits for a slab."""
+        """With --when-full drop or spill nothing waits for a slab."""
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.2, 2)
 
         def drops(status):

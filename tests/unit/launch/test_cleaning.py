@@ -56,14 +56,14 @@ class CleaningTest(unittest.TestCase):
         self.assertIn("2 removed, 0 kept", said)
 
     def test_results_and_what_was_set_aside_stay_however_old(self):
-        for name, file in (("results", "output/cut-out/a.png"), ("quarantined", "quarantine/batch-1.safetensors"), ("dropped", "dropped.jsonl"),
-                           ("hidden", "output/.offramp-manifest"), ("spilled", "spill/slab-1")):
+        for name, file in (("results", "output/cut-out/a.png"), ("dead_letters", "dead-letters/batch-1.safetensors"), ("dropped", "dropped.jsonl"),
+                           ("hidden", "output/.offramp-checkpoint"), ("spilled", "spill/slab-1")):
             run = self.run_in(name)
             (run / file).parent.mkdir(parents=True, exist_ok=True)
             (run / file).write_text("somebody's work")
             os.utime(run, (LONG_AGO, LONG_AGO))
         said = self.clean("--older-than", "0")
-        self.assertEqual({"results", "quarantined", "dropped", "hidden", "spilled"}, self.left())
+        self.assertEqual({"results", "dead_letters", "dropped", "hidden", "spilled"}, self.left())
         self.assertIn("results: it holds its results", said)
 
     def test_what_leads_out_of_a_results_folder_is_not_followed_and_stays(self):

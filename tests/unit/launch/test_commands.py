@@ -14,7 +14,7 @@ from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
 from offramp_launch.consume_command import flags_among
 from offramp_launch.places import Places
 
-COMMANDS = ("run", "job", "shard", "demo", "ladder", "tune", "bench", "test", "setup", "package", "scale", "reload", "status", "trace", "stop", "quarantine", "new-processor", "clean", "doctor",
+COMMANDS = ("run", "job", "shard", "demo", "ladder", "tune", "bench", "test", "setup", "package", "scale", "reload", "status", "trace", "stop", "dead-letters", "new-processor", "clean", "doctor",
             "version")
 
 
@@ -43,7 +43,7 @@ class HelpTest(unittest.TestCase):
                 self.assertIn(kind, entry)
 
     def test_consume_lists_what_its_program_says_of_consumers_flags(self):
-        said = ("Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --credits N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
+        said = ("Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --window N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
                 "              Handed to one's own\n  --finish                    Merge\n                              on, off\n  --png-level N  Compression\n\n\n"
                 "Instead of a run:\n  --sweep   Remove\n")
         self.assertEqual("Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression", flags_among(said))

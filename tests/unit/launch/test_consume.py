@@ -170,7 +170,7 @@ class ConsumeTest(unittest.TestCase):
 
     def test_what_was_abandoned_set_aside_or_failed_is_told(self):
         for code, words, status in ((130, "without having drained", {"state": "abandoned"}),
-                                    (84, "2 samples were given up", {"state": "ended", "quarantined_samples": 2}),
+                                    (84, "2 samples were dead-lettered", {"state": "ended", "dead_lettered_samples": 2}),
                                     (86, "the disk is full", {"state": "failed", "message": "the disk is full"})):
             with self.subTest(status):
                 launcher, consumers = self.start(1)

@@ -121,7 +121,7 @@ class FailureTest(unittest.TestCase):
     def test_outputs_that_cannot_be_put_together_outweigh_batches_that_were_given_up(self):
         self.stage.environment["PUPPET_FINISH_SAYS"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
         launcher, producer, consumers = self.stage.start_run(1)
-        producer.order(summary={"samples": {"quarantined": 4}}, exit=84)
+        producer.order(summary={"samples": {"dead_letters": 4}}, exit=84)
         consumers[0].order(exit=0)
         summary = self.ended(launcher)[1]
         self.assertEqual(73, summary["exit"])
@@ -129,11 +129,11 @@ class FailureTest(unittest.TestCase):
 
     def test_batches_that_were_given_up(self):
         launcher, producer, consumers = self.stage.start_run(1)
-        producer.order(summary={"samples": {"quarantined": 4}}, exit=84)
+        producer.order(summary={"samples": {"dead_letters": 4}}, exit=84)
         consumers[0].order(exit=0)
         failure = self.ended(launcher)[1]["failure"]
-        self.assertIn("4 samples were given up", failure)
-        self.assertIn("quarantine list --run-dir", failure)
+        self.assertIn("4 samples were dead-lettered", failure)
+        self.assertIn("dead-letters list --run-dir", failure)
 
     def test_a_run_that_is_stopped(self):
         launcher, producer, consumers = self.stage.start_run(1)

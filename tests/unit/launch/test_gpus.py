@@ -184,16 +184,16 @@ class OfAJob(InFolder):
         """As the shard's attempt leaves it."""
         job_files.make_folder(job.place(index) / "attempts")
         job_files.replace(job.place(index) / "attempts/0.json", {"run_dir": run_dir and str(run_dir)})
-        job.note_done(index, {"done": 2, "skipped": 0, "set_aside": 0, "dropped": 0, "attempt": 0, **counts})
+        job.note_done(index, {"done": 2, "skipped": 0, "dead_letters": 0, "dropped": 0, "attempt": 0, **counts})
 
     def run_of_a_shard(self, run_dir, batch, **samples):
-        """With a slab that it set aside, and items that it dropped."""
-        (run_dir / "quarantine").mkdir(parents=True)
-        payload = run_dir / f"quarantine/batch-{batch}-row-0.safetensors"
+        """With a slab that it dead-lettered, and items that it dropped."""
+        (run_dir / "dead-letters").mkdir(parents=True)
+        payload = run_dir / f"dead-letters/batch-{batch}-row-0.safetensors"
         payload.write_text(run_dir.name)
         payload.with_suffix(".json").write_text(json.dumps({"payload": payload.name, "batch": batch}))
         (run_dir / "dropped.jsonl").write_text(f'{{"item": {batch}}}\n')
-        (run_dir / "summary.json").write_text(json.dumps({"run_dir": str(run_dir), "samples": samples, "given_up": [{"batch": batch, "payload": str(payload)}]}))
+        (run_dir / "summary.json").write_text(json.dumps({"run_dir": str(run_dir), "samples": samples, "dead_letters": [{"batch": batch, "payload": str(payload)}]}))
 
     def ended(self, job, exits):
         """A script's end, behind a run that ended so."""
@@ -488,15 +488,15 @@ class Ahead(OfAJob):
         self.assertLessEqual(len((self.folder / "tries").read_text()), 3, "neither was tried more often than one would have been")
 
     def test_who_waits_holds_nothing_up(self):
-        computing = {"limiting_stage": "consumers", "gpu_share": 0.5, "consumer_share": 1.0, "slabs": {"leased": 4}, "consumers": [{}, {}]}
-        waiting = {"limiting_stage": "turn", "gpu_share": 0.0, "consumer_share": 0.0, "slabs": {"free": 4}, "consumers": [{}, {}]}
+        computing = {"limiting_stage": "consumers", "gpu_utilization": 0.5, "consumer_utilization": 1.0, "slabs": {"leased": 4}, "consumers": [{}, {}]}
+        waiting = {"limiting_stage": "turn", "gpu_utilization": 0.0, "consumer_utilization": 0.0, "slabs": {"free": 4}, "consumers": [{}, {}]}
 
         def whole(*statuses):
             return gpus_status.whole_status("running", 9, dict.fromkeys(gpus_status.COUNTS, 0), [(str(number), status) for number, status in enumerate(statuses)], [])
 
         told = whole(waiting, computing)
-        self.assertEqual({name: told[name] for name in ("limiting_stage", "gpu_share", "consumer_share", "slabs")},
-                         {name: computing[name] for name in ("limiting_stage", "gpu_share", "consumer_share", "slabs")})
+        self.assertEqual({name: told[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")},
+                         {name: computing[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")})
         self.assertEqual(whole(waiting)["limiting_stage"], "turn")
         workers = [types.SimpleNamespace(status=status) for status in (waiting, computing)]
         self.assertEqual(gpus_status.consumers_of(told, workers), 2)
@@ -558,11 +558,11 @@ class Letters(OfAJob):
             self.run_of_a_shard(self.folder / "run" / shard, 7)
             gpus_dead_letters.bring(self.folder / "run" / shard)
             gpus_dead_letters.bring(self.folder / "run" / shard)
-        kept = self.folder / "run/quarantine"
+        kept = self.folder / "run/dead-letters"
         for shard in ("s1", "s2"):
             report = json.loads((kept / f"{shard}-batch-7-row-0.json").read_text())
             self.assertEqual((kept / report["payload"]).read_text(), shard)
-            self.assertEqual(gpus_dead_letters.in_its_place({"payload": f"{self.folder}/run/{shard}/quarantine/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
+            self.assertEqual(gpus_dead_letters.in_its_place({"payload": f"{self.folder}/run/{shard}/dead-letters/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
         self.assertEqual(len(list(kept.iterdir())), 4)
 
     def test_wherever_it_is_cut_off_none_is_lost(self):
@@ -572,20 +572,20 @@ class Letters(OfAJob):
             with mock.patch(step, side_effect=CutOff), self.assertRaises(CutOff):
                 gpus_dead_letters.bring(run_dir)
             gpus_dead_letters.bring(run_dir)
-            self.assertEqual(sorted(path.name for path in (run_dir.parent / "quarantine").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
-            self.assertEqual(list((run_dir / "quarantine").iterdir()), [], step)
+            self.assertEqual(sorted(path.name for path in (run_dir.parent / "dead-letters").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
+            self.assertEqual(list((run_dir / "dead-letters").iterdir()), [], step)
 
     def test_what_an_earlier_launcher_did_not_come_to_tell_is_told(self):
         job, before = self.begun(self.folder / "output"), self.folder / "before"
-        self.run_of_a_shard(before / "s1", 7, quarantined=1)
+        self.run_of_a_shard(before / "s1", 7, dead_lettered=1)
         gpus_summary.keep(job, 1, before / "s1")       # as the worker does before its record
         for index in range(3):
             self.record(job, index, before / "s1" if index == 1 else None)
         code, supervisor = self.supervised(job)
         self.assertEqual(code, 0)
         whole = gpus_summary.join({}, job, supervisor, gpus_summary.summaries_of(job, supervisor), 1.0)
-        self.assertEqual(whole["set_aside_in"], [str(before)])
-        self.assertEqual([entry["payload"] for entry in whole["given_up"]], [str(before / "quarantine/s1-batch-7-row-0.safetensors")])
+        self.assertEqual(whole["dead_letters_in"], [str(before)])
+        self.assertEqual([entry["payload"] for entry in whole["dead_letters"]], [str(before / "dead-letters/s1-batch-7-row-0.safetensors")])
         self.assertEqual((self.folder / "run/dropped.jsonl").read_text(), '{"item": 7}\n')
 
     def test_of_a_shard_that_was_tried_again_those_of_its_last_attempt_are_kept(self):
@@ -598,7 +598,7 @@ class Letters(OfAJob):
         code, supervisor = self.supervised(job, script=script)
         self.assertEqual(code, 82)
         gpus_summary.summaries_of(job, supervisor)
-        self.assertEqual(sorted(path.name for path in (self.folder / "run/quarantine").iterdir()), ["s0-1-batch-2-row-0.json", "s0-1-batch-2-row-0.safetensors"])
+        self.assertEqual(sorted(path.name for path in (self.folder / "run/dead-letters").iterdir()), ["s0-1-batch-2-row-0.json", "s0-1-batch-2-row-0.safetensors"])
 
 
 class PutAway(OfAJob):
@@ -609,9 +609,9 @@ class PutAway(OfAJob):
         for index in range(3):
             job_files.make_folder(job.place(index))
             (job.place(index) / "lines.tsv").write_text("1\n")
-            job.note_done(index, dict.fromkeys(("done", "skipped", "set_aside", "dropped"), 0))
+            job.note_done(index, dict.fromkeys(("done", "skipped", "dead_letters", "dropped"), 0))
         job_files.replace(job.folder / "summary.json", {"job": job.id, "partial": False})
-        (output / ".offramp-manifest").write_text("{}")
+        (output / ".offramp-checkpoint").write_text("{}")
         return job
 
     def test_wherever_it_is_cut_off_it_goes_on(self):
@@ -637,7 +637,7 @@ class PutAway(OfAJob):
                     self.assertTrue(job_merge.is_merged(job), f"after {steps} steps its shards would be done again")
                     gpus_job.put_away(job)
                 gpus_job.clear_remains(output)
-                self.assertEqual([path.name for path in output.iterdir()], [".offramp-manifest"], f"after {steps} steps")
+                self.assertEqual([path.name for path in output.iterdir()], [".offramp-checkpoint"], f"after {steps} steps")
                 self.assertFalse((output.parent / "written/.offramp-shards").exists())
             steps += 1
         self.assertGreater(steps, 10)
@@ -678,14 +678,14 @@ class PutAway(OfAJob):
         output = self.folder / "output"
         job = self.begun(output)
         (job.place(1)).mkdir()
-        (job.place(1) / ".offramp-manifest").write_text("{}")
+        (job.place(1) / ".offramp-checkpoint").write_text("{}")
         facts = job.folder / "job.json"
         with mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE))):
             self.refused(71, "cannot be read: Stale file handle", gpus_job.clear_remains, output)
         for gone in (job.folder / "gone", output / ".offramp-shards/gone"):
             facts.rename(gone)
             self.refused(65, f"{facts}, which tells of it, is gone", gpus_job.clear_remains, output)
-            self.assertTrue((job.place(1) / ".offramp-manifest").exists())
+            self.assertTrue((job.place(1) / ".offramp-checkpoint").exists())
             gone.rename(facts)
 
     def test_rows_go_to_the_database_that_they_went_to(self):

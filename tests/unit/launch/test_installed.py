@@ -34,7 +34,7 @@ class InstalledTest(unittest.TestCase):
                     installed.begin(command)
 
     def test_a_run_without_a_model_is_the_demo(self):
-        for words, is_demo in (((), True), (("--output", "X", "--start-over"), True), (("--model", "m.pt2"), False), (("--input=x",), False)):
+        for words, is_demo in (((), True), (("--output", "X", "--overwrite"), True), (("--model", "m.pt2"), False), (("--input=x",), False)):
             self.assertEqual(is_demo, installed.is_demo(words), words)
 
     def test_messages_name_the_command_as_it_is_typed(self):

@@ -234,8 +234,8 @@ class JobTest(InAFolder):
         self.assertEqual([], commands.flags_of_job(["init", "--job", str(self.folder / "new")]))
 
     def test_what_an_environment_asks_for_is_refused_as_a_flag_is(self):
-        refuse_settings({"start-over": False, "resume": False, "shard": "", "consumer-user": ""})
-        self.assertIn("OFFRAMP_START_OVER", self.refused(ExitCode.USAGE, refuse_settings, {"start-over": True}))
+        refuse_settings({"overwrite": False, "resume": False, "shard": "", "consumer-user": ""})
+        self.assertIn("OFFRAMP_OVERWRITE", self.refused(ExitCode.USAGE, refuse_settings, {"overwrite": True}))
 
     def test_a_late_attempt_makes_nothing_of_what_is_merged(self):
         """It was stopped after it had looked; meanwhile the shard was done, and all were merged."""
@@ -267,19 +267,19 @@ class JobTest(InAFolder):
             return shard_command.exit_of_attempt(lambda: shard_command.do(shard_command.Attempt(None, job, 0, [], strict)), lambda: job.record(0) is not None)
 
     def test_with_strict_a_shard_of_which_items_were_set_aside_has_no_record(self):
-        job, samples = self.job(), {"released": 3, "quarantined": 1}
-        self.assertIn("1 items were set aside", self.refused(ExitCode.SET_ASIDE, self.attempt, job, 84, strict=True, samples=samples))
+        job, samples = self.job(), {"released": 3, "dead_letters": 1}
+        self.assertIn("1 items were dead-lettered", self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, strict=True, samples=samples))
         self.assertIsNone(job.record(0))
         self.assertEqual(0, self.attempt(job, 84, samples=samples))
-        self.assertEqual(1, job.record(0)["set_aside"])
+        self.assertEqual(1, job.record(0)["dead_letters"])
 
     def test_a_run_that_ended_as_slab_after_slab_failed_says_why(self):
         job, failure = self.job(), "slabs failed 20 times in a row and nothing was completed in between; the last: no CUDA here"
-        for samples in ({"released": 1, "quarantined": 2}, None):
-            self.assertIn(failure, self.refused(ExitCode.SET_ASIDE, self.attempt, job, 84, failure=failure, samples=samples))
+        for samples in ({"released": 1, "dead_letters": 2}, None):
+            self.assertIn(failure, self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, failure=failure, samples=samples))
             self.assertIsNone(job.record(0))
-        self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 0, samples={"released": 3}))
-        self.assertIn("an error of Offramp's", self.refused(ExitCode.CONSERVATION, self.attempt, job, 84, samples={"released": 5}))
+        self.assertIn("an error of Offramp's", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 0, samples={"released": 3}))
+        self.assertIn("an error of Offramp's", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 84, samples={"released": 5}))
 
     def test_a_run_that_could_not_tell_what_became_of_its_items_is_tried_again(self):
         job = self.job()
@@ -298,8 +298,8 @@ class JobTest(InAFolder):
                 (job.place(0) / name).write_text("")
             self.assertIn(f"{job.place(0) / gone}, which tells of them, is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
             self.assertIsNone(job.record(0))
-            self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "quarantined": 1}))
-        for processor, samples in (("mask-png,embeddings-postgres", samples), ("checksum", {"quarantined": 4})):
+            self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}))
+        for processor, samples in (("mask-png,embeddings-postgres", samples), ("checksum", {"dead_letters": 4})):
             (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
             self.assertEqual(0, self.attempt(job, 84, samples=samples))
             job.record_path(0).unlink()
@@ -483,7 +483,7 @@ class JobTest(InAFolder):
 
     def test_what_another_run_made_there_is_not_taken_back(self):
         job = self.job()
-        checkpoint = job.output / ".offramp-manifest"
+        checkpoint = job.output / ".offramp-checkpoint"
         for run in (job.id, "the-run"):
             checkpoint.write_text(json.dumps({"run": run, "identity": {"items": "10"}}) + "\n")
             if run == job.id:
@@ -510,9 +510,9 @@ class JobTest(InAFolder):
         part = job.place(0) / "lines.tsv"
         part.parent.mkdir(parents=True)
         part.write_text("0\ta\n")
-        job.note_done(0, {"done": 10, "skipped": 0, "set_aside": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0), [""]), "attempt": 0, "host": "a", "seconds": 1})
+        job.note_done(0, {"done": 10, "skipped": 0, "dead_letters": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0), [""]), "attempt": 0, "host": "a", "seconds": 1})
         places = mock.Mock()
-        said = self.refused(ExitCode.CONSERVATION, job_merge.merge, places, job, False, lambda *_, **__: None)
+        said = self.refused(ExitCode.COUNT_MISMATCH, job_merge.merge, places, job, False, lambda *_, **__: None)
         self.assertIn(f"has made no {job.output}/lines.tsv", said)
         self.assertEqual("0\ta\n", part.read_text())
         self.assertFalse(job_merge.is_merged(job))
@@ -523,7 +523,7 @@ class JobTest(InAFolder):
     def test_what_lies_beside_a_database_while_somebody_reads_it_is_no_part(self):
         place = self.job().place(0)
         place.mkdir(parents=True)
-        for name in ("embeddings.sqlite", "embeddings.sqlite-wal", "embeddings.sqlite-shm", ".offramp-manifest"):
+        for name in ("embeddings.sqlite", "embeddings.sqlite-wal", "embeddings.sqlite-shm", ".offramp-checkpoint"):
             (place / name).write_text("")
         self.assertEqual({"embeddings.sqlite": None}, job_merge.parts_of(place, ["embeddings-sqlite"]))
 
@@ -561,7 +561,7 @@ class ShardExitTest(unittest.TestCase):
         again = {ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.INTERRUPTED, ExitCode.PRODUCER_GONE, ExitCode.RUN_IN_USE, ExitCode.NO_SUCH_RUN,
                  ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.NO_INPUT, 137, 139, 143}
         for code, ends_with in table.items():
-            wanted = 0 if code in (ExitCode.OK, ExitCode.SET_ASIDE) else 75 if code in again else code
+            wanted = 0 if code in (ExitCode.OK, ExitCode.DEAD_LETTERS) else 75 if code in again else code
             self.assertEqual(wanted, ends_with, code)
 
     def test_a_reason_is_told_and_a_final_one_is_left_to_the_command(self):
@@ -570,7 +570,7 @@ class ShardExitTest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE), lambda: False))
         self.assertIn("why", said.getvalue())
-        for final in (ExitCode.USAGE, ExitCode.SET_ASIDE):      # the latter with --strict
+        for final in (ExitCode.USAGE, ExitCode.DEAD_LETTERS):      # the latter with --strict
             with self.assertRaises(LaunchError):
                 shard_command.exit_of_attempt(lambda final=final: ends(final), lambda: False)
 

@@ -128,7 +128,7 @@ class KubernetesTest(OfAJob):
         for code, fate in shard_exit.FATES.items():
             if (ends_with := shard_exit.exit_of(code)) != 0:
                 self.assertEqual(wanted[fate], action_of[ends_with], code)
-        self.assertEqual("FailIndex", action_of[ExitCode.SET_ASIDE])     # of --strict
+        self.assertEqual("FailIndex", action_of[ExitCode.DEAD_LETTERS])     # of --strict
         self.assertEqual({"Count", "FailIndex"}, set(action_of.values()))
         self.assertNotIn(0, action_of)
 

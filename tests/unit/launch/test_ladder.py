@@ -155,7 +155,7 @@ class WorkloadTest(unittest.TestCase):
         self.assertEqual(len(set(flags) & {"--processor"}), sum(flag == "--processor" for flag in flags))
 
     def test_what_the_ladder_gives_itself_is_refused(self):
-        for argv in (["--rung", "pool"], ["--trace-dir=/t"], ["--run-id", "x"], ["--batches", "0"], ["--batches", "few"]):
+        for argv in (["--strategy", "pool"], ["--trace-dir=/t"], ["--run-id", "x"], ["--batches", "0"], ["--batches", "few"]):
             with self.assertRaises(LaunchError) as refused:
                 make_workload(argv, True)
             self.assertEqual(ExitCode.USAGE, refused.exception.code, argv)
@@ -405,7 +405,7 @@ class CommandTest(InFolder):
         self.assertIn("bare copies 55.0 GB/s", done.stdout)
         runs = [flags for flags in self.logged("ladder") if "--run-id" in flags]
         self.assertEqual(["sequential", "sequential", "streams", "streams", "compute-alone"],
-                         [flags[flags.index("--rung") + 1] for flags in runs])
+                         [flags[flags.index("--strategy") + 1] for flags in runs])
         self.assertEqual([flags for flags in runs if "--measure-limits" in flags], [runs[3]])
         self.assertTrue(all("5" in flags for flags in runs))
         # Two consumers in each of the runs of `streams`, none where nobody is to consume.
@@ -452,7 +452,7 @@ class CommandTest(InFolder):
         for key, call in zip(("workers", "compute-alone"), calls, strict=True):
             self.assertTrue((self.output / f"{key}.nsys-rep").exists())
             for wanted in ("profile --capture-range=cudaProfilerApi --trace=cuda,nvtx,osrt", f"-o {self.output}/{key} ", "--warmup-batches 10",
-                           "--profile-batches 3", "--batches 14", f"--rung {key}"):
+                           "--profile-batches 3", "--batches 14", f"--strategy {key}"):
                 self.assertIn(wanted, call)
                 self.assertIn(wanted, done.stdout)
         self.assertEqual([["consumer"], ["consumer"], ["ladder"], ["ladder"]], sorted(self.logged("under nsys")))

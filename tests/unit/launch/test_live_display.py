@@ -7,7 +7,7 @@ import unittest
 
 from offramp_launch import progress
 
-STATUS = {"state": "running", "done_samples": 40, "total_samples": 300, "samples_per_second": 26.1, "gpu_share": 0.48, "consumer_share": 0.02,
+STATUS = {"state": "running", "done_samples": 40, "total_samples": 300, "samples_per_second": 26.1, "gpu_utilization": 0.48, "consumer_utilization": 0.02,
           "limiting_stage": "copy to host"}
 MESSAGE = "all slabs are held by consumers: pid 12 for 3.1 s, pid 14 for 2.9 s [/x] and others that are named here"
 

@@ -13,7 +13,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import (CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, is_used_by_other_run, is_beside_output, prepare, require_no_job,
                                           run_noted)
 
-HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
+HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "checkpoint": 1, "pid": 7})
 
 
 def take_away(planted):

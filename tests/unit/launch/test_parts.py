@@ -12,7 +12,7 @@ import tempfile
 import unittest
 import unittest.mock
 
-from offramp_launch import arguments, commands, demo, doctor, progress, quarantine, run_command, run_dir, screen, shared_folder, summary, testing
+from offramp_launch import arguments, commands, demo, doctor, progress, dead_letter, run_command, run_dir, screen, shared_folder, summary, testing
 from offramp_launch.setup import build
 from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
@@ -260,7 +260,7 @@ class OnesOwnTest(unittest.TestCase):
 
     def make_run(self, runs, mode=0o700, uid=None):
         run = runs / "a-run"
-        (run / "quarantine").mkdir(parents=True)
+        (run / "dead-letters").mkdir(parents=True)
         (run / run_dir.CONTROL_SOCKET).touch()
         run.chmod(mode)
         if uid is not None:
@@ -284,20 +284,20 @@ class OnesOwnTest(unittest.TestCase):
     def test_a_run_that_others_may_write_to_is_none(self):
         run = self.make_run(self.places.runs, mode=0o770)
         self.assertEqual([], self.found())
-        for look in (lambda: run_dir.find_live_run(self.places, str(run), accepts=lambda path: True), lambda: quarantine.choose_run(self.places, str(run))):
+        for look in (lambda: run_dir.find_live_run(self.places, str(run), accepts=lambda path: True), lambda: dead_letters.choose_run(self.places, str(run))):
             with self.assertRaises(LaunchError) as refused:
                 look()
             self.assertEqual(ExitCode.NOT_PERMITTED, refused.exception.code)
         with self.assertRaises(LaunchError) as refused:
-            quarantine.choose_run(self.places, None)
+            dead_letters.choose_run(self.places, None)
         self.assertEqual(ExitCode.NO_INPUT, refused.exception.code)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can give a folder away")
     def test_another_users_run_is_none(self):
         run = self.make_run(self.places.runs, uid=65534)
         self.assertEqual([], self.found())
-        self.assertRaises(LaunchError, quarantine.choose_run, self.places, None)
-        self.assertRaises(LaunchError, quarantine.choose_run, self.places, str(run))
+        self.assertRaises(LaunchError, dead_letters.choose_run, self.places, None)
+        self.assertRaises(LaunchError, dead_letters.choose_run, self.places, str(run))
         self.assertRaises(LaunchError, run_dir.find_live_run, self.places, str(run), lambda path: True)
 
 
@@ -518,7 +518,7 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("skipped    30:", told)
         self.assertIn("and 10 more: summary.json lists all", told)
         self.assertNotIn("unreadable", told)
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_ahead": skipped[:7]}, "images", "", "x")
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]}, "images", "", "x")
         self.assertIn("unreadable 7 more, in batches that were not begun any more: summary.json lists them", told)
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
         self.assertNotIn(" more", told)
@@ -528,7 +528,7 @@ class SummaryTest(unittest.TestCase):
         self.assertNotIn("summary.json lists", told)
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
         self.assertIn("and 41 more: summary.json lists all", told)
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_ahead": [tiles, skipped[0]]}, "tiles", "", "x")
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]}, "tiles", "", "x")
         self.assertIn("unreadable 42 more, in batches", told)
         for listed, said in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died met them"), (0, "skipped    2\n    a producer that died met them")):
             told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
@@ -582,7 +582,7 @@ class ProgressTest(unittest.TestCase):
     def test_describes_what_is_known(self):
         self.assertEqual("0 images, 0.0/s", progress.describe({}, "images"))
         self.assertEqual("3/9 images, 1.5/s, 0:04 left, compute 50%, consumers 25%, held back by compute", progress.describe(
-            {"done_samples": 3, "total_samples": 9, "samples_per_second": 1.5, "gpu_share": 0.5, "consumer_share": 0.25,
+            {"done_samples": 3, "total_samples": 9, "samples_per_second": 1.5, "gpu_utilization": 0.5, "consumer_utilization": 0.25,
              "limiting_stage": "compute"}, "images"))
 
     def test_the_time_that_is_left(self):
@@ -618,7 +618,7 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual((37, 19, 5), tuple(json.loads(progress.as_json(status, "images"))["progress"][key] for key in ("done", "skipped", "seconds_left")))
 
     def test_a_run_that_is_over_has_no_time_left_and_nothing_holds_it_back(self):
-        status = {"state": "abandoned", "done_samples": 3, "total_samples": 9, "samples_per_second": 1, "gpu_share": 0.5, "limiting_stage": "compute"}
+        status = {"state": "abandoned", "done_samples": 3, "total_samples": 9, "samples_per_second": 1, "gpu_utilization": 0.5, "limiting_stage": "compute"}
         self.assertEqual("3/9 images", progress.describe(status, "images"))
         self.assertNotIn("seconds_left", progress.as_json(status, "images"))
 
@@ -641,9 +641,9 @@ class RunCommandTest(unittest.TestCase):
             self.assertEqual(unit, run_command.unit_of(config), config)
 
     def test_the_settings_become_a_file_for_another_run(self):
-        text = run_command.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "lease-seconds": 30.0, "write-copy": False,
+        text = run_command.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "visibility-timeout": 30.0, "write-copy": False,
                                     "input": 'a "b" \\ é'})
-        self.assertEqual(['batch = 4', 'lease-seconds = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
+        self.assertEqual(['batch = 4', 'visibility-timeout = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
                          text.splitlines()[1:])
 
     def test_what_the_producer_finds_out_is_told_in_any_type(self):

@@ -55,7 +55,7 @@ class QueryTexts(unittest.TestCase):
                 self.assertEqual(self.look_up(name, True), ["lease"])
                 refused = self.refusal(name, False)
                 self.assertEqual(refused.code, ExitCode.USAGE)
-                for word in (name, "has no ids (--vector-columns none, or an older version)", "Leave --input out"):
+                for word in (name, "has no ids (--vector-columns none)", "Leave --input out"):
                     self.assertIn(word, str(refused))
 
     def test_a_text_column_of_numbers_is_refused_with_its_line(self):

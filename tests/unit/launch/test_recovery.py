@@ -53,7 +53,7 @@ class RecoveryTest(unittest.TestCase):
         self.assertEqual(0, launcher.returncode)
 
     def test_one_that_died_after_its_account_is_not_followed(self):
-        for told in (0, int(ExitCode.SET_ASIDE)):
+        for told in (0, int(ExitCode.DEAD_LETTERS)):
             with self.subTest(told=told):
                 launcher, producer, consumers = self.start_run(3)
                 producer.order(summary={"exit": told})
@@ -107,8 +107,8 @@ class RecoveryTest(unittest.TestCase):
         self.assertEqual(0, launcher.returncode, said)
 
     def test_what_a_producer_means_is_no_death(self):
-        for code in (ExitCode.OK, ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.CONSERVATION,
-                     ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.CONFIG, ExitCode.SHARED_MEMORY_FULL, ExitCode.SET_ASIDE,
+        for code in (ExitCode.OK, ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.COUNT_MISMATCH,
+                     ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.CONFIG, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEAD_LETTERS,
                      ExitCode.DEVICE_UNSUPPORTED, ExitCode.RUN_IN_USE, ExitCode.INTERRUPTED):
             self.assertFalse(Recovery.is_death(code, True), code)
         self.assertFalse(Recovery.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, False))
@@ -185,13 +185,13 @@ class RecoveryTest(unittest.TestCase):
         self.assertTrue(self.stage.nobody_enters_before(launcher))
 
     def test_a_rung_whose_slabs_go_with_the_producer_says_so(self):
-        launcher, producer, consumers = self.start_run(3, 1, "--rung", "workers")
+        launcher, producer, consumers = self.start_run(3, 1, "--strategy", "workers")
         kill(producer)
         self.assertTrue(wait_until_gone(producer.pid))
         consumers[0].order(exit=86)
         said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(128 + signal.SIGKILL, launcher.returncode)
-        self.assertIn("--rung workers does not survive", said)
+        self.assertIn("--strategy workers does not survive", said)
 
     def test_a_consumer_that_dies_in_between_is_started_again(self):
         launcher, producer, consumers = self.start_run(3)

@@ -21,11 +21,11 @@ class ReloadTest(unittest.TestCase):
         self.assertEqual("consumer", puppet.role)
         return puppet
 
-    def take_slabs(self, *puppets, but=(), overdue=()):
-        """The run says so of these, and of others that they do not, or that they are overdue."""
+    def take_slabs(self, *puppets, but=(), stalled=()):
+        """The run says so of these, and of others that they do not, or that they are stalled."""
         told = [*((puppet.pid, True) for puppet in puppets), *((puppet.pid, False) for puppet in but)]
         self.producer.order(status={"state": "running", "done_samples": len(told), "total_samples": 8,
-                                    "consumers": [{"pid": pid, "ready": ready, "holding": 0, "overdue": pid in overdue} for pid, ready in told]})
+                                    "consumers": [{"pid": pid, "ready": ready, "holding": 0, "stalled": pid in stalled} for pid, ready in told]})
         return len(told)
 
     def wait_until_that_is_seen(self, done):
@@ -68,10 +68,10 @@ class ReloadTest(unittest.TestCase):
         self.assertEqual(["0 of 2", "2 of 2"], [said.splitlines()[line].split(": ")[1].removesuffix(" consumers replaced") for line in (0, -1)])
         self.assertEqual(4, len(self.end(*new)["consumers"]))
 
-    def test_an_old_one_that_does_not_finish_its_slab_is_killed_once_it_is_overdue(self):
+    def test_an_old_one_that_does_not_finish_its_slab_is_killed_once_it_is_stalled(self):
         self.start(2)
         old, new = list(self.consumers), [self.enter()]
-        self.take_slabs(*old, *new, overdue=[each.pid for each in old])
+        self.take_slabs(*old, *new, stalled=[each.pid for each in old])
         until(lambda: any(puppet.has_said_something() for puppet in old))
         hanging = next(puppet for puppet in old if puppet.has_said_something())
         self.assertEqual({"signal": "SIGTERM"}, hanging.hear())

@@ -14,8 +14,8 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/work/post.py", line 4,
 
 def incident(samples=4, end="failed", **changes):
     return {"run_id": "r", "batch": 1, "reason": "it failed 3 times: ValueError: odd", "payload": "batch-1-row-0.safetensors",
-            "samples": [{"item": number, "key": f"s{number}", "hole": False} for number in range(samples)],
-            "deliveries": [{"attempt": 1, "end": end, "charged": True, "why": TRACEBACK}], **changes}
+            "samples": [{"item": number, "key": f"s{number}", "empty": False} for number in range(samples)],
+            "deliveries": [{"attempt": 1, "end": end, "counted": True, "why": TRACEBACK}], **changes}
 
 
 class Program:
@@ -39,7 +39,7 @@ class RetriesTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        (self.folder / "quarantine").mkdir()
+        (self.folder / "dead-letters").mkdir()
 
     def tried(self, told, *lives):
         program = Program(*lives)
@@ -74,13 +74,13 @@ class RetriesTest(unittest.TestCase):
 
     def test_what_was_unreadable_counts_for_nothing(self):
         told = incident(3)
-        told["samples"][1]["hole"] = True
+        told["samples"][1]["empty"] = True
         self.tried(told, ([{"trying": [0, 3]}, {"failed": [0, 3], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"},
                            {"trying": [1, 3]}, {"done": [1, 3]}], 0))
         recovered = retries.Recovered()
         recovered.take("payload", told)
         self.assertEqual(1, recovered.samples)
-        self.assertEqual(ExitCode.SET_ASIDE, recovered.correct({"samples": {"quarantined": 2}}, ExitCode.SET_ASIDE))
+        self.assertEqual(ExitCode.DEAD_LETTERS, recovered.correct({"samples": {"dead_letters": 2}}, ExitCode.DEAD_LETTERS))
 
     def test_a_program_that_is_stopped_or_never_comes_to_a_sample_is_not_started_again(self):
         for life in (([{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}], -signal.SIGTERM), ([], -signal.SIGSEGV)):
@@ -97,7 +97,7 @@ class RetriesTest(unittest.TestCase):
         self.assertNotIn("why", told["samples"][0])
 
     def put(self, name, told):
-        (self.folder / "quarantine" / f"{name}.json").write_text(json.dumps({**told, "payload": f"{name}.safetensors"}))
+        (self.folder / "dead-letters" / f"{name}.json").write_text(json.dumps({**told, "payload": f"{name}.safetensors"}))
 
     def test_a_run_tries_its_own_dead_letters_whose_consumers_lived(self):
         self.put("a", incident())
@@ -107,17 +107,17 @@ class RetriesTest(unittest.TestCase):
         program = Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0))
         recovered = retries.retry_failed(self.folder, "r", ["consumer"], program)
         self.assertEqual((1, 4), (len(program.commands), recovered.samples))
-        summary = {"samples": {"released": 8, "quarantined": 8}, "given_up": [{"payload": str(self.folder / "quarantine/a.safetensors"), "samples": 4},
-                                                                            {"payload": str(self.folder / "quarantine/b.safetensors"), "samples": 4}]}
-        self.assertEqual(ExitCode.SET_ASIDE, recovered.correct(summary, ExitCode.SET_ASIDE))
-        self.assertEqual({"released": 12, "quarantined": 4, "recovered": 4}, summary["samples"])
-        self.assertEqual([str(self.folder / "quarantine/b.safetensors")], [slab["payload"] for slab in summary["given_up"]])
+        summary = {"samples": {"released": 8, "dead_letters": 8}, "dead_letters": [{"payload": str(self.folder / "dead-letters/a.safetensors"), "samples": 4},
+                                                                            {"payload": str(self.folder / "dead-letters/b.safetensors"), "samples": 4}]}
+        self.assertEqual(ExitCode.DEAD_LETTERS, recovered.correct(summary, ExitCode.DEAD_LETTERS))
+        self.assertEqual({"released": 12, "dead_letters": 4, "recovered": 4}, summary["samples"])
+        self.assertEqual([str(self.folder / "dead-letters/b.safetensors")], [slab["payload"] for slab in summary["dead_letters"]])
 
     def test_a_run_without_a_dead_letter_left_ends_well(self):
         self.put("a", incident())
         recovered = retries.retry_failed(self.folder, "r", ["consumer"], Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0)))
-        self.assertEqual(ExitCode.OK, recovered.correct({"samples": {"released": 0, "quarantined": 4}}, ExitCode.SET_ASIDE))
-        self.assertEqual(ExitCode.CANNOT_WRITE, recovered.correct({"samples": {"released": 0, "quarantined": 4}}, ExitCode.CANNOT_WRITE))
+        self.assertEqual(ExitCode.OK, recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.DEAD_LETTERS))
+        self.assertEqual(ExitCode.CANNOT_WRITE, recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.CANNOT_WRITE))
 
     def test_a_processor_that_fails_at_everything_is_asked_three_times(self):
         for name in "abcdef":

@@ -42,8 +42,8 @@ class RunTest(unittest.TestCase):
         self.stage.end(launcher, producer, [consumer])
 
     def test_a_rung_is_run_by_the_ladders_program(self):
-        for flags, consumers, program in (((), 1, "offramp-producer"), (("--rung", "streams"), 1, "offramp-producer"),
-                                          (("--rung", "async"), 1, "offramp-ladder"), (("--rung", "sequential"), 0, "offramp-ladder")):
+        for flags, consumers, program in (((), 1, "offramp-producer"), (("--strategy", "streams"), 1, "offramp-producer"),
+                                          (("--strategy", "async"), 1, "offramp-ladder"), (("--strategy", "sequential"), 0, "offramp-ladder")):
             with self.subTest(flags):
                 launcher, producer, started = self.stage.start_run(consumers, *flags)
                 self.assertEqual(program, producer.program)
@@ -182,13 +182,13 @@ class RunTest(unittest.TestCase):
     def test_a_run_that_has_replaced_nothing_yet_is_begun_again(self):
         output = self.stage.folder / "masks"
         output.mkdir()
-        for noted, flags, wanted in (("former", ("--start-over",), "--start-over"), ("former", (), ""), ("former", ("--resume",), "--resume"),
-                                     ("this-one", ("--start-over",), "--resume")):
+        for noted, flags, wanted in (("former", ("--overwrite",), "--overwrite"), ("former", (), ""), ("former", ("--resume",), "--resume"),
+                                     ("this-one", ("--overwrite",), "--resume")):
             header = {"run": noted, "identity": {"items": "8"}}
-            (output / ".offramp-manifest").write_text(json.dumps(header) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n")
+            (output / ".offramp-checkpoint").write_text(json.dumps(header) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n")
             launcher, producer, consumers = self.stage.start_run(1, "--output", str(output), *flags, "--run-id", "this-one")
             command = re.search(r"  go on      (.*)\)\n", self.stage.end(launcher, producer, consumers, code=130))[1]
-            self.assertEqual([wanted] if wanted else [], [word for word in command.split() if word in ("--start-over", "--resume")], command)
+            self.assertEqual([wanted] if wanted else [], [word for word in command.split() if word in ("--overwrite", "--resume")], command)
 
     def test_nothing_goes_on_after_a_wrong_setting_nor_after_a_complete_run(self):
         for code, summary in ((64, None), (66, None), (0, {"samples": {"released": 8}})):

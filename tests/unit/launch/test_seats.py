@@ -21,7 +21,7 @@ class WorkLeftTest(unittest.TestCase):
                 ({}, False, True), ({"state": "running"}, False, True), ({"state": "starting"}, False, True),
                 ({"state": "running"}, True, False), ({"state": "ending", "slabs": {"free": 4}}, False, False),
                 ({"state": "draining", "slabs": {"free": 3, "ready": 1}}, False, True), ({"state": "running", "slabs": {"leased": 1}}, True, True),
-                ({"state": "draining", "slabs": {"filling": 1}}, True, True), ({"state": "draining", "slabs": {"retired": 1, "quarantined": 2}}, True, False),
+                ({"state": "draining", "slabs": {"filling": 1}}, True, True), ({"state": "draining", "slabs": {"retired": 1, "dead_letters": 2}}, True, False),
                 ({"state": "draining", "slabs": {"free": 4}, "spilled_samples": 9}, True, True)):
             self.assertEqual(left, is_work_left(status, draining), (status, draining))
 

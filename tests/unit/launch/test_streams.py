@@ -114,7 +114,7 @@ class FullRunDirectoryTest(unittest.TestCase):
         finishing = mock.Mock()
         finishing.wait.side_effect = lambda program: program.reap()
         with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
-            for ended_with, told in ((0, "the run is done, but"), (84, "quarantine list --run-dir {run_dir.path}. Besides,")):
+            for ended_with, told in ((0, "the run is done, but"), (84, "dead-letters list --run-dir {run_dir.path}. Besides,")):
                 code, whole = run_command.conclude(plan, run_dir, supervisor, ended_with, {}, finishing)
                 self.assertEqual((73, 73), (code, whole["exit"]))
                 self.assertIn(f"{told.format(run_dir=run_dir)} its summary.json cannot be written: No space left", whole["failure"])

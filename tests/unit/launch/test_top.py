@@ -53,8 +53,8 @@ class DrawingTest(unittest.TestCase):
 
     def test_who_holds_what(self):
         text = "\n".join(line.plain for line in self.lines(DOCUMENTS["trouble"], (80, 24)))
-        consumer = next(each for each in DOCUMENTS["trouble"]["status"]["consumers"] if each["overdue"])
-        self.assertRegex(text, rf"{consumer['session']} +{consumer['pid']} .*{', '.join(map(str, consumer['held']))}  overdue")
+        consumer = next(each for each in DOCUMENTS["trouble"]["status"]["consumers"] if each["stalled"])
+        self.assertRegex(text, rf"{consumer['session']} +{consumer['pid']} .*{', '.join(map(str, consumer['held']))}  stalled")
         self.assertIn("22 free", text)
 
     def test_all_slabs_are_seen_where_they_have_room_and_their_shares_where_not(self):

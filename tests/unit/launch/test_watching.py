@@ -171,7 +171,7 @@ class HealthTest(unittest.TestCase):
                 (of_a_run(status=status_of(1, 1, time=old), finishing=True), True, False),
                 (of_a_run(status=status_of(1, 1, state="draining")), True, False),
                 (of_a_run(status=status_of(1, 1, consumers=[])), True, False),
-                (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "overdue": True}])), True, False),
+                (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "stalled": True}])), True, False),
                 (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "ready": False}])), True, False),
                 (of_gpus(), True, False)):
             self.assertEqual((lives, ready), (health.alive(document, NOW)[0], health.ready(document, NOW)[0]), document)
@@ -531,7 +531,7 @@ class Watched(unittest.TestCase):
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
         before = pathlib.Path(folder, "metrics.prom").read_text()
         self.assertIn('\nofframp_samples_total{state="completed"} 8\n', before)
-        launcher = self.stage.launch("run", "--consumers", "1", "--run-dir", folder, "--start-over")
+        launcher = self.stage.launch("run", "--consumers", "1", "--run-dir", folder, "--overwrite")
         producer, consumer = sorted((self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True)
         self.stage.end(launcher, producer, [consumer], code=64)
         self.assertEqual((64, before), (launcher.returncode, pathlib.Path(folder, "metrics.prom").read_text()))
@@ -655,7 +655,7 @@ class Watched(unittest.TestCase):
         self.assertEqual(200, self.get("/livez")[0])
         for puppet in (producer, *consumers):
             self.assertNotIn(b"OFFRAMP_HTTP", pathlib.Path(f"/proc/{puppet.pid}/environ").read_bytes())
-        self.assertEqual(0, self.stage.call("quarantine", "list", "--run-dir", str(self.run_dir))[0])
+        self.assertEqual(0, self.stage.call("dead-letters", "list", "--run-dir", str(self.run_dir))[0])
         said = self.stage.end(launcher, producer, consumers)
         self.assertEqual(0, launcher.returncode, said)
 

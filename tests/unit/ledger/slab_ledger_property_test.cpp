@@ -112,20 +112,20 @@ class Account {
             work =
                 WorkWord{hold->second.slab, hold->second.attempt, static_cast<std::uint32_t>(hold->second.generation)}
                     .pack();
-        int charged = 0;
+        int counted = 0;
         for (const auto& revoked : ledger().revoke(who, work)) {
-            charged += revoked.charged ? 1 : 0;
+            counted += revoked.counted ? 1 : 0;
             RC_ASSERT(held_[revoked.slab].erase(who.session) == 1U);
         }
-        RC_ASSERT(charged == (work != 0 ? 1 : 0));  // one death, at most one suspect
+        RC_ASSERT(counted == (work != 0 ? 1 : 0));  // one death, at most one suspect
         f_.admitted[index] = *ledger().admit(who.session + 1000, 1, 0, who.session);
     }
     void give_up() {
         const auto slab = *rc::gen::inRange(0U, ledger().slab_count());
         if (ledger().word(slab).state != SlabState::Ready) return;
-        ledger().quarantine(slab);
+        ledger().dead_letter(slab);
         ledger().discard(slab);
-        ++quarantined_;
+        ++dead_lettered_;
     }
     // Any ticket that ever was, from anyone: only the holder's own, of this generation and its attempt, may change
     // anything.
@@ -165,7 +165,7 @@ class Account {
             generations_[slab] = word.generation;
             if (word.state == SlabState::Ready || word.state == SlabState::Leased) ++in_flight;
         }
-        RC_ASSERT(published_ == completed_ + in_flight + quarantined_);
+        RC_ASSERT(published_ == completed_ + in_flight + dead_lettered_);
         // What a next producer would make of this moment: no hold lost, nothing invented.
         std::vector<SlabEntry> entries = f_.entries;
         std::vector<LedgerConsumer> consumer_table = f_.consumer_table;
@@ -181,7 +181,7 @@ class Account {
     std::map<std::uint32_t, std::map<std::uint64_t, SlabTicket>> held_;  // slab → session → ticket
     std::vector<std::pair<ConsumerRef, SlabTicket>> seen_;
     std::map<std::uint32_t, std::uint64_t> generations_;
-    std::uint64_t published_ = 0, completed_ = 0, quarantined_ = 0;
+    std::uint64_t published_ = 0, completed_ = 0, dead_lettered_ = 0;
 };
 
 RC_GTEST_PROP(SlabLedgerHistories, KeepOneWriterFencingAndConservation, ()) {

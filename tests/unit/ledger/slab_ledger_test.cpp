@@ -205,22 +205,22 @@ TEST(SlabLedger, DeathReturnsEverythingAndChargesTheOneInWork) {
     const auto revoked = f.ledger->revoke(f.admitted[0], work.pack());
     ASSERT_EQ(revoked.size(), 2U);
     for (const auto& hold : revoked) EXPECT_TRUE(hold.ready_again);
-    EXPECT_EQ(f.ledger->charges(working.slab), 1U);
-    EXPECT_EQ(f.ledger->charges(waiting.slab), 0U);
+    EXPECT_EQ(f.ledger->failures(working.slab), 1U);
+    EXPECT_EQ(f.ledger->failures(waiting.slab), 0U);
     EXPECT_EQ(f.state(working.slab), SlabState::Ready);
     EXPECT_EQ(f.state(waiting.slab), SlabState::Ready);
     EXPECT_EQ(f.state(others.slab), SlabState::Leased);
     EXPECT_EQ(f.ledger->release(f.admitted[0], waiting, ReleaseKind::Completed), ReleaseOutcome::Foreign);
 }
 
-TEST(SlabLedger, AWorkWordOfAnotherFillingChargesNobody) {
+TEST(SlabLedger, AWorkWordOfAnotherFillingCountsNoFailure) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
     const WorkWord stale{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation + 1)};
     const auto revoked = f.ledger->revoke(f.admitted[0], stale.pack());
     ASSERT_EQ(revoked.size(), 1U);
-    EXPECT_FALSE(revoked[0].charged);
-    EXPECT_EQ(f.ledger->charges(0), 0U);
+    EXPECT_FALSE(revoked[0].counted);
+    EXPECT_EQ(f.ledger->failures(0), 0U);
 }
 
 TEST(SlabLedger, DeathOfALateHolderFreesARetiredSlab) {
@@ -240,17 +240,17 @@ TEST(SlabLedger, ChargesEndWithTheFilling) {
     LedgerFixture f(1);
     auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
     f.ledger->revoke(f.admitted[0], WorkWord{0, 1, 1}.pack());
-    ASSERT_EQ(f.ledger->charges(0), 1U);
+    ASSERT_EQ(f.ledger->failures(0), 1U);
     ticket = f.ledger->lease(0, f.admitted[1]);
     f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed);
-    EXPECT_EQ(f.ledger->charges(0), 0U);
+    EXPECT_EQ(f.ledger->failures(0), 0U);
 }
 
 TEST(SlabLedger, WhatIsGivenUpComesBackWhenNobodyHoldsIt) {
     LedgerFixture f(1);
     const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
     f.ledger->expire(0);
-    f.ledger->quarantine(0);
+    f.ledger->dead_letter(0);
     EXPECT_FALSE(f.ledger->can_lease(0, f.admitted[1]));
     EXPECT_FALSE(f.ledger->acquire(kAny));
     f.ledger->discard(0);
@@ -282,7 +282,7 @@ TEST(SlabLedgerDeathTest, IllegalTransitionsEndTheProcess) {
     EXPECT_DEATH(f.ledger->publish(0), "broken contract");
     EXPECT_DEATH(f.ledger->abandon(0), "broken contract");
     EXPECT_DEATH(f.ledger->expire(0), "broken contract");
-    EXPECT_DEATH(f.ledger->quarantine(0), "broken contract");
+    EXPECT_DEATH(f.ledger->dead_letter(0), "broken contract");
     EXPECT_DEATH(f.ledger->discard(0), "broken contract");
     EXPECT_DEATH(f.ledger->lease(0, f.admitted[0]), "broken contract");
     EXPECT_DEATH(f.ledger->word(1), "broken contract");
@@ -291,7 +291,7 @@ TEST(SlabLedgerDeathTest, IllegalTransitionsEndTheProcess) {
     EXPECT_DEATH(f.ledger->abandon(0), "broken contract");
     const auto ticket = f.ledger->lease(0, f.admitted[0]);
     EXPECT_DEATH(f.ledger->lease(0, f.admitted[1]), "broken contract");
-    EXPECT_DEATH(f.ledger->quarantine(0), "broken contract");
+    EXPECT_DEATH(f.ledger->dead_letter(0), "broken contract");
     EXPECT_DEATH(f.ledger->take_back(ticket, f.admitted[1]), "broken contract");
 }
 
@@ -357,8 +357,8 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
     {  // given up: what was counted as such is never delivered again
         LedgerFixture f(1);
         f.make_ready();
-        const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::Quarantine, 0, 1});
-        EXPECT_EQ(adopted.word(0).state, SlabState::Quarantined);
+        const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::DeadLetter, 0, 1});
+        EXPECT_EQ(adopted.word(0).state, SlabState::DeadLettered);
     }
     {  // taken already, and gone on since
         LedgerFixture f(1);

@@ -101,7 +101,7 @@ TEST(EmbeddingsSqlite, ARunThatStartsOverBeginsANewDatabase) {
         ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
         finish_run(config);
         const std::string previous = test::results_in(folder.path()).at(database);
-        config.start_over = true;
+        config.overwrite = true;
         prepare_run(config);
         EXPECT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 7})}).contents), "no error");
         finish_run(config);

@@ -26,7 +26,7 @@ struct HandMade {
 
 inline HandMade one_sample() {
     HandMade made;
-    made.contents.samples.push_back({.item = 0, .batch = 0, .row = 0, .hole = false, .key = "sample"});
+    made.contents.samples.push_back({.item = 0, .batch = 0, .row = 0, .empty = false, .key = "sample"});
     made.contents.batches.push_back({.batch = 0, .first_row = 0, .rows = 1, .first_sample = 0, .reserved = 0});
     return made;
 }

@@ -24,13 +24,13 @@ using ::testing::Not;
 // An output folder, and runs of a program of one's own whose consumers come to it, one after the other.
 class OwnRun : public ::testing::Test {
   protected:
-    enum class Wish { Nothing, Resume, StartOver };
+    enum class Wish { Nothing, Resume, Overwrite };
 
     RunConfig config(const std::string& run, Wish wish = Wish::Nothing) const {
         RunConfig config = test::config_for(processor_, folder_.path());
         config.run_id = run;
         config.resume = wish == Wish::Resume;
-        config.start_over = wish == Wish::StartOver;
+        config.overwrite = wish == Wish::Overwrite;
         return config;
     }
     void prepare(const std::string& run, Wish wish = Wish::Nothing) const {
@@ -130,7 +130,7 @@ TEST_F(OwnRun, ALinkIsNotTakenForItsNote) {
     const std::string note = folder_.path() + "/.offramp-own-run";
     std::filesystem::rename(note, folder_.path() + "/moved");
     std::filesystem::create_symlink("moved", note);
-    EXPECT_THAT(refusal("first"), HasSubstr("--start-over"));
+    EXPECT_THAT(refusal("first"), HasSubstr("--overwrite"));
 }
 
 TEST_F(OwnRun, WhatNobodyMadeLeavesNoCheckpoint) {
@@ -147,9 +147,9 @@ TEST_F(OwnRun, AFinishedRunsResultsAreNotTouchedUnasked) {
     whole_run("first", 0);
     const Tree before = test::read_tree(folder_.path());
     EXPECT_THAT(refusal("second"), AllOf(HasSubstr("results of run first, which came to its end"),
-                                         HasSubstr("--start-over"), Not(HasSubstr("--resume"))));
+                                         HasSubstr("--overwrite"), Not(HasSubstr("--resume"))));
     EXPECT_THAT(refusal("second", Wish::Resume), AllOf(HasSubstr("checksums.tsv cannot be added to"),
-                                                       HasSubstr("by the items' numbers"), HasSubstr("--start-over")));
+                                                       HasSubstr("by the items' numbers"), HasSubstr("--overwrite")));
     EXPECT_EQ(test::read_tree(folder_.path()), before);
 }
 
@@ -164,7 +164,7 @@ TEST_F(OwnRun, WhereItemsAreNumberedOnResultsThatAreKeptByTheirNumbersAreAddedTo
 TEST_F(OwnRun, ResultsThatAreKeptByKeyAreAddedToWhenThatIsAskedFor) {
     processor_ = "embeddings-sqlite";
     whole_run("first", 0);
-    EXPECT_THAT(refusal("second"), AllOf(HasSubstr("--resume to add"), HasSubstr("--start-over")));
+    EXPECT_THAT(refusal("second"), AllOf(HasSubstr("--resume to add"), HasSubstr("--overwrite")));
     whole_run("second", 6, Wish::Resume);
     EXPECT_EQ(results(), results_of({0, 6}));
     EXPECT_EQ(read_previous_run(folder_.path())->run_id, "second");
@@ -172,7 +172,7 @@ TEST_F(OwnRun, ResultsThatAreKeptByKeyAreAddedToWhenThatIsAskedFor) {
 
 TEST_F(OwnRun, WhatIsStartedOverReplacesTheEarlierResultsAtItsEndAndNotBefore) {
     whole_run("first", 0);
-    prepare("second", Wish::StartOver);
+    prepare("second", Wish::Overwrite);
     serve("second", 6);
     EXPECT_EQ(results(), results_of({0}));
     finish("second", OwnRunEnd::Unfinished);
@@ -180,7 +180,7 @@ TEST_F(OwnRun, WhatIsStartedOverReplacesTheEarlierResultsAtItsEndAndNotBefore) {
     const auto told = read_previous_run(folder_.path());
     EXPECT_NE(told->next_place, "");
     EXPECT_TRUE(told->finished && !told->ended) << "what lies in place is a finished run's";
-    prepare("second", Wish::StartOver);  // consumers come back
+    prepare("second", Wish::Overwrite);  // consumers come back
     serve("second", 9);
     finish("second", OwnRunEnd::Ended);
     EXPECT_EQ(results(), results_of({6, 9}));
@@ -188,11 +188,11 @@ TEST_F(OwnRun, WhatIsStartedOverReplacesTheEarlierResultsAtItsEndAndNotBefore) {
 
 TEST_F(OwnRun, TheRestOfAnEndThatWasKilledIsDoneBeforeTheNextRun) {
     whole_run("first", 0);
-    prepare("second", Wish::StartOver);
+    prepare("second", Wish::Overwrite);
     serve("second", 6);
     finish("second", OwnRunEnd::Unfinished);
     // As far as an end comes that is killed when its checkpoint is written.
-    std::ofstream(folder_.path() + "/.offramp-manifest", std::ios::app) << "{\"ended\":true}\n";
+    std::ofstream(folder_.path() + "/.offramp-checkpoint", std::ios::app) << "{\"ended\":true}\n";
     EXPECT_THAT(refusal("third"), HasSubstr("results of run second, which came to its end"));
     EXPECT_EQ(results(), results_of({6}));
 }
@@ -211,7 +211,7 @@ TEST_F(OwnRun, WhatARunOfTheLaunchersOwnMadeIsNotAddedTo) {
 
 TEST_F(OwnRun, AddingAndReplacingContradictEachOther) {
     RunConfig both = config("first", Wish::Resume);
-    both.start_over = true;
+    both.overwrite = true;
     EXPECT_THROW(prepare_own_run(both, "first-00aa"), ConfigError);
     EXPECT_FALSE(is_noted());
 }

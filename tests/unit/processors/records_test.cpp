@@ -79,11 +79,11 @@ TEST(Records, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     const RunConfig config = test::config_for("records", folder.path());
     HandMade made = mapped();
     SlabContents skipped = made.contents;
-    skipped.samples[0].hole = true;
+    skipped.samples[0].empty = true;
     EXPECT_EQ(rows_after(config, {skipped}), "records\t0\tsample\tskipped\t{}\tnothing\t{}\tm\n");
     const std::string done = rows_after(config, {made.contents});
     EXPECT_THAT(done, HasSubstr("\tdone\t"));
-    // A run that continues another sends what is done as a hole named by its number.
+    // A run that continues another sends what is done as an empty row named by its number.
     skipped.samples[0].key = "0";
     EXPECT_EQ(rows_after(config, {skipped}), done);
 }
@@ -98,11 +98,11 @@ struct RecordsOfAManifest : ::testing::Test {
         made = mapped();
     }
 
-    std::string row_of(const std::string& key, std::uint64_t item, bool hole = false) {
+    std::string row_of(const std::string& key, std::uint64_t item, bool empty = false) {
         SlabContents slab = made.contents;
         slab.samples[0].key = key;
         slab.samples[0].item = item;
-        slab.samples[0].hole = hole;
+        slab.samples[0].empty = empty;
         const ScratchFolder own;
         config.output = own.path();
         return rows_after(config, {slab});

@@ -35,7 +35,7 @@ TEST(TraceFile, KeepsWhatHappenedWhileItWasOnAndWritesItOnce) {
     std::stringstream text;
     text << file.rdbuf();
     EXPECT_THAT(text.str(), HasSubstr(R"({"process":"producer","pid":)" + std::to_string(::getpid()) +
-                                      R"(,"rung":"async","not_kept":0})"));
+                                      R"(,"strategy":"async","not_kept":0})"));
     EXPECT_THAT(text.str(), HasSubstr(R"({"lane":"main","name":"compute","batch":7,)"));
     EXPECT_THAT(text.str(), HasSubstr(R"({"lane":"egress-done","name":"publish","batch":8,)"));
     EXPECT_THAT(text.str(),

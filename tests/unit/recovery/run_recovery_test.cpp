@@ -180,7 +180,7 @@ TEST_F(RunRecoveryTest, ARecordThatContradictsTheSlabsIsRefusedAndNothingIsLost)
                 recovery.take_up(numbers_, nullptr);
             },
             &text);
-        ::_exit(code == ErrorKind::Conservation && text.find("4 in 1 completed") != std::string::npos ? 0 : 1);
+        ::_exit(code == ErrorKind::CountMismatch && text.find("4 in 1 completed") != std::string::npos ? 0 : 1);
     });
     EXPECT_EQ(refuses.wait(), 0);
     RunRecovery next = recover();

@@ -49,14 +49,14 @@ class RunReportTest : public ::testing::Test {
 TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
     // a model that takes long to load
     RunReport report(folder_.path(), RunFacts{.began_ns = now_ns() - 100 * kSecond});
-    RunStats now = stats(10, 50, {2.0, 4.0}, "goodbye");  // it is the last one, too
+    RunStats now = stats(10, 50, {2.0, 4.0}, "disconnected");  // it is the last one, too
     now.state = "ended";
     now.compute_busy_seconds = 5;
     now.input_wait_seconds = 4;
     report.write_status(now);
     EXPECT_NEAR(5, status()["samples_per_second"].get<double>(), 0.1);
-    EXPECT_NEAR(0.5, status()["gpu_share"].get<double>(), 0.01);
-    EXPECT_NEAR(0.3, status()["consumer_share"].get<double>(), 0.01);
+    EXPECT_NEAR(0.5, status()["gpu_utilization"].get<double>(), 0.01);
+    EXPECT_NEAR(0.3, status()["consumer_utilization"].get<double>(), 0.01);
     EXPECT_EQ("input", status()["limiting_stage"]);
 }
 
@@ -65,7 +65,7 @@ TEST_F(RunReportTest, ALaterOneIsAboutTheTimeSinceTheOneBefore) {
     report.write_status(stats(10, 50, {2.0, 4.0}));
     report.write_status(stats(20, 70, {7.0, 4.0}));
     EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
-    EXPECT_NEAR(0.25, status()["consumer_share"].get<double>(), 0.01);
+    EXPECT_NEAR(0.25, status()["consumer_utilization"].get<double>(), 0.01);
 }
 
 TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
@@ -73,7 +73,7 @@ TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
     before.broker.consumers[1].end = "died";
     RunStats now = stats(20, 70, {7.0, 4.0});
     now.broker.consumers[1].end = "died";
-    EXPECT_NEAR(0.5, parse_json(RunReport::status_json({}, before, now))["consumer_share"].get<double>(), 0.01);
+    EXPECT_NEAR(0.5, parse_json(RunReport::status_json({}, before, now))["consumer_utilization"].get<double>(), 0.01);
 }
 
 TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
@@ -93,15 +93,15 @@ TEST_F(RunReportTest, RatesAndSharesAreThoseOfTheLastTenSeconds) {
         report.write_status(now);
     }
     EXPECT_NEAR(1, status()["samples_per_second"].get<double>(), 0.2);
-    EXPECT_NEAR(0.5, status()["consumer_share"].get<double>(), 0.05);
-    EXPECT_NEAR(0.25, status()["gpu_share"].get<double>(), 0.05);
+    EXPECT_NEAR(0.5, status()["consumer_utilization"].get<double>(), 0.05);
+    EXPECT_NEAR(0.25, status()["gpu_utilization"].get<double>(), 0.05);
 }
 
 TEST_F(RunReportTest, WhatCouldNotBeReadIsNotDone) {
     RunReport report(folder_.path(), RunFacts{.items = 56, .done_before = 7});
     RunStats now = stats(1, 30, {});
     now.skipped = 19;
-    now.broker.quarantined.samples = 2;
+    now.broker.dead_lettered.samples = 2;
     report.write_status(now);
     EXPECT_EQ(37, status()["done_samples"]);
     EXPECT_EQ(19, status()["skipped"]);
@@ -118,11 +118,11 @@ TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
     now.broker.in_flight.samples = 20;
     const auto told = [&] { return parse_json(RunReport::status_json(facts, before, now)); };
     EXPECT_EQ("input", told()["limiting_stage"]) << "ten are computed yet";
-    EXPECT_TRUE(told()["gpu_share"].is_null()) << "and have no time yet";
-    EXPECT_TRUE(told()["consumer_share"].is_null()) << "nothing was finished, and something is held";
+    EXPECT_TRUE(told()["gpu_utilization"].is_null()) << "and have no time yet";
+    EXPECT_TRUE(told()["consumer_utilization"].is_null()) << "nothing was finished, and something is held";
     now.broker.published.samples = 90;
     EXPECT_EQ("consumers", told()["limiting_stage"]);
-    EXPECT_EQ(0, told()["gpu_share"]);
+    EXPECT_EQ(0, told()["gpu_utilization"]);
     now.sourced = now.skipped + now.broker.published.samples - 5;
     now.broker.published.samples -= 5;
     EXPECT_EQ("input", told()["limiting_stage"]) << "more will be read";
@@ -186,7 +186,7 @@ TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
     now.dropped_when_full = {.batches = 4, .samples = 16, .bytes = 160};
     now.broker.queue.add(3'000'000'000'000);
     now.broker.slab_states = {SlabState::Free,   SlabState::Filling, SlabState::Ready,
-                              SlabState::Leased, SlabState::Retired, SlabState::Quarantined};
+                              SlabState::Leased, SlabState::Retired, SlabState::DeadLettered};
     now.broker.consumers[0].held = {3, 4};
     const auto told = parse_json(RunReport::status_json(facts, stats(0, 0, {}), now));
     EXPECT_EQ(told["device"], "NVIDIA H200");
@@ -205,7 +205,7 @@ TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
     EXPECT_EQ(told["stage_seconds"]["compute"]["counts"][1], 16);
     EXPECT_DOUBLE_EQ(told["stage_seconds"]["compute"]["sum"].get<double>(), 0.0032);
     EXPECT_EQ(told["stage_seconds"]["queue"]["counts"][bounds], 1);
-    EXPECT_EQ(told["slab_states"], "FGPLRQ");
+    EXPECT_EQ(told["slab_states"], "FGPLRD");
     EXPECT_EQ(told["slab_state_letters"]["P"], "ready");
     EXPECT_EQ(told["slab_state_letters"].size(), kSlabStates);
     EXPECT_EQ(told["consumers"][0]["held"], nlohmann::json({3, 4}));

@@ -33,8 +33,8 @@ TEST(RunOutcome, ARunThatWasStoppedBeforeTheEndOfItsInputIsInterrupted) {
 TEST(RunOutcome, DeadLettersAreSaid) {
     RunStats stats = all_done();
     stats.broker.completed.samples = 5;
-    stats.broker.quarantined = {.slabs = 1, .samples = 3};
-    EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::SetAside);
+    stats.broker.dead_lettered = {.slabs = 1, .samples = 3};
+    EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::DeadLetters);
     EXPECT_EQ((RunOutcome{.items = 11, .stopped = StopMode::Drain}.exit_code(stats)), ExitCode::Interrupted);
 }
 
@@ -42,7 +42,7 @@ TEST(RunOutcome, WhatWasDroppedForWantOfASlabIsAccountedForAndWhatWasAbandonedOn
     RunStats stats = all_done();
     stats.broker.published.samples = stats.broker.completed.samples = 5;
     stats.dropped.samples = 3;
-    EXPECT_EQ(kToItsEnd.exit_code(stats), exit_code_for(ErrorKind::Conservation));
+    EXPECT_EQ(kToItsEnd.exit_code(stats), exit_code_for(ErrorKind::CountMismatch));
     EXPECT_EQ((RunOutcome{.items = 10, .stopped = StopMode::Abandon}.exit_code(stats)), ExitCode::Interrupted);
     stats.dropped_when_full.samples = 3;
     EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::Ok);
@@ -60,7 +60,7 @@ TEST(RunOutcome, NumbersThatDoNotAgreeAreAFault) {
     for (const auto& fault : faults) {
         RunStats stats = all_done();
         fault(stats);
-        EXPECT_EQ(kToItsEnd.exit_code(stats), exit_code_for(ErrorKind::Conservation)) << &fault - faults;
+        EXPECT_EQ(kToItsEnd.exit_code(stats), exit_code_for(ErrorKind::CountMismatch)) << &fault - faults;
     }
 }
 

@@ -289,7 +289,7 @@ TEST_F(ConsumerLoopTest, ADelayedNoStandsForTheWholeSlab) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     processor_.behaviour = [&](const Progress&, const StillCurrent& still_current) {
-        run_.set_word(0, {SlabState::Quarantined, ticket.attempt, ticket.generation});
+        run_.set_word(0, {SlabState::DeadLettered, ticket.attempt, ticket.generation});
         EXPECT_FALSE(still_current());
         run_.set_word(0, {SlabState::Leased, ticket.attempt, ticket.generation});
         EXPECT_FALSE(still_current()) << "half of its samples may be uncommitted already";

@@ -52,7 +52,7 @@ SlabTicket FakeRun::lease_filled(std::uint32_t index, std::uint64_t batch, std::
     const SlabTicket ticket{.epoch = 1, .slab = index, .generation = batch + 1, .attempt = attempt};
     SlabWriter writer(slab(index), layout_);
     writer.begin({.run_nonce = names_.nonce, .epoch = 1, .slab = index, .generation = ticket.generation});
-    const std::array<SampleEntry, 2> samples{{{.item = 2 * batch}, {.item = 2 * batch + 1, .hole = true}}};
+    const std::array<SampleEntry, 2> samples{{{.item = 2 * batch}, {.item = 2 * batch + 1, .empty = true}}};
     EXPECT_TRUE(writer.add_batch(batch, 0, samples));
     writer.finish(1);
     set_word(index, {SlabState::Leased, attempt, ticket.generation});

@@ -107,7 +107,7 @@ TEST(LedgerView, OnlyTheDeliveryThatTheLedgerWaitsForIsCurrent) {
     EXPECT_TRUE(ledger.is_current(ticket));
     for (const SlabWord other : {SlabWord{SlabState::Leased, 3, 7}, SlabWord{SlabState::Leased, 2, 8},
                                  SlabWord{SlabState::Ready, 2, 7}, SlabWord{SlabState::Free, 2, 7},
-                                 SlabWord{SlabState::Retired, 2, 7}, SlabWord{SlabState::Quarantined, 2, 7}}) {
+                                 SlabWord{SlabState::Retired, 2, 7}, SlabWord{SlabState::DeadLettered, 2, 7}}) {
         run.set_word(3, other);
         EXPECT_FALSE(ledger.is_current(ticket));
         EXPECT_EQ(ledger.may_complete(ticket),

@@ -119,7 +119,7 @@ TEST(DeclaredSettings, AValueMaySayWhatRunsAndConsumersMustKnow) {
     EXPECT_EQ(says("memory-per-slab").memory_per_slab, "y");
     CatalogueValues values;
     EXPECT_FALSE(makes_memory_per_slab(values));
-    values.put("rung", "workers");
+    values.put("strategy", "workers");
     EXPECT_TRUE(makes_memory_per_slab(values));
 }
 
@@ -127,10 +127,10 @@ TEST(DeclaredSettings, OneNamesTheWayOffTheDevice) {
     CatalogueValues values;
     EXPECT_TRUE(ChosenEgress::in(values).is_preset);
     EXPECT_EQ(ChosenEgress::in(values).name, "streams");
-    values.put("rung", "pool");
+    values.put("strategy", "pool");
     EXPECT_FALSE(ChosenEgress::in(values).is_preset);
     EXPECT_EQ(ChosenEgress::in(values).name, "pool");
-    EXPECT_EQ(ChosenEgress::in(values).flag, "rung");
+    EXPECT_EQ(ChosenEgress::in(values).flag, "strategy");
 }
 
 // --- those of this build ---

@@ -14,7 +14,7 @@ TEST(ExitCode, IsTheNumberOfTheErrorThatEndedAProgram) {
 // Schedulers and the launch script act on the numbers.
 TEST(ExitCode, KeepsTheNumbersOfEndsThatAreNoErrors) {
     EXPECT_EQ(to_int(ExitCode::Ok), 0);
-    EXPECT_EQ(to_int(ExitCode::SetAside), 84);
+    EXPECT_EQ(to_int(ExitCode::DeadLetters), 84);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class KeptSettings : public Parsing {
         run.resize_size = 256;
         run.scores = "logit";
         run.threshold = 0.25;
-        run.credits = 5;
+        run.window = 5;
         run.durable = true;
         return run;
     }
@@ -59,7 +59,7 @@ TEST_F(KeptSettings, AConsumerThatWasToldNothingGoesByTheRuns) {
     EXPECT_EQ(SlabWork::difference(taken, run), "");
     EXPECT_EQ(SlabWork::of(taken).hash(), SlabWork::of(run).hash());
     EXPECT_EQ(taken.resize_size, 256U);
-    EXPECT_EQ(taken.credits, 5U);
+    EXPECT_EQ(taken.window, 5U);
     EXPECT_EQ(kept_settings(folder_).processor, "cut-out");
 }
 
@@ -67,7 +67,7 @@ TEST_F(KeptSettings, WhatItWasToldCountsAndWhatIsItsOwnIsNotTheRuns) {
     RunConfig run = a_run();
     run.log_file = "/the/log";
     run.lifeline_fd = 9;
-    run.resume = run.start_over = true;
+    run.resume = run.overwrite = true;
     set_environment("OFFRAMP_THRESHOLD", "0.5");
     const RunConfig taken = consumer(run, {"--image-size", "192", "--config", write_file("png-level = 9")});
     EXPECT_EQ(taken.image_size, 192U);
@@ -78,7 +78,7 @@ TEST_F(KeptSettings, WhatItWasToldCountsAndWhatIsItsOwnIsNotTheRuns) {
     EXPECT_EQ(taken.run_dir, "");
     EXPECT_EQ(taken.log_file, "");
     EXPECT_EQ(taken.lifeline_fd, -1);
-    EXPECT_FALSE(taken.resume || taken.start_over);
+    EXPECT_FALSE(taken.resume || taken.overwrite);
 }
 
 TEST_F(KeptSettings, WhatItLeavesOpenTheRunHasSettled) {

@@ -85,23 +85,23 @@ RunConfig any_config() {
     config.samples_per_slab = zero_or(1, 65536);
     config.batches_per_slab = zero_or(1, 4096);
     config.max_delay_seconds = *rc::gen::element(0.0, 0.002, 1.0 / 3.0, 60.0);
-    config.catalogue.put("rung", any_word({"sequential", "workers", "pool", "async", "streams", "compute-alone"}));
+    config.catalogue.put("strategy", any_word({"sequential", "workers", "pool", "async", "streams", "compute-alone"}));
     config.drain_warmup = *rc::gen::arbitrary<bool>();
     config.profile_batches = any_of<std::uint64_t>(0, kLargest);
     config.trace_dir = any_path();
     config.status_seconds = *rc::gen::element(0.01, 0.5, 1.0 / 3.0, 3600.0);
     config.allow_unpinned = *rc::gen::arbitrary<bool>();
-    config.when_full = *rc::gen::element<std::string>("block", "drop-newest", "spill");
+    config.when_full = *rc::gen::element<std::string>("block", "drop", "spill");
     if (config.when_full == "spill") config.spill_dir = *rc::gen::element<std::string>("", "/disk/spill");
     config.warmup_batches = any_of<std::uint64_t>(0, kLargest);
     config.measure_limits = any_of<std::uint64_t>(0, kLargest);
-    config.lease_seconds =
+    config.visibility_timeout =
         *rc::gen::oneOf(rc::gen::element(0.1, 1.0, 30.0, 86400.0, 1.0 / 3.0),
                         rc::gen::map(rc::gen::inRange(1, 1'000'000), [](int n) { return 0.1 + n / 7919.0; }));
-    config.kill_overdue = *rc::gen::arbitrary<bool>();
+    config.kill_stalled = *rc::gen::arbitrary<bool>();
     config.retry = any_path();
-    config.max_charges = any_of(1U, 1000U);
-    config.credits = zero_or(1, 256);
+    config.max_failures = any_of(1U, 1000U);
+    config.window = zero_or(1, 256);
     config.consumer_user = any_word({"", "post", "www-data"});
     config.processor = any_word({"auto", "write", "checksum", "mask-png", "none", "mask-png,cut-out"});
     config.output = any_path();

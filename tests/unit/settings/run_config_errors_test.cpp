@@ -84,9 +84,9 @@ const BadValue kBadValues[] = {
     {"transform", "softmax", "none, cast, class-map, low-res"},
     {"cuda-graphs", "on", "auto, off"},
     {"output-dtype", "fp64", "auto, fp32, fp16, bf16"},
-    {"when-full", "drop", "block, drop-newest, spill"},
+    {"when-full", "drop", "block, drop, spill"},
     {"copy-outputs", "96x", "96x256x256"},
-    {"rung", "stream", "sequential, workers, pool, async, streams"},
+    {"strategy", "stream", "sequential, workers, pool, async, streams"},
     {"max-delay-seconds", "-1", "0 to 60"},
     {"status-seconds", "0", "0.01 to 3600"},
     {"copy-bytes", "64XB", "KiB, MiB and GiB"},
@@ -110,13 +110,13 @@ const BadValue kBadValues[] = {
     {"spill-dir", "\xff", "a path"},
     {"warmup-batches", "-1", "0 or more"},
     {"measure-limits", "x", "0 or more"},
-    {"lease-seconds", "0", "0.1 to 86400"},
-    {"lease-seconds", "nan", "0.1 to 86400"},
-    {"lease-seconds", "inf", "0.1 to 86400"},
-    {"lease-seconds", "30s", "0.1 to 86400"},
-    {"kill-overdue", "2", "true, false, 1, 0"},
-    {"max-charges", "0", "1 to 1000"},
-    {"credits", "257", "1 to 256, or 0 for auto"},
+    {"visibility-timeout", "0", "0.1 to 86400"},
+    {"visibility-timeout", "nan", "0.1 to 86400"},
+    {"visibility-timeout", "inf", "0.1 to 86400"},
+    {"visibility-timeout", "30s", "0.1 to 86400"},
+    {"kill-stalled", "2", "true, false, 1, 0"},
+    {"max-failures", "0", "1 to 1000"},
+    {"window", "257", "1 to 256, or 0 for auto"},
     {"consumer-user", "a:b", "a user's name"},
     {"processor", "MaskPng", "a name that --list prints"},
     {"processor", "mask-png,", "several with commas"},
@@ -152,7 +152,7 @@ const BadValue kBadValues[] = {
     {"finish", "TRUE", "true, false, 1, 0"},
     {"durable", "yes", "true, false, 1, 0"},
     {"resume", "2", "true, false, 1, 0"},
-    {"start-over", "no", "true, false, 1, 0"},
+    {"overwrite", "no", "true, false, 1, 0"},
     {"random-weights", "no", "true, false, 1, 0"},
 };
 
@@ -339,7 +339,7 @@ TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
     EXPECT_THAT(refusal({"--spill-dir=/disk"}).text,
                 AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
     EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
-    EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
+    EXPECT_EQ(parse({"--when-full=drop"}).when_full, "drop");
 }
 
 TEST_F(Parsing, AFolderForSamplesIsThatOfTheShardsWhosePlaceTheOutputIs) {

@@ -150,7 +150,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "24",
                                     "--max-delay-seconds",
                                     "0.5",
-                                    "--rung",
+                                    "--strategy",
                                     "async",
                                     "--drain-warmup",
                                     "--profile-batches",
@@ -164,14 +164,14 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "20",
                                     "--measure-limits",
                                     "21",
-                                    "--lease-seconds",
+                                    "--visibility-timeout",
                                     "2.5",
-                                    "--kill-overdue",
+                                    "--kill-stalled",
                                     "--retry",
                                     "p.safetensors",
-                                    "--max-charges",
+                                    "--max-failures",
                                     "22",
-                                    "--credits",
+                                    "--window",
                                     "23",
                                     "--consumer-user",
                                     "post",
@@ -248,7 +248,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.samples_per_slab = 19;
     expected.batches_per_slab = 24;
     expected.max_delay_seconds = 0.5;
-    expected.catalogue.put("rung", "async");
+    expected.catalogue.put("strategy", "async");
     expected.drain_warmup = true;
     expected.profile_batches = 25;
     expected.trace_dir = "t";
@@ -256,11 +256,11 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.allow_unpinned = true;
     expected.warmup_batches = 20;
     expected.measure_limits = 21;
-    expected.lease_seconds = 2.5;
-    expected.kill_overdue = true;
+    expected.visibility_timeout = 2.5;
+    expected.kill_stalled = true;
     expected.retry = "p.safetensors";
-    expected.max_charges = 22;
-    expected.credits = 23;
+    expected.max_failures = 22;
+    expected.window = 23;
     expected.consumer_user = "post";
     expected.processor = "mask-png,embeddings-postgres";
     expected.sink = "host=/run/p dbname=d";
@@ -305,7 +305,7 @@ TEST_F(Parsing, WordsForZeroAndSuffixesOfBytesAreUnderstood) {
     EXPECT_EQ(parse({"--copy-bytes", "3GB"}).copy_bytes, 3'000'000'000ULL);
     EXPECT_EQ(parse({"--config", write_file("copy-bytes = '2KiB'")}).copy_bytes, 2048U);
     EXPECT_EQ(parse({"--config", write_file("max-errors = 25")}).max_errors, "25");
-    EXPECT_EQ(parse({"--config", write_file("lease-seconds = 12")}).lease_seconds, 12);
+    EXPECT_EQ(parse({"--config", write_file("visibility-timeout = 12")}).visibility_timeout, 12);
 }
 
 TEST_F(Parsing, OfBoundsTheFirstNumberIsTheValueWhereverTheyStand) {

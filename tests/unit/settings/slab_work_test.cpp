@@ -17,7 +17,7 @@ RunConfig masks() {
 TEST(SlabWork, WhatChangesNoResultIsNoneOfIt) {
     RunConfig config = masks();
     config.consumers = 7;
-    config.credits = 3;
+    config.window = 3;
     config.catalogue.put("png-level", 9);
     config.catalogue.put("normalize", true);  // of vectors, which this processor does not make
     config.run_dir = "/tmp/run";

@@ -30,7 +30,7 @@ TEST(PageFaulting, TouchesEveryPageWhereTheKernelCannot) {
 }
 
 TEST(PageFaulting, SaysWhenTheKernelHasNoPages) {
-    const auto names = support::own_run("hole");
+    const auto names = support::own_run("empty");
     const auto region = SharedRegion::create(names.span(0), kBytes);
     // Past the end of the object there is nothing to fault in: where a careless touch would die of SIGBUS.
     ASSERT_EQ(::truncate(("/dev/shm" + names.span(0)).c_str(), 4096), 0);

@@ -261,7 +261,7 @@ TEST(OutputDatabase, OneWhoseTableWasDroppedIsRefused) {
     const Refusal refused = refusal_of([&] { add(database, 2); });
     EXPECT_EQ(refused.code, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("rows.sqlite"), HasSubstr("no such table: t"),
-                                    HasSubstr("--start-over instead of --resume")));
+                                    HasSubstr("--overwrite instead of --resume")));
 }
 
 TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
@@ -287,7 +287,7 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
             EXPECT_EQ(refused.code, ErrorKind::Usage);
             EXPECT_THAT(refused.text,
                         AllOf(HasSubstr(path), HasSubstr("not the one that this run began"),
-                              HasSubstr("--start-over instead of --resume"), HasSubstr(".offramp-made-rows")));
+                              HasSubstr("--overwrite instead of --resume"), HasSubstr(".offramp-made-rows")));
         }
         SqliteDatabase there = SqliteDatabase::opened_to_read(path);
         EXPECT_EQ(number(there, "SELECT count(*) FROM sqlite_master"), empty ? 0 : 2);
@@ -373,7 +373,7 @@ TEST(OutputDatabase, AnothersDatabaseIsRefused) {
     EXPECT_EQ(refused().code, ErrorKind::Usage);
     EXPECT_THAT(refused().text, HasSubstr("made by another program"));
     Stranger(folder.path() + "/rows.sqlite").execute("PRAGMA application_id = 1330005586; PRAGMA user_version = 99");
-    EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 99"), HasSubstr("knows 2")));
+    EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 99"), HasSubstr("knows 1")));
 }
 
 // --- a new run in a folder where something is ---
@@ -396,7 +396,7 @@ void copy_files(const std::string& from, const std::string& to) {
     std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
 }
 
-TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
+TEST(Overwrite, AnothersDatabaseStaysAndIsSaid) {
     for (const auto& [processor, path] :
          {std::pair("records", "records.sqlite"), std::pair("embeddings-sqlite", "embeddings.sqlite"),
           std::pair("checksum,records", "records/records.sqlite")}) {
@@ -405,7 +405,7 @@ TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
         const std::string database = folder.path() + "/" + path;
         std::filesystem::create_directories(std::filesystem::path(database).parent_path());
         Stranger(database).execute("CREATE TABLE t (a); INSERT INTO t VALUES ('precious'); PRAGMA application_id = 7");
-        std::ofstream(folder.path() + "/.offramp-manifest") << "of an earlier run";
+        std::ofstream(folder.path() + "/.offramp-checkpoint") << "of an earlier run";
         const auto before = files_in(folder.path());
         const Refusal refused = refusal_of([&] { prepare_run(config); });
         EXPECT_EQ(refused.code, ErrorKind::Usage) << processor;
@@ -415,7 +415,7 @@ TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
     }
 }
 
-TEST(StartOver, WhatAnotherWroteToItsLogStays) {
+TEST(Overwrite, WhatAnotherWroteToItsLogStays) {
     const ScratchFolder making;
     const ScratchFolder folder;
     {
@@ -435,7 +435,7 @@ TEST(StartOver, WhatAnotherWroteToItsLogStays) {
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/records.sqlite-shm"));
 }
 
-TEST(StartOver, WhatIsNoDatabaseStaysAndIsSaid) {
+TEST(Overwrite, WhatIsNoDatabaseStaysAndIsSaid) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/records.sqlite";
     const auto refused = [&] { return refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }); };
@@ -455,7 +455,7 @@ TEST(StartOver, WhatIsNoDatabaseStaysAndIsSaid) {
 }
 
 // A run that was killed: all rows, and that the database is ours, stand in its log alone.
-TEST(StartOver, ReplacesOursHoweverItWasLeft) {
+TEST(Overwrite, ReplacesOursHoweverItWasLeft) {
     const ScratchFolder making, fresh;
     std::vector<test::MemorySlab> slabs;
     slabs.push_back(test::make_slab(0, 4));
@@ -466,7 +466,7 @@ TEST(StartOver, ReplacesOursHoweverItWasLeft) {
             const ScratchFolder folder;
             leave(folder.path(), folder.path() + "/records.sqlite");
             RunConfig config = test::config_for("records", folder.path());
-            config.start_over = true;
+            config.overwrite = true;
             prepare_run(config);
             test::process_all(config, slabs);
             test::note_run(config, test::Came::ToItsEnd);

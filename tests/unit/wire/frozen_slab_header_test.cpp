@@ -94,7 +94,7 @@ TEST(FrozenSlabHeader, Batch) {
 }
 
 TEST(FrozenSlabHeader, Sample) {
-    const SampleRecord record{0x0102030405060708, 0x11121314, 0x2122, kSampleHole};
+    const SampleRecord record{0x0102030405060708, 0x11121314, 0x2122, kSampleEmpty};
     EXPECT_EQ(hex_dump_of(record), "0000: 08 07 06 05 04 03 02 01 14 13 12 11 22 21 01 00\n");
 }
 

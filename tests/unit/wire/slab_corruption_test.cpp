@@ -148,7 +148,7 @@ TEST_F(Corruption, WhatReachesBeyondTheSlabIsRefused) {
         {"keys_offset", offsetof(SlabHeader, keys_offset), layout.header_bytes - 1, 4},
         {"transform", offsetof(SlabHeader, transform), 4, 4},
         {"expansion 0", offsetof(SlabHeader, upsample_factor), 0, 4},
-        {"expansion", offsetof(SlabHeader, upsample_factor), kMaxUpsampleFactor + 1, 4},
+        {"upsample_factor", offsetof(SlabHeader, upsample_factor), kMaxUpsampleFactor + 1, 4},
         {"dims 0", layout.tensors_offset + offsetof(TensorRecord, dims), 0, 4},
         {"dims 9", layout.tensors_offset + offsetof(TensorRecord, dims), 9, 4},
         {"dtype bits", layout.tensors_offset + offsetof(TensorRecord, dtype_bits), 33, 1},

@@ -23,7 +23,7 @@ Piece any_piece(std::size_t samples, std::size_t max_key_bytes) {
     Piece piece{*rc::gen::arbitrary<std::uint64_t>(), *rc::gen::inRange<std::uint32_t>(0, 1'000'000), {}, {}};
     for (std::size_t i = 0; i < samples; ++i) {
         SampleView sample{
-            .item = *rc::gen::arbitrary<std::uint64_t>(), .batch = piece.batch, .hole = *rc::gen::arbitrary<bool>()};
+            .item = *rc::gen::arbitrary<std::uint64_t>(), .batch = piece.batch, .empty = *rc::gen::arbitrary<bool>()};
         const auto key_bytes = *rc::gen::inRange<std::size_t>(0, max_key_bytes + 1);
         piece.keys.push_back(std::string(key_bytes, static_cast<char>('a' + i % 26)));
         sample.key = key_bytes == 0 ? std::to_string(sample.item) : piece.keys.back();
@@ -35,7 +35,7 @@ Piece any_piece(std::size_t samples, std::size_t max_key_bytes) {
 bool add(SlabWriter& writer, const Piece& piece) {
     std::vector<SampleEntry> entries;
     for (std::size_t i = 0; i < piece.samples.size(); ++i)
-        entries.push_back({piece.samples[i].item, piece.keys[i], piece.samples[i].hole});
+        entries.push_back({piece.samples[i].item, piece.keys[i], piece.samples[i].empty});
     return writer.add_batch(piece.batch, piece.first_row, entries);
 }
 
@@ -104,7 +104,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
         for (const SampleView& sample : written[b].samples) {
             RC_ASSERT(contents.samples[row].item == sample.item);
             RC_ASSERT(contents.samples[row].batch == sample.batch);
-            RC_ASSERT(contents.samples[row].hole == sample.hole);
+            RC_ASSERT(contents.samples[row].empty == sample.empty);
             RC_ASSERT(contents.samples[row].key == sample.key);
             RC_ASSERT(contents.samples[row].row == row);
             ++row;

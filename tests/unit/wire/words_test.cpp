@@ -9,7 +9,7 @@ namespace {
 constexpr std::uint64_t low_bits(unsigned bits) { return (std::uint64_t{1} << bits) - 1; }
 
 TEST(PackedWords, KeepTheirBits) {
-    EXPECT_EQ((SlabWord{SlabState::Quarantined, 0xabc, 0x123456789abc}.pack()), 0x5abc'1234'5678'9abcULL);
+    EXPECT_EQ((SlabWord{SlabState::DeadLettered, 0xabc, 0x123456789abc}.pack()), 0x5abc'1234'5678'9abcULL);
     EXPECT_EQ((SlabWord{}.pack()), 0U);
     // used 1 | attempt 101010111100 | consumer index 10001010101 | session
     EXPECT_EQ((HolderWord{true, 0xabc, 0x455, 0x123456789a}.pack()), 0xd5e4'5512'3456'789aULL);

@@ -18,18 +18,18 @@
 
 namespace offramp {
 
-// Throw it in a consumer's function when its sink is away: the slab goes back, uncharged.
+// Throw it in a consumer's function when its sink is away: the slab goes back without counting a failure.
 struct Retry : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throw it when the slab failed, and this process can go on: the slab is charged, and goes to another consumer, or once
+// Throw it when the slab failed, and this process can go on: a failure is counted, and the slab goes to another consumer, or once
 // more to this one.
 struct Failed : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throw it when no consumer will do better: the slab is set aside at once, with these words.
+// Throw it when no consumer will do better: the slab is dead-lettered immediately, with these words.
 struct Rejected : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -91,7 +91,7 @@ class Consumer {
         : Consumer(ConsumerOptions{run_dir, 0, wait_for_run_seconds}) {}
 
     // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). It goes on after
-    // Failed and Rejected. Anything else that `work` throws comes out here: the slab is then charged, but for Retry.
+    // Failed and Rejected. Anything else that `work` throws comes out here: the slab is then counted, but for Retry.
     template <typename Work>
     bool for_each(Work work) {
         struct Call {

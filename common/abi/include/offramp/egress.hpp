@@ -28,12 +28,12 @@ struct EgressOptions {
     std::uint32_t max_key_bytes = 0;
     std::uint32_t max_consumers = 0;
     bool drop_when_full = false;
-    std::uint32_t max_charges = 0;
+    std::uint32_t max_failures = 0;
     double max_delay_seconds = 0;
     double visibility_timeout_seconds = 0;
-    bool tell_completed = false;
-    bool kill_overdue = false;
-    bool tell_given_up = false;
+    bool report_completed = false;
+    bool kill_stalled = false;
+    bool report_failed = false;
 };
 
 // Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; submit()
@@ -59,12 +59,12 @@ class Egress {
         given.max_key_bytes = options.max_key_bytes;
         given.max_consumers = options.max_consumers;
         given.drop_when_full = options.drop_when_full ? 1 : 0;
-        given.max_charges = options.max_charges;
+        given.max_failures = options.max_failures;
         given.max_delay_seconds = options.max_delay_seconds;
         given.visibility_timeout_seconds = options.visibility_timeout_seconds;
-        given.tell_completed = options.tell_completed ? 1 : 0;
-        given.kill_overdue = options.kill_overdue ? 1 : 0;
-        given.tell_given_up = options.tell_given_up ? 1 : 0;
+        given.report_completed = options.report_completed ? 1 : 0;
+        given.kill_stalled = options.kill_stalled ? 1 : 0;
+        given.report_failed = options.report_failed ? 1 : 0;
         offramp_egress* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
         egress_.reset(opened);
@@ -100,23 +100,23 @@ class Egress {
                    OFFRAMP_TIMEOUT) == OFFRAMP_OK;
     }
 
-    offramp_egress_figures figures() const {
-        offramp_egress_figures figures{};
-        figures.size = sizeof figures;
+    offramp_egress_stats stats() const {
+        offramp_egress_stats stats{};
+        stats.size = sizeof stats;
         detail::checked(
-            [&](offramp_error* error) { return offramp_egress_get_figures(egress_.get(), &figures, error); });
-        return figures;
+            [&](offramp_error* error) { return offramp_egress_get_stats(egress_.get(), &stats, error); });
+        return stats;
     }
 
-    // Items that are done and were not told of before, with the option `tell_completed`; none when there are none
+    // Items that are done and were not told of before, with the option `report_completed`; none when there are none
     // within the time.
     std::vector<offramp_items> take_completed(std::chrono::duration<double> timeout = {}) {
         return taken_by(offramp_egress_take_completed, timeout);
     }
 
-    // The same of items that will not be done: dropped or set aside; with the option `tell_given_up`.
-    std::vector<offramp_items> take_given_up(std::chrono::duration<double> timeout = {}) {
-        return taken_by(offramp_egress_take_given_up, timeout);
+    // The same of items that will not be done: dropped or dead-lettered; with the option `report_failed`.
+    std::vector<offramp_items> take_failed(std::chrono::duration<double> timeout = {}) {
+        return taken_by(offramp_egress_take_failed, timeout);
     }
 
   private:

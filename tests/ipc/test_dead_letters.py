@@ -1,4 +1,4 @@
-"""A batch that takes down whoever touches it is set aside with its bytes and its incident report; everyone else's is done."""
+"""A batch that takes down whoever touches it is dead-lettered with its bytes and its incident report; everyone else's is done."""
 
 import json
 import signal
@@ -30,7 +30,7 @@ def undisturbed_checksums():
     return checksums(undisturbed(*COPY, "--processor", "checksum")["checksums.tsv"].decode())
 
 
-class Quarantine(unittest.TestCase):
+class DeadLetter(unittest.TestCase):
     maxDiff = 2000
 
     @classmethod
@@ -52,7 +52,7 @@ class Quarantine(unittest.TestCase):
         run.finish_outputs()
         self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
         summary = run.summary()
-        self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"]), (92, 4))
+        self.assertEqual((summary["samples"]["released"], summary["samples"]["dead_letters"]), (92, 4))
         self.assertTrue(summary["conserved"])
         return summary
 
@@ -64,16 +64,16 @@ class Quarantine(unittest.TestCase):
 
     def test_its_neighbours_complete_and_its_payload_has_the_undisturbed_bytes(self):
         for rung in ("streams", "workers"):
-            with self.subTest(rung=rung), RealRun(*COPY, "--rung", rung) as run:
+            with self.subTest(rung=rung), RealRun(*COPY, "--strategy", rung) as run:
                 summary = self.poisoned_run(run)
-                payload = run.run_dir / "quarantine" / f"{NAME}.safetensors"
-                self.assertEqual([slab["payload"] for slab in summary["given_up"]], [str(payload)])
+                payload = run.run_dir / "dead-letters" / f"{NAME}.safetensors"
+                self.assertEqual([slab["payload"] for slab in summary["dead_letters"]], [str(payload)])
                 self.assertEqual(self.retry(payload, run.folder / "again"), {item: self.wanted[item] for item in POISONED})
                 incident = json.loads(payload.with_suffix(".json").read_text())
                 self.assertEqual([sample["key"] for sample in incident["samples"]], [str(item) for item in POISONED])
-                self.assertEqual([delivery["end"] for delivery in incident["deliveries"] if delivery["charged"]], ["died"] * 3)
-                self.assertEqual({delivery["pid"] for delivery in incident["deliveries"] if delivery["charged"]},
-                                 set(summary["given_up"][0]["pids"]))
+                self.assertEqual([delivery["end"] for delivery in incident["deliveries"] if delivery["counted"]], ["died"] * 3)
+                self.assertEqual({delivery["pid"] for delivery in incident["deliveries"] if delivery["counted"]},
+                                 set(summary["dead_letters"][0]["pids"]))
                 with open(payload, "rb") as file:
                     header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
                 self.assertEqual(header["payload"]["shape"], [4, 1 << 18], "any reader of the format finds the tensor")
@@ -81,46 +81,46 @@ class Quarantine(unittest.TestCase):
 
     def test_a_full_disk_is_told_and_the_run_goes_on(self):
         with RealRun(*COPY) as run:
-            folder = run.run_dir / "quarantine"
+            folder = run.run_dir / "dead-letters"
             run.run_dir.mkdir(mode=0o700)
             (run.run_dir / "producer.lock").touch()     # as an earlier run's has one
             folder.mkdir()
             with small_disk(self, folder, "size=512k"):     # a payload is 1 MiB
                 summary = self.poisoned_run(run)
                 self.assertEqual(summary["payloads_lost"], 1)
-                self.assertEqual(summary["given_up"][0]["payload"], "")
-                self.assertIn("No space left on device", summary["given_up"][0]["error"])
-                self.assertIn(str(folder), summary["given_up"][0]["error"])
+                self.assertEqual(summary["dead_letters"][0]["payload"], "")
+                self.assertIn("No space left on device", summary["dead_letters"][0]["error"])
+                self.assertIn(str(folder), summary["dead_letters"][0]["error"])
                 self.assertEqual([path.name for path in folder.iterdir()], [f"{NAME}.json"])
                 incident = json.loads((folder / f"{NAME}.json").read_text())
                 self.assertEqual([sample["item"] for sample in incident["samples"]], list(POISONED), "what is missing is listed")
 
     def test_a_consumer_that_says_so_itself_is_believed_and_lives(self):
-        for how, why, charges in (("fail", "it failed 3 times: TheTestWantsThis: it failed", 3),
+        for how, why, failures in (("fail", "it failed 3 times: TheTestWantsThis: it failed", 3),
                                   ("reject", "a consumer rejected it: no consumer can do this", 1)):
             with self.subTest(how=how), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
                 run.environment.update(POISON, OFFRAMP_TEST_CRASH_HOW=how, OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(run.folder)))
                 self.assertEqual(run.start().wait(), 84, run.said())
                 self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.all_but_poison, "its neighbours in the batch are done")
                 summary = run.summary()
-                self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"], summary["conserved"]), (95, 1, True))
+                self.assertEqual((summary["samples"]["released"], summary["samples"]["dead_letters"], summary["conserved"]), (95, 1, True))
                 self.assertEqual(summary["samples"]["recovered"], 3)
                 self.assertIn("sample '10' failed: ", summary["failure"])
                 self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0], "nobody died of it")
                 self.assertIn(why, run.said())
-                incident = json.loads((run.run_dir / "quarantine" / f"{NAME}.json").read_text())
-                self.assertEqual((incident["deaths"], incident["failures"], incident["reason"]), (0, charges, why))
-                told = [delivery["why"] for delivery in incident["deliveries"] if delivery["charged"]]
+                incident = json.loads((run.run_dir / "dead-letters" / f"{NAME}.json").read_text())
+                self.assertEqual((incident["deaths"], incident["failures"], incident["reason"]), (0, failures, why))
+                told = [delivery["why"] for delivery in incident["deliveries"] if delivery["counted"]]
                 self.assertEqual(told, ["Traceback of the test\nTheTestWantsThis: it failed"] * 3 if how == "fail" else
                                  ["no consumer can do this"])
-                self.assertIn(told[0].splitlines()[0], run.command("quarantine", "show", NAME).stdout)
-                mended = run.command("quarantine", "retry", NAME, "--processor", "checksum", "--output", str(run.folder / "again"))
+                self.assertIn(told[0].splitlines()[0], run.command("dead-letters", "show", NAME).stdout)
+                mended = run.command("dead-letters", "retry", NAME, "--processor", "checksum", "--output", str(run.folder / "again"))
                 self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_a_death_at_each_step_of_a_failure_loses_nothing(self):
         # The consumer has said nothing yet; the producer has counted the failure, and the holder still is there.
-        for moment in ("consumer.failed", "ledger.fail.charged"):
+        for moment in ("consumer.failed", "ledger.fail.counted"):
             with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2",
                                                                    "--producer-restarts", "2") as run:
                 once = run.folder / "once"
@@ -146,41 +146,41 @@ class Quarantine(unittest.TestCase):
             self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
             self.assertIn(f"{NAME}.safetensors", run.said())
 
-            incident = json.loads((run.run_dir / "quarantine" / f"{NAME}.json").read_text())
-            charged = [delivery for delivery in incident["deliveries"] if delivery["charged"]]
-            self.assertEqual([delivery["signal"] for delivery in charged], ["SIGSEGV"] * 3)
-            self.assertEqual([delivery["exit"] for delivery in charged], [-signal.SIGSEGV] * 3)
-            for delivery in charged:
+            incident = json.loads((run.run_dir / "dead-letters" / f"{NAME}.json").read_text())
+            counted = [delivery for delivery in incident["deliveries"] if delivery["counted"]]
+            self.assertEqual([delivery["signal"] for delivery in counted], ["SIGSEGV"] * 3)
+            self.assertEqual([delivery["exit"] for delivery in counted], [-signal.SIGSEGV] * 3)
+            for delivery in counted:
                 self.assertIn("session", "\n".join(delivery["last_log_lines"]), "what its consumer said last")
 
-            listed = run.command("quarantine", "list")
+            listed = run.command("dead-letters", "list")
             self.assertEqual(listed.returncode, 0, listed.stderr)
-            self.assertRegex(listed.stdout, rf"{NAME} +4 +1\.0 +3 +3 SIGSEGV +set aside")
-            shown = run.command("quarantine", "show", NAME)
+            self.assertRegex(listed.stdout, rf"{NAME} +4 +1\.0 +3 +3 SIGSEGV +dead-lettered")
+            shown = run.command("dead-letters", "show", NAME)
             self.assertIn("took down 3 consumers", shown.stdout)
             self.assertIn("at work on it", shown.stdout)
 
             # With the run's own processor one sample kills again, the others join the run's results, and the payload stays.
-            again = run.command("quarantine", "retry", NAME)
+            again = run.command("dead-letters", "retry", NAME)
             self.assertEqual(again.returncode, 84, again.stdout + again.stderr)
             self.assertIn("sample '10' failed: the consumer was killed by SIGSEGV", again.stdout + again.stderr)
-            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} +1 .*1 of 4 samples failed")
-            self.assertIn("10 failed: the consumer was killed by SIGSEGV", run.command("quarantine", "show", NAME).stdout)
+            self.assertRegex(run.command("dead-letters", "list").stdout, rf"{NAME} +1 .*1 of 4 samples failed")
+            self.assertIn("10 failed: the consumer was killed by SIGSEGV", run.command("dead-letters", "show", NAME).stdout)
             self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.all_but_poison)
-            mended = run.command("quarantine", "retry", "--all", "--processor", "checksum", "--output", str(run.folder / "again"))
+            mended = run.command("dead-letters", "retry", "--all", "--processor", "checksum", "--output", str(run.folder / "again"))
             self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
             self.assertEqual(checksums((run.folder / "again" / "checksums.tsv").read_text()),
                              {item: self.wanted[item] for item in POISONED})
-            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} .*recovered")
+            self.assertRegex(run.command("dead-letters", "list").stdout, rf"{NAME} .*recovered")
 
-            unknown = run.command("quarantine", "show", "batch-9-row-0")
+            unknown = run.command("dead-letters", "show", "batch-9-row-0")
             self.assertEqual(unknown.returncode, 66)
             self.assertIn(NAME, unknown.stderr)
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_a_producer_that_dies_while_it_gives_a_batch_up_leaves_it_to_the_next(self):
         # Counted and not done; done and not written.
-        for moment in ("ledger.quarantine", "dead_letter.write"):
+        for moment in ("ledger.dead_letter", "dead_letter.write"):
             with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
                 programs = run.folder / "bin"
                 programs.mkdir()
@@ -194,11 +194,11 @@ class Quarantine(unittest.TestCase):
                 self.assertTrue((run.folder / "once" / moment).exists(), "the producer died of it")
                 summary = run.summary()
                 self.assertEqual(summary["producer_restarts"], 1, run.said())
-                self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"]), (92, 4))
+                self.assertEqual((summary["samples"]["released"], summary["samples"]["dead_letters"]), (92, 4))
                 self.assertTrue(summary["conserved"])
-                self.assertEqual([slab["deaths"] for slab in summary["given_up"]], [3])
+                self.assertEqual([slab["deaths"] for slab in summary["dead_letters"]], [3])
                 self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
-                payload = run.run_dir / "quarantine" / f"{NAME}.safetensors"
+                payload = run.run_dir / "dead-letters" / f"{NAME}.safetensors"
                 self.assertEqual(self.retry(payload, run.folder / "again"), {item: self.wanted[item] for item in POISONED})
 
     def test_a_retry_of_no_payload_is_refused_by_name(self):
@@ -224,15 +224,15 @@ class Leases(unittest.TestCase):
         run.finish_outputs()
         self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.wanted)
         self.assertTrue(run.summary()["conserved"])
-        self.assertEqual(run.summary()["given_up"], [])
+        self.assertEqual(run.summary()["dead_letters"], [])
 
     def test_a_slab_whose_lease_ran_out_is_committed_by_its_holder_when_nobody_else_has_it(self):
-        with RealRun(*COPY, "--lease-seconds", "0.3", "--status-seconds", "0.05") as run:
+        with RealRun(*COPY, "--visibility-timeout", "0.3", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 gate.entered()
-                run.until(lambda: run.status().get("leases_expired"), "the lease run out")
+                run.until(lambda: run.status().get("visibility_timeouts"), "the lease run out")
                 gate.open()
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
@@ -240,14 +240,14 @@ class Leases(unittest.TestCase):
 
     def test_who_is_done_first_completes_a_slab_that_is_slower_than_a_lease(self):
         """Both consumers hold the slab, and both leases ran out: the work of the one that goes on counts, and is not asked for again."""
-        with RealRun(*COPY, "--batches", "1", "--lease-seconds", "0.3", "--status-seconds", "0.05") as run:
+        with RealRun(*COPY, "--batches", "1", "--visibility-timeout", "0.3", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 _, item = gate.entered()
                 other = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 self.assertEqual(gate.entered(), (other.pid, item))
-                run.until(lambda: run.status()["leases_expired"] == 2, "both leases run out")
+                run.until(lambda: run.status()["visibility_timeouts"] == 2, "both leases run out")
                 kill(other, signal.SIGSTOP)
                 run.until(lambda: is_stopped(other), "it takes no word at the gate")
                 gate.let(1)
@@ -260,9 +260,9 @@ class Leases(unittest.TestCase):
             self.assertEqual(items_of_checksums(run.output), {0, 1, 2, 3})
             self.assertTrue(run.summary()["conserved"])
 
-    def test_an_overdue_consumer_is_killed_when_that_is_wanted(self):
-        # The second consumer must not be overdue where the machine stands still for some seconds.
-        with RealRun(*COPY, "--lease-seconds", "8", "--kill-overdue") as run:
+    def test_an_stalled_consumer_is_killed_when_that_is_wanted(self):
+        # The second consumer must not be stalled where the machine stands still for some seconds.
+        with RealRun(*COPY, "--visibility-timeout", "8", "--kill-stalled") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 hung = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
@@ -274,13 +274,13 @@ class Leases(unittest.TestCase):
             run.wait_for_consumers()
             self.assert_everything_done(run)
             summary = run.summary()
-            self.assertEqual(summary["overdue_killed"], 1)
-            self.assertIn("is killed: it is overdue", run.logs())
+            self.assertEqual(summary["stalled_killed"], 1)
+            self.assertIn("is killed: it is stalled", run.logs())
 
     def test_a_run_that_is_paused_as_a_whole_takes_nobodys_slabs_and_kills_nobody(self):
         """As by `docker pause`, a cgroup's freezer, a machine that sleeps; for several leases. None ends before both consumers are there."""
-        lease_seconds = 8
-        with RealRun(*COPY, "--lease-seconds", str(lease_seconds), "--kill-overdue", "--status-seconds", "0.05") as run:
+        visibility_timeout = 8
+        with RealRun(*COPY, "--visibility-timeout", str(visibility_timeout), "--kill-stalled", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 for _ in range(2):
@@ -292,17 +292,17 @@ class Leases(unittest.TestCase):
                 run.until(lambda: all(is_stopped(child) for child in everybody), "nobody runs")
                 stopped = time.monotonic()
                 gate.open()
-                run.until(lambda: time.monotonic() - stopped > 2 * lease_seconds, "two leases' time")
+                run.until(lambda: time.monotonic() - stopped > 2 * visibility_timeout, "two leases' time")
                 for child in everybody:
                     kill(child, signal.SIGCONT)
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.wait_for_consumers(), [0, 0], run.logs())
             self.assert_everything_done(run)
             summary = run.summary()
-            self.assertEqual((summary["leases_expired"], summary["overdue_killed"], summary["samples"]["redelivered"]), (0, 0, 0))
+            self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"]), (0, 0, 0))
 
     def test_the_status_says_who_holds_what_while_no_slab_is_free(self):
-        with RealRun(*COPY, "--lease-seconds", "60", "--status-seconds", "0.05") as run:
+        with RealRun(*COPY, "--visibility-timeout", "60", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 holder = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)

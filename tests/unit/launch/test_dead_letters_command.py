@@ -1,4 +1,4 @@
-"""Stories of what was set aside: completed by the launcher, listed and shown; and who is told to hold what."""
+"""Stories of what was dead-lettered: completed by the launcher, listed and shown; and who is told to hold what."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ import types
 import unittest
 import unittest.mock
 
-from offramp_launch import incidents, progress, quarantine
+from offramp_launch import incidents, progress, dead_letter
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places
@@ -19,12 +19,12 @@ from offramp_launch.supervision.seats import counts_as_death
 
 
 def incident(**changes):
-    delivery = {"attempt": 1, "pid": 11, "session": 1, "seconds": 0.5, "end": "died", "charged": True, "exit": None, "signal": None,
+    delivery = {"attempt": 1, "pid": 11, "session": 1, "seconds": 0.5, "end": "died", "counted": True, "exit": None, "signal": None,
                 "last_log_lines": []}
-    return {"format": 1, "run_id": "r", "set_aside_at": 0, "batch": 2, "reason": "it took down 1 consumers", "deaths": 1,
+    return {"format": 1, "run_id": "r", "dead_lettered_at": 0, "batch": 2, "reason": "it took down 1 consumers", "deaths": 1,
             "payload": "batch-2-row-0.safetensors", "payload_bytes": 1 << 20, "error": None,
-            "batches": [{"batch": 2, "first_row": 0, "rows": 1}], "samples": [{"item": 8, "key": "cats/8", "hole": False}], "tensors": [],
-            "deliveries": [delivery, {**delivery, "attempt": 2, "pid": 12, "end": "returned", "charged": False}], "retries": [], **changes}
+            "batches": [{"batch": 2, "first_row": 0, "rows": 1}], "samples": [{"item": 8, "key": "cats/8", "empty": False}], "tensors": [],
+            "deliveries": [delivery, {**delivery, "attempt": 2, "pid": 12, "end": "returned", "counted": False}], "retries": [], **changes}
 
 
 def dead(pid, status):
@@ -36,8 +36,8 @@ class StoriesTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.run_dir = pathlib.Path(folder.name) / "run"
-        (self.run_dir / "quarantine").mkdir(parents=True)
-        self.path = self.run_dir / "quarantine" / "batch-2-row-0.json"
+        (self.run_dir / "dead-letters").mkdir(parents=True)
+        self.path = self.run_dir / "dead-letters" / "batch-2-row-0.json"
         self.places = Places(build=folder.name)
 
     def write(self, **changes):
@@ -49,7 +49,7 @@ class StoriesTest(unittest.TestCase):
     def command(self, *words):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            code = quarantine.start(self.places, [*words, "--run-dir", str(self.run_dir)])
+            code = dead_letters.start(self.places, [*words, "--run-dir", str(self.run_dir)])
         return code, said.getvalue()
 
     def test_the_launcher_adds_what_it_alone_knows_in_either_order(self):
@@ -92,7 +92,7 @@ class StoriesTest(unittest.TestCase):
 
     def test_lists_and_shows(self):
         self.write()
-        self.assertRegex(self.command("list")[1], r"batch-2-row-0 +1 +1\.0 +1 +1 died +set aside")
+        self.assertRegex(self.command("list")[1], r"batch-2-row-0 +1 +1\.0 +1 +1 died +dead-lettered")
         shown = self.command("show", "batch-2-row-0")[1]
         for words in ("cats/8", "1 to pid 11: died after 0.5 s", "2 to pid 12: returned", "at work on it"):
             self.assertIn(words, shown)
@@ -101,7 +101,7 @@ class StoriesTest(unittest.TestCase):
         self.assertIn("No space left on device", self.command("show", "batch-2-row-0.safetensors")[1])
 
     def test_nothing_set_aside_is_no_error_and_an_unknown_name_is(self):
-        self.assertIn("nothing is set aside", self.command("list")[1])
+        self.assertIn("no dead letters", self.command("list")[1])
         self.write()
         for words, code in ((("show", "batch-9"), ExitCode.NO_INPUT), (("retry", "batch-9"), ExitCode.NO_INPUT),
                             (("show",), ExitCode.USAGE), (("retry",), ExitCode.USAGE), (("weigh",), ExitCode.USAGE), ((), ExitCode.USAGE)):
@@ -139,24 +139,24 @@ class StoriesTest(unittest.TestCase):
     def test_without_a_directory_the_run_that_set_something_aside_last_is_meant(self):
         elsewhere = {"OFFRAMP_TEST_RUNS": str(self.run_dir / "none")}       # a user's own runs under /tmp may have set something aside
         with unittest.mock.patch.dict(os.environ, elsewhere), self.assertRaises(LaunchError) as refused:
-            quarantine.choose_run(Places(build=self.run_dir / "empty"), None)
+            dead_letters.choose_run(Places(build=self.run_dir / "empty"), None)
         self.assertEqual(ExitCode.NO_INPUT, refused.exception.code)
         for age, name in enumerate(("later", "earlier")):
-            folder = self.places.runs / name / "quarantine"
+            folder = self.places.runs / name / "dead-letters"
             folder.mkdir(parents=True)
             os.utime(folder, (4e9 - age, 4e9 - age))   # later than any real one
-        self.assertEqual(self.places.runs / "later", quarantine.choose_run(self.places, None))
+        self.assertEqual(self.places.runs / "later", dead_letters.choose_run(self.places, None))
 
 
 class WordsTest(unittest.TestCase):
     def test_the_status_says_who_holds_what_and_what_was_not_taken(self):
         lines = progress.describe_holders({
-            "consumers": [{"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "overdue": True}, {"pid": 6, "holding": 0}],
+            "consumers": [{"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "stalled": True}, {"pid": 6, "holding": 0}],
             "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2}, "refused": {"release in another's name": 3},
-            "quarantined_samples": 4, "dropped_samples": 5, "spilled_samples": 6})
-        self.assertEqual(["    pid 5 holds 2 for 31.3 s (overdue)",
+            "dead_lettered_samples": 4, "dropped_samples": 5, "spilled_samples": 6})
+        self.assertEqual(["    pid 5 holds 2 for 31.3 s (stalled)",
                           "  not taken stale 1, release in another's name 3",
-                          "  set aside 4 samples; ./launch/offramp quarantine list",
+                          "  dead       4 samples; ./launch/offramp dead-letters list",
                           "  dropped 5 samples that found no free slab; dropped.jsonl in the run directory lists them",
                           "  on the disk 6 samples, until consumers have time for them"], lines)
         self.assertEqual([], progress.describe_holders({}))

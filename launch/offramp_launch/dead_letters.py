@@ -1,4 +1,4 @@
-"""The command `quarantine list|show|retry`: what a run set aside."""
+"""The command `dead-letters list|show|retry`: what a run dead-lettered."""
 
 import collections
 import contextlib
@@ -29,7 +29,7 @@ def start(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     what, *rest = rest or [""]
     if what not in ("list", "show", "retry"):
-        raise LaunchError(f"quarantine knows no '{what}'" if what else "quarantine wants a word", "Known: list, show, retry", ExitCode.USAGE)
+        raise LaunchError(f"dead-letters has no command '{what}'" if what else "dead-letters needs a command", "Known: list, show, retry", ExitCode.USAGE)
     run_dir = choose_run(places, flags.get("--run-dir"))
     return {"list": list_all, "show": show, "retry": retry}[what](places, run_dir, rest)
 
@@ -52,7 +52,7 @@ def choose_run(places, wanted):
 def incident_named(run_dir, name):
     incidents = incidents_of(run_dir)
     if name not in incidents:
-        raise LaunchError(f"nothing called '{name}' is set aside in '{run_dir / FOLDER}'",
+        raise LaunchError(f"no dead letter '{name}' in '{run_dir / FOLDER}'",
                           f"There: {', '.join(incidents) or 'nothing'}", ExitCode.NO_INPUT)
     return incidents[name]
 
@@ -61,9 +61,9 @@ def list_all(_, run_dir, rest):
     refuse(rest, "list")
     incidents = incidents_of(run_dir)
     if not incidents:
-        print(f"nothing is set aside in {run_dir}")
+        print(f"no dead letters in {run_dir}")
         return int(ExitCode.OK)
-    rows = [("NAME", "SAMPLES", "MIB", "CHARGES", "ENDED BY", "STATE")]
+    rows = [("NAME", "SAMPLES", "MIB", "FAILURES", "ENDED BY", "STATE")]
     rows += [(name, str(len(left_of(incident)) or len(incident.get("samples") or [])), f"{(incident.get('payload_bytes') or 0) / 2**20:.1f}",
               str((incident.get("deaths") or 0) + (incident.get("failures") or 0)), ends_of(incident), state_of(incident)) for name, incident in incidents.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -75,7 +75,7 @@ def list_all(_, run_dir, rest):
 
 def ends_of(incident):
     """What counted against it: "2 SIGSEGV, 1 failed"."""
-    ends = collections.Counter(outcome_of(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("charged"))
+    ends = collections.Counter(outcome_of(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("counted"))
     return ", ".join(f"{number} {end}" for end, number in ends.items()) or "-"
 
 
@@ -88,17 +88,17 @@ def outcome_of(delivery):
 def state_of(incident):
     if not incident.get("payload"):
         return "payload lost"
-    samples, left = [sample for sample in incident.get("samples") or [] if not sample.get("hole")], left_of(incident)
+    samples, left = [sample for sample in incident.get("samples") or [] if not sample.get("empty")], left_of(incident)
     if len(left) < len(samples):
         return f"{len(left)} of {len(samples)} samples failed" if left else "recovered"
     last = (incident.get("retries") or [{}])[-1]
-    return "retried" if last.get("exit") == 0 else f"retry failed ({last['exit']})" if last else "set aside"
+    return "retried" if last.get("exit") == 0 else f"retry failed ({last['exit']})" if last else "dead-lettered"
 
 
 def show(_, run_dir, rest):
     name = one_name(rest, "show")
     incident = incident_named(run_dir, name)
-    when = datetime.datetime.fromtimestamp(incident.get("set_aside_at") or 0).isoformat(" ", "seconds")
+    when = datetime.datetime.fromtimestamp(incident.get("dead_lettered_at") or 0).isoformat(" ", "seconds")
     print(f"{name}: {state_of(incident)}; {incident.get('reason')}; run {incident.get('run_id')}, {when}")
     print(f"  payload    {run_dir / FOLDER / incident['payload'] if incident.get('payload') else incident.get('error')}")
     for piece in incident.get("batches") or []:
@@ -112,7 +112,7 @@ def show(_, run_dir, rest):
         print(f"  sample     and {len(samples) - SAMPLES_SHOWN} more")
     for delivery in incident.get("deliveries") or []:
         print(f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
-              f"{outcome_of(delivery)}" + (", at work on it" if delivery.get("charged") else ""))
+              f"{outcome_of(delivery)}" + (", at work on it" if delivery.get("counted") else ""))
         for line in (delivery.get("why") or "").splitlines() or delivery.get("last_log_lines") or []:
             print(f"      {line}")
     for attempt in incident.get("retries") or []:
@@ -121,7 +121,7 @@ def show(_, run_dir, rest):
 
 
 def fate_of(sample):
-    if sample.get("hole"):
+    if sample.get("empty"):
         return " (was unreadable)"
     return f" failed: {error_in(sample.get('why') or '')}" if sample.get("result") == "failed" else " done by a retry" if sample.get("result") == "done" else ""
 
@@ -254,7 +254,7 @@ def mark_of_run(config, processor, mark):
             return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{place}/{mark}")
     told = f"holds the results of run {whose} now" if whose not in ("", run) else "tells of no table of it"
     raise LaunchError(f"the rows cannot be put into the table of run {run}: its --output {output} {told}",
-                      "Repeat the run with --resume, which makes what was set aside; or give --sink-table NAME, another table for what is tried again", ExitCode.USAGE)
+                      "Repeat the run with --resume, which makes what was dead-lettered; or give --sink-table NAME, another table for what is tried again", ExitCode.USAGE)
 
 
 def run_program(command, kept_open=(), stdin=subprocess.DEVNULL, **environment):
@@ -279,11 +279,11 @@ def end_of(status):
 
 def one_name(rest, command):
     if not rest or rest[0].startswith("-"):
-        raise LaunchError(f"quarantine {command} wants a name", "./launch/offramp quarantine list has them", ExitCode.USAGE)
+        raise LaunchError(f"dead-letters {command} needs a name", "./launch/offramp dead-letters list has them", ExitCode.USAGE)
     refuse(rest[1:], command)
     return rest[0].removesuffix(".json").removesuffix(".safetensors")
 
 
 def refuse(rest, command):
     if rest:
-        raise LaunchError(f"quarantine {command} knows no '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)
+        raise LaunchError(f"dead-letters {command} does not take '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)
