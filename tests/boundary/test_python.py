@@ -32,7 +32,7 @@ class Python(unittest.TestCase):
         self.assertGreater(len(files), 200)
         self.assertEqual([], findings(files))
 
-    def test_a_name_that_is_not_there_and_an_import_that_nobody_uses_are_found(self):
+    def test_a_name_that_is_not_there_and_an_import_that_no_one_uses_are_found(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "other.py")
             file.write_text("import os\nimport json  # noqa: F401\nprint(nowhere)\n")

@@ -7,7 +7,7 @@ from tests.crash.consumer_deaths import SMALL, WITNESSES, ConsumerDeaths
 
 
 class ConsumerDeathsTest(unittest.TestCase):
-    def test_nothing_is_lost_and_all_is_told(self):
+    def test_nothing_is_lost_and_all_is_reported(self):
         run = ConsumerDeaths(SMALL, consumers=WITNESSES + 2, windows=3, seconds=2, settle=0, seed=1).run()
         print("\n" + consumer_deaths.report(run), flush=True)
         self.assertEqual([], run.wrong)

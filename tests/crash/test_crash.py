@@ -29,7 +29,7 @@ class Matrix(MatrixCase):
     def test_every_cell(self):
         self.check(matrix.cells())
 
-    def test_a_failpoint_that_nobody_passes_is_a_failed_cell(self):
+    def test_a_failpoint_that_no_one_passes_is_a_failed_cell(self):
         cell = matrix.Cell("nowhere.at_all", "producer", "kill")
         self.assertIn("not reached", matrix.check(cell, undisturbed()))
 

@@ -24,7 +24,7 @@ class LoopDeaths(unittest.TestCase):
         results = loop_deaths.check_all(wanted, loop_deaths.CatchingCrashRun)
         self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
-    def test_a_loop_that_goes_on_with_other_values_is_found(self):
+    def test_a_loop_that_continues_with_other_values_is_found(self):
         [wrong] = loop_deaths.check_all([LoopCell("egress.published", "producer", "kill")], KnowsItsPast).values()
         self.assertIn("outputs differ from the undisturbed run's", wrong)
 

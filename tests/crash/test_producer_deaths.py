@@ -23,7 +23,7 @@ class Tampered(RunMemory):
 
 
 class ProducerDeaths(unittest.TestCase):
-    def test_no_byte_changes_and_the_run_goes_on(self):
+    def test_no_byte_changes_and_the_run_continues(self):
         deaths = Deaths(SMALL, deaths=6, consumers=2, spread=0.05, seed=1).run()
         print("\n" + producer_deaths.report(deaths), flush=True)
         self.assertEqual([], deaths.wrong)

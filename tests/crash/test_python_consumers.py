@@ -34,7 +34,7 @@ class PythonConsumers(unittest.TestCase):
         found = matrix.check(matrix.Cell("consumer.work_noted", "consumer", "kill"), undisturbed(PythonCrashRun), NamesItsProcess)
         self.assertIn("outputs differ from the undisturbed run's", found)
 
-    def test_killed_while_the_run_goes_on(self):
+    def test_killed_while_the_run_continues(self):
         processor = f"{HOSTED / 'processors.py'}:Noted"
         run = ConsumerDeaths((*SMALL, "--processor", processor, "--consumer-python", sys.executable),
                              consumers=WITNESSES + 2, windows=2, seconds=2, settle=0, seed=1).run()

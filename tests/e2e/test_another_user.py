@@ -107,7 +107,7 @@ class AnotherUser(unittest.TestCase):
         self.assertIn("mean IoU", said)
         self.assertTrue((output / "contact-sheet.html").is_file())
 
-    def test_with_too_few_processes_it_says_so_and_leaves_nothing(self):
+    def test_with_too_few_processes_it_reports_it_and_leaves_nothing(self):
         folder = self.folder_of(LIMITED)
         for most, codes in ((3, (2,)), (8, (71,)), (12, (71,)), (18, (0, 71)), (200, (0,))):     # of 18 some runs are short, by how their programs' starts meet
             with self.subTest(most=most):

@@ -54,7 +54,7 @@ class Embeddings(unittest.TestCase):
         self.addCleanup(database.close)
         return database.execute("SELECT item, key, vector FROM embeddings ORDER BY item").fetchall()
 
-    def test_the_vectors_are_the_librarys_and_what_is_killed_goes_on(self):
+    def test_the_vectors_are_the_librarys_and_what_is_killed_continues(self):
         undisturbed = self.world()
         self.assertEqual(undisturbed.start().wait(), 0, undisturbed.said())
         rows = self.rows(undisturbed)

@@ -66,7 +66,7 @@ class Gpus(unittest.TestCase):
         samples = world.summary()["samples"]
         self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 4, 4, 1), "the picture that joined")
 
-    def test_a_run_of_which_nothing_could_be_read_has_failed_and_is_gone_on_with(self):
+    def test_a_run_of_which_nothing_could_be_read_has_failed_and_is_continued(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         for index in range(4):
             (pictures / f"{index}.png").write_bytes(b"is not a picture")
@@ -78,7 +78,7 @@ class Gpus(unittest.TestCase):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual((world.summary()["samples"]["skipped"], world.summary()["samples"]["released"]), (3, 1))
 
-    def test_what_a_shard_told_outlives_a_launcher_that_never_saw_its_end_and_the_run_directory(self):
+    def test_what_a_shard_reported_outlives_a_launcher_that_never_saw_its_end_and_the_run_directory(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         for index in range(4):
             Image.new("RGB", (9, 9)).save(pictures / f"{index}.png")

@@ -60,7 +60,7 @@ class Job(unittest.TestCase):
         samples = json.loads((world.run_dir / "summary.json").read_text())["samples"]
         self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the picture that joined")
 
-    def test_an_input_that_changed_is_told(self):
+    def test_an_input_that_changed_is_reported(self):
         world = self.world(JobWorld, *FLAGS)
         make_pictures(world.folder / "pictures", PICTURES, BAD)
         names = sorted(str(path) for path in (world.folder / "pictures").rglob("*.png"))

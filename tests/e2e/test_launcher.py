@@ -33,7 +33,7 @@ class Launcher(unittest.TestCase):
     def first_sample(self, run):
         run.until(lambda: run.status().get("done_samples", 0) > 0, "the first sample done")
 
-    def test_the_summary_says_everything(self):
+    def test_the_summary_reports_everything(self):
         with LaunchedRun(*COPY, "--batches", "30", "--consumers", "2") as run:
             self.assertEqual(run.start().wait(), 0, run.said())
             summary = run.summary()
@@ -67,7 +67,7 @@ class Launcher(unittest.TestCase):
             for name in ("dropped.jsonl", "not-begun.json"):
                 self.assertFalse((run.run_dir / name).exists(), name)
 
-    def test_an_input_with_nothing_in_it_is_told_before_a_model_is_loaded(self):
+    def test_an_input_with_nothing_in_it_is_reported_before_a_model_is_loaded(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "empty").mkdir()
@@ -134,7 +134,7 @@ class Launcher(unittest.TestCase):
             self.assertEqual(run.start("--input", str(run.output)).wait(), 64, run.said())
             self.assertEqual(run.files(), before)
 
-    def test_what_is_misspelt_is_told_before_anything_is_loaded_or_made(self):
+    def test_what_is_misspelt_is_reported_before_anything_is_loaded_or_made(self):
         for code, words, flags in (
                 (64, "--model 'cutuot' is unknown. Did you mean cutout?", ("--model", "cutuot")),
                 (66, "--model 'none.pt2' does not exist", ("--model", "none.pt2")),
@@ -179,7 +179,7 @@ class Launcher(unittest.TestCase):
             self.assertTrue(told.endswith(f"\nofframp: {failure}\n"), told)
             self.assertEqual(1, told.count("no GPU is used"), told)
 
-    def test_weights_that_are_none_are_told_of_once_and_before_anything_is_made(self):
+    def test_invalid_weights_are_reported_once_and_first(self):
         with tempfile.TemporaryDirectory() as name:
             whole = pathlib.Path(name, "whole.pth")
             with zipfile.ZipFile(whole, "w") as archive:

@@ -219,7 +219,7 @@ class ModelFiles(unittest.TestCase):
             self.check_outputs(files, self.wanted_of_several())
         self.assertIn("scores float32 [5, 5, 24, 40]", said)
 
-    def test_random_weights_are_told(self):
+    def test_random_weights_are_reported(self):
         (self.folder / "random.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
         notes = (self.folder / "several.toml").read_text()
         for text, told in ((notes, False), (notes + "random-weights = true\n", True)):
@@ -228,7 +228,7 @@ class ModelFiles(unittest.TestCase):
             self.assertEqual(code, 0, said)
             self.assertEqual("the weights are random: the outputs mean nothing. Export the model with --weights FILE" in said, told, said)
 
-    def test_torchscript_says_once_that_it_is_deprecated(self):
+    def test_torchscript_reports_once_that_it_is_deprecated(self):
         import torch
         torch.jit.trace(self.networks.InARow().eval(), self.input[:2]).save(str(self.folder / "old.pt"))
         (self.folder / "old.toml").write_text((self.folder / "several.toml").read_text())
@@ -396,7 +396,7 @@ class Export(unittest.TestCase):
         self.refused(65, "cannot be exported", of="networks.py:two")
         self.refused(65, "is not a batch of 4 samples", of="networks.py:of_nothing")
 
-    def test_a_file_that_is_no_function_is_told_what_to_write(self):
+    def test_a_file_without_a_function_is_refused(self):
         # Before a Python with PyTorch is looked for.
         environment = {**PLAIN, "OFFRAMP_PYTHON": "/no/such/python"}
         for name, code, *words in (("net.onnx", 64, "is ONNX", "onnxruntime", "offramp.Egress"),
@@ -430,7 +430,7 @@ class Export(unittest.TestCase):
         for given in (rows, (rows, rows), {"a": [rows]}, []):
             self.assertFalse(has_named_fields(given))
 
-    def test_a_failure_ends_with_the_line_of_ones_own(self):
+    def test_a_failure_ends_with_the_line_of_the_user(self):
         said = self.refused(65, "cannot be exported", "torch.where or torch.cond", "TorchScript", of="networks.py:branching")
         where = next(number for number, line in enumerate(NETWORKS.splitlines(), start=1) if "if x.mean() > 0" in line)
         self.assertEqual(f"    networks.py:{where}: if x.mean() > 0:", said.splitlines()[-1])
@@ -501,7 +501,7 @@ def later(): return Later()
         self.refused(73, "vector.toml cannot be made: it is a folder", of="networks.py:vector")
         self.assertEqual(list((self.folder / "vector.toml").iterdir()), [])
 
-    def test_an_export_that_is_killed_says_so(self):
+    def test_an_export_that_is_killed_reports_it(self):
         self.refused(137, "export was killed by SIGKILL", of="networks.py:dying")
 
     def test_without_a_compiler(self):

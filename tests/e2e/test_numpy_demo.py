@@ -13,7 +13,7 @@ from tests.support.launched_run import ROOT, LaunchedRun
 
 
 class NumpyDemo(unittest.TestCase):
-    def test_a_copy_of_its_function_is_run_as_it_says(self):
+    def test_a_copied_function_runs_as_documented(self):
         with LaunchedRun() as run, tempfile.TemporaryDirectory(prefix="offramp-demo-", dir="/tmp") as folder:
             build = run.folder / "build"
             build.mkdir()

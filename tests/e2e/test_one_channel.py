@@ -147,7 +147,7 @@ class OneChannel(unittest.TestCase):
             self.expect_results(model, "--transform", "class-map", "--confidence", *flags)
             self.expect_results(model, "--transform", "class-map", "--confidence", *flags, threshold=0.7)
 
-    def test_logits_that_nobody_told_of_end_the_run(self):
+    def test_undeclared_logits_end_the_run(self):
         for transform in ("none", "class-map"):
             for model in ("logits.pt",):
                 code, said, files = self.run_of(model, "mask-png", "--transform", transform)
@@ -196,7 +196,7 @@ class OneChannel(unittest.TestCase):
                     self.assertEqual(rows, {**dict.fromkeys(good, "done"), "00": "skipped", "07": "skipped"})
                     self.assertEqual(run.summary()["samples"]["done_before"], 18 if again else 0, "both are tried again, and nothing else")
 
-    def test_too_many_such_items_fail_the_run_and_the_rest_is_done(self):
+    def test_too_many_unreadable_items_fail_the_run_and_the_rest_is_done(self):
         corners = [128] * 20
         corners[4] = corners[7] = corners[19] = 255
         with self.moody_run(corners, "--processor", "mask-png") as run:

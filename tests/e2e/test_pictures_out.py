@@ -119,12 +119,12 @@ class PicturesOut(unittest.TestCase):
             numpy.testing.assert_array_equal(found[..., :3], self.pictures[key], key)
             numpy.testing.assert_array_equal(found[..., 3], self.pictures[key][..., 0], key)
 
-    def test_another_range_than_was_said_ends_the_run(self):
+    def test_a_wrong_range_ends_the_run(self):
         code, said, files = self.run_of("Tanh.pt", "--processor", "image")
         self.assertEqual((code, files), (64, {}), said)
         self.assertIn("--image-range", said)
 
-    def test_a_model_without_masks_gives_arrays_by_default_and_says_so(self):
+    def test_a_model_without_masks_gives_arrays_by_default_and_reports_it(self):
         code, said, files = self.run_of("Classifier.pt")
         self.assertEqual(code, 0, said)
         self.assertEqual(set(files), {f"{key}.output.npy" for key in self.pictures})

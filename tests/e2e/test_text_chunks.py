@@ -65,7 +65,7 @@ class TextChunks(TextRuns, unittest.TestCase):
                 self.assertLessEqual(max(len(tokenizer.encode(text[begin:end]).ids) for _, begin, end in chunks), CHUNK)
         self.assertGreater(len(places), 3 * len(texts))
 
-    def test_chunks_are_parts_of_texts_and_what_is_killed_goes_on(self):
+    def test_chunks_are_parts_of_texts_and_what_is_killed_continues(self):
         wanted = self.undisturbed("jsonl-text", self.jsonl, *CHUNKS)
         self.assertEqual([item for item, *_ in wanted], list(range(len(wanted))))
         numbers = [int(name.rpartition("/")[2]) for _, _, name, *_ in wanted]

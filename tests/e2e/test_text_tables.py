@@ -59,7 +59,7 @@ class TextTables(TextRuns, unittest.TestCase):
     def undisturbed(self, source, path, *flags):
         return self.results(self.ended(source, path, *flags).output)
 
-    def test_both_forms_give_the_same_and_what_is_killed_goes_on(self):
+    def test_both_forms_give_the_same_and_what_is_killed_continues(self):
         wanted = self.undisturbed("jsonl-text", self.jsonl)
         self.assertEqual([(item, key, status, json.loads(columns)) for item, key, status, columns in wanted["records"]],
                          [(item, row["id"], "done", {name: row[name] for name in ("title", "year", "score", "tags")}) for item, row in enumerate(self.rows)])
@@ -103,7 +103,7 @@ class TextTables(TextRuns, unittest.TestCase):
         with contextlib.closing(sqlite3.connect(world.output / "records.sqlite")) as database:
             self.assertEqual(database.execute("SELECT count(*) FROM records WHERE status = 'done'").fetchone(), (ROWS + 1,))
 
-    def test_a_consumer_that_finds_rows_added_at_the_end_goes_on(self):
+    def test_a_consumer_that_finds_rows_added_at_the_end_continues(self):
         with self.begun("longer.jsonl") as (world, path, gate):
             self.replace(path, [*self.rows, {**self.rows[0], "id": "added"}])
             self.assertEqual(world.call("scale", "3", "--run-dir", world.run_dir)[0], 0)

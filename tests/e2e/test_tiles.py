@@ -182,7 +182,7 @@ class Tiles(unittest.TestCase):
                              "OFFRAMP_FAILPOINT_ONCE": str(once)}
         return once / point
 
-    def test_everything_is_killed_and_goes_on(self):
+    def test_everything_is_killed_and_continues(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         for point in ("stitch.noted#3", "stitch.seam#2", "stitch.seam#9", "stitch.committed#2"):
             with self.subTest(point=point):
@@ -238,7 +238,7 @@ class Tiles(unittest.TestCase):
             flags["--image-size"] = str(TILE)
         world.flags = ("--model", str(self.folder / f"{network}.pt"), "--input", str(self.images), *(word for flag in flags.items() for word in flag), "--consumers", "1")
 
-    def test_a_run_goes_on_though_another_replaced_its_first_masks(self):
+    def test_a_run_continues_though_another_replaced_its_first_masks(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         for what, tile, overlap, point in (("of the same tiles", TILE, OVERLAP, "stitch.committed#1"), ("of larger tiles", 128, 16, "sink.committed#1"),
                                            ("of no tiles", 0, 0, "sink.committed#1")):
@@ -256,7 +256,7 @@ class Tiles(unittest.TestCase):
                     self.assertEqual(world.results(), wanted)
                     self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
-    def test_a_run_does_not_go_on_with_what_another_that_noted_nothing_worked_on(self):
+    def test_a_run_does_not_continue_with_what_another_that_noted_nothing_worked_on(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         world = self.world("Blurred", "--consumers", "1")
         self.assertEqual(world.start().wait(), 0, world.said())
@@ -396,7 +396,7 @@ class Tiles(unittest.TestCase):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.results(), self.masks_of("Blurred", "--consumers", "1", images=images))
 
-    def test_a_full_disk_is_said_and_costs_nothing(self):
+    def test_a_full_disk_is_reported_and_costs_nothing(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         disk = self.folder / "disk"
         disk.mkdir()
@@ -408,7 +408,7 @@ class Tiles(unittest.TestCase):
             self.assertEqual(world.start("--resume").wait(), 0, world.said())
             self.assertEqual(world.results(), wanted)
 
-    def test_a_damaged_picture_has_no_mask_and_goes_on_when_it_is_mended(self):
+    def test_a_damaged_picture_has_no_mask_and_continues_when_it_is_mended(self):
         images = self.folder / "damaged"
         images.mkdir()
         whole = (self.images / "square.png").read_bytes()
@@ -429,7 +429,7 @@ class Tiles(unittest.TestCase):
         scores = self.wanted("Colours", Image.open(images / "square.png"))
         numpy.testing.assert_array_equal(self.mask(world.output / "square.png"), scores.argmax(0))
 
-    def test_shards_tell_of_a_damaged_picture_once_at_the_end_of_the_whole(self):
+    def test_shards_report_a_damaged_picture_once_at_the_end_of_the_whole(self):
         images = self.folder / "damaged-shards"
         images.mkdir()
         for name, part in (("square", 2), ("tall", 1), ("wide", 1)):
@@ -450,7 +450,7 @@ class Tiles(unittest.TestCase):
                          rf"what is there of {'them' if many else 'it'}, \d+ MiB in {folder}, is kept for --resume.*remove that folder")
         self.assertEqual(len(names), len(list((world.output / ".offramp-tiles").iterdir())))
 
-    def test_a_run_that_fails_of_damaged_pictures_says_which_it_has_begun(self):
+    def test_a_run_that_fails_of_damaged_pictures_reports_which_it_has_begun(self):
         images = self.folder / "too-damaged"
         images.mkdir()
         for name in ("square", "tall"):

@@ -152,7 +152,7 @@ class TorchScript(unittest.TestCase):
                 for item in range(3):
                     numpy.testing.assert_array_equal(found[f"{item}.{name}"], tensor[item].numpy(), err_msg=f"{name} of {item}, --batch {batch}")
 
-    def test_an_array_says_what_goes_in_and_its_outputs_are_written(self):
+    def test_an_array_defines_the_input_and_outputs_are_written(self):
         import torch
         network = self.networks.Volumes()
         model = self.saved(network, "volumes.pt")
@@ -198,13 +198,13 @@ class TorchScript(unittest.TestCase):
                 numpy.testing.assert_allclose(found[f"{item}.output"], wanted[item], atol=1e-6, err_msg=name)
             self.assertNotIn("a default", said)
 
-    def test_a_size_that_nobody_said_is_told_with_its_flag(self):
+    def test_a_missing_size_is_reported_with_its_flag(self):
         said, found = self.arrays_of(self.saved(self.networks.Itself(), "itself.pt"), self.images, "--processor", "npy", "--limit", "2")
         self.assertEqual({array.shape for array in found.values()}, {(3, 224, 224)})
         self.assertIn("pictures are brought to 224 x 224 pixels, a default", said)
         self.assertIn("Give --image-size N, or write image-size = N there", said)
 
-    def test_a_model_that_is_fed_wrongly_is_told_what_it_was_fed(self):
+    def test_wrong_model_input_is_reported(self):
         model = self.saved(self.networks.Volumes(), "volumes.pt")
         said, _ = self.arrays_of(model, self.images, "--batch", "4", code=65)
         for word in ("failed in its own code on image float32 [4, 3, 224, 224], pictures by --image-size 224: ", "volumes.toml what one sample is",
@@ -215,7 +215,7 @@ class TorchScript(unittest.TestCase):
         said, _ = self.arrays_of(model, self.folder / "one.npy", "--batch", "4", code=65)
         self.assertIn("on input float32 [4, 2, 6, 10, 8], by ", said)
 
-    def test_what_torch_save_wrote_is_told_how_to_make_a_model_of(self):
+    def test_what_torch_save_wrote_is_reported_how_to_make_a_model_of(self):
         import torch
         torch.save(torch.nn.Linear(3, 3), self.folder / "pickled.pt")
         self.refused("pickled.pt' is not TorchScript", "def make(): return torch.load(", "./launch/offramp export net.py:make --output compiled.pt2",
@@ -238,7 +238,7 @@ class TorchScript(unittest.TestCase):
     def test_a_network_without_forward(self):
         self.refused("without.pt' has no forward", model=self.saved(self.networks.NoForward(), "without.pt"))
 
-    def test_a_network_that_raises_is_told_with_what_it_says(self):
+    def test_a_raising_network_is_reported_with_its_message(self):
         self.refused("with batch 2 failed in its own code", "boom at this picture", model=self.saved(self.networks.Raising(), "raising.pt"))
 
     def test_a_network_that_takes_too_much_memory(self):

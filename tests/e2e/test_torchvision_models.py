@@ -102,7 +102,7 @@ class Torchvision:
         print(f"{self.name}: {equal:.6f} of {decided.sum()} decided pixels equal ({1 - decided.mean():.6f} left out)")
         self.assertGreaterEqual(equal, 0.999)
 
-    def test_with_our_own_decoding_and_resizing_the_share_that_differs_is_told(self):
+    def test_with_our_own_decoding_and_resizing_the_share_that_differs_is_reported(self):
         import torch
         from torchvision.transforms import functional
         given = [functional.resize(torch.from_numpy(numpy.array(Image.open(path).convert("RGB"))).permute(2, 0, 1), [SIDE, SIDE], antialias=True)
@@ -112,7 +112,7 @@ class Torchvision:
         print(f"{self.name}: {share:.4f} of the pixels differ where decoding and resizing are our own, from torchvision's")
         self.assertLess(share, 0.2, "that is another picture")
 
-    def test_the_export_tells_how_far_it_is_from_eager(self):
+    def test_the_export_reports_its_difference_from_eager(self):
         self.assertIn("largest difference from eager PyTorch", self.said.stdout)
         self.assertIn(f"batch = {BATCH}\nimage-size = {SIDE}\n", self.file.with_suffix(".toml").read_text())
 

@@ -80,7 +80,7 @@ class Hostile(unittest.TestCase):
                 self.assertGreater(summary["releases"][outcome], 0, outcome)
             self.assertEqual(summary["releases"]["completed"], SAMPLES // 4)
 
-    def test_a_flood_starves_nobody(self):
+    def test_a_flood_starves_no_one(self):
         with RealRun(*COPY) as run:
             run.start_producer()
             flood = self.start_hostile(run, "flood", "--rate", "100000")

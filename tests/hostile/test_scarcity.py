@@ -29,7 +29,7 @@ class Descriptors(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     @unittest.skipIf(SANITIZER, "a sanitizer needs descriptors itself to judge an address")
-    def test_a_producer_with_few_of_them_says_so_or_works(self):
+    def test_a_producer_with_few_of_them_reports_it_or_works(self):
         ended = set()
         for few in (*range(8, 40, 4), 64, 128):
             with self.subTest(descriptors=few), RealRun(*COPY) as run:
@@ -128,7 +128,7 @@ class FilledSharedMemory(unittest.TestCase):
                 self.assertEqual(left_behind(shared_memory), set())
                 self.stranger.unlink()
 
-    def test_a_run_that_needs_more_says_so_and_goes_on_later(self):
+    def test_a_run_that_needs_more_reports_it_and_continues_later(self):
         """Of the rungs only `workers` makes memory in mid-run: a segment a batch."""
         flags = (*COPY, "--strategy", "workers", "--consumers", "1", "--status-seconds", "0.05")
         # Whether what a segment leaves behind is gone before the next is made is a race each time: among so many this side wins one.

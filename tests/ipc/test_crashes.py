@@ -73,7 +73,7 @@ class Crashes(unittest.TestCase):
                 files.append(run.files())
         self.assertEqual(files[0], files[1])
 
-    def test_a_batch_that_takes_down_three_consumers_is_given_up_and_the_run_goes_on(self):
+    def test_a_batch_that_takes_down_three_consumers_is_given_up_and_the_run_continues(self):
         with RealRun(*COPY) as run:
             environment = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
             run.start_producer()

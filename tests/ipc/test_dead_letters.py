@@ -79,7 +79,7 @@ class DeadLetter(unittest.TestCase):
                 self.assertEqual(header["payload"]["shape"], [4, 1 << 18], "any reader of the format finds the tensor")
                 self.assertEqual(sorted(path.name for path in payload.parent.iterdir()), [f"{NAME}.json", f"{NAME}.safetensors"])
 
-    def test_a_full_disk_is_told_and_the_run_goes_on(self):
+    def test_a_full_disk_is_reported_and_the_run_continues(self):
         with RealRun(*COPY) as run:
             folder = run.run_dir / "dead-letters"
             run.run_dir.mkdir(mode=0o700)
@@ -95,7 +95,7 @@ class DeadLetter(unittest.TestCase):
                 incident = json.loads((folder / f"{NAME}.json").read_text())
                 self.assertEqual([sample["item"] for sample in incident["samples"]], list(POISONED), "what is missing is listed")
 
-    def test_a_consumer_that_says_so_itself_is_believed_and_lives(self):
+    def test_a_consumer_that_reports_it_itself_is_believed_and_lives(self):
         for how, why, failures in (("fail", "it failed 3 times: TheTestWantsThis: it failed", 3),
                                   ("reject", "a consumer rejected it: no consumer can do this", 1)):
             with self.subTest(how=how), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
@@ -226,7 +226,7 @@ class Leases(unittest.TestCase):
         self.assertTrue(run.summary()["conserved"])
         self.assertEqual(run.summary()["dead_letters"], [])
 
-    def test_a_slab_whose_lease_ran_out_is_committed_by_its_holder_when_nobody_else_has_it(self):
+    def test_a_slab_whose_lease_ran_out_is_committed_by_its_holder_when_no_other_has_it(self):
         with RealRun(*COPY, "--visibility-timeout", "0.3", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
@@ -277,7 +277,7 @@ class Leases(unittest.TestCase):
             self.assertEqual(summary["stalled_killed"], 1)
             self.assertIn("is killed: it is stalled", run.logs())
 
-    def test_a_run_that_is_paused_as_a_whole_takes_nobodys_slabs_and_kills_nobody(self):
+    def test_a_run_that_is_paused_as_a_whole_takes_no_ones_slabs_and_kills_no_one(self):
         """As by `docker pause`, a cgroup's freezer, a machine that sleeps; for several leases. None ends before both consumers are there."""
         visibility_timeout = 8
         with RealRun(*COPY, "--visibility-timeout", str(visibility_timeout), "--kill-stalled", "--status-seconds", "0.05") as run:
@@ -301,7 +301,7 @@ class Leases(unittest.TestCase):
             summary = run.summary()
             self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"]), (0, 0, 0))
 
-    def test_the_status_says_who_holds_what_while_no_slab_is_free(self):
+    def test_the_status_reports_who_holds_what_while_no_slab_is_free(self):
         with RealRun(*COPY, "--visibility-timeout", "60", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:

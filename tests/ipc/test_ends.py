@@ -157,7 +157,7 @@ class Ends(unittest.TestCase):
             run.finish_outputs()
             self.assertEqual(items_of_checksums(run.output), set(range(run.summary()["samples"]["released"])))
 
-    def test_a_consumer_in_another_pid_namespace_is_told_to_share_it(self):
+    def test_a_consumer_in_another_pid_namespace_is_asked_to_share_it(self):
         inside = ("unshare", "--pid", "--fork", "--mount-proc")
         if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no pid namespace can be made here")

@@ -81,7 +81,7 @@ class Sbatch(Engines):
     def requeued(self, world):
         return [line for line in (world.folder / "asked").read_text().splitlines() if line.startswith("scontrol")]
 
-    def test_a_task_that_is_told_to_end_or_is_killed_is_queued_again_and_does_the_rest(self):
+    def test_a_task_that_is_asked_to_end_or_is_killed_is_queued_again_and_does_the_rest(self):
         results = self.one_run(MANY)
         world = self.with_stand_ins(self.begun(MANY, 2))
         with world.gate() as gate:
@@ -127,7 +127,7 @@ class FirstProcess(Engines):
         """Its number out here."""
         return world.until(lambda: children_of(world.launcher.pid), "a first process")[0]
 
-    def test_it_takes_the_dead_away_drains_when_it_is_told_to_and_ends_as_the_shard(self):
+    def test_it_takes_the_dead_away_drains_when_it_is_asked_to_and_ends_as_the_shard(self):
         world = self.in_a_container(self.begun(MANY, 1))
         with world.gate() as gate:
             world.shard(0)
@@ -149,7 +149,7 @@ class FirstProcess(Engines):
         subprocess.run(["nsenter", "--target", str(first), "--pid", "sh", "-c", "sleep 600 & exit"], check=True)
         return wait_for(lambda: set(children_of(first)) - before, "an orphan").pop()
 
-    def test_when_the_command_is_killed_it_says_so(self):
+    def test_when_the_command_is_killed_it_reports_it(self):
         world = self.in_a_container(self.begun(FEW, 1))
         with world.gate() as gate:
             world.shard(0)

@@ -73,7 +73,7 @@ class Gpus(OfGpus):
         self.assertIn("holds something already", world.said())
         self.assertEqual(world.results(), one)
 
-    def test_what_a_killed_launcher_left_is_gone_on_with_by_fewer_producers(self):
+    def test_what_a_killed_launcher_left_is_continued_by_fewer_producers(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
             world.start()
@@ -140,7 +140,7 @@ class Gpus(OfGpus):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.ends_as(world, one, 597)
 
-    def test_one_that_is_stopped_drains_all_its_workers_and_is_gone_on_with(self):
+    def test_one_that_is_stopped_drains_all_its_workers_and_is_continued(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
             world.start()
@@ -211,7 +211,7 @@ class Gpus(OfGpus):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual((world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost))
 
-    def test_what_is_done_when_slab_after_slab_fails_is_gone_on_with(self):
+    def test_what_is_done_when_slab_after_slab_fails_is_continued(self):
         # Each slab is tried three times: the gate lets too few pass for all of the second shard's hundred batches to be given up before it ends.
         world = self.world(*MANY, "--processor", "crash-on-item", "--copy-outputs", "64x64x64", "--batches-per-slab", "1", workers=1, shards=3)
         well = world.folder / "as long as this has bytes"
@@ -316,7 +316,7 @@ class Ahead(OfGpus):
         self.assertEqual((sum(done), min(done) > 0), (4, True), done)
         self.assertGreater(read(world.run_dir / "s1/summary.json")["turn_wait_seconds"], 0)
 
-    def test_whoever_dies_nothing_is_lost_and_the_turn_goes_on(self):
+    def test_anyone_who_dies_nothing_is_lost_and_the_turn_continues(self):
         world, gate, waits = self.begun()
         one = self.results_of_one(*LARGE)
         os.kill(waits, signal.SIGKILL)

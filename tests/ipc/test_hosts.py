@@ -170,7 +170,7 @@ class Results(Hosted):
         self.assertEqual(run.files(), self.expected)
         self.assertEqual(once.read_text(), "it went on")
 
-    def test_files_of_somebody_elses_in_the_output_are_not_replaced(self):
+    def test_files_of_another_user_in_the_output_are_not_replaced(self):
         run = self.run_of("--processor", f"so:{OBJECT}")
         run.output.mkdir()
         (run.output / "7.sum").write_text("mine")
@@ -441,7 +441,7 @@ class Failures(Hosted):
         self.assertEqual((4, SAMPLES - 4), (run.summary()["samples"]["dead_letters"], len(run.files())))
 
     @in_python
-    def test_files_in_the_working_folder_are_not_taken_for_ours(self):
+    def test_files_in_the_working_folder_are_not_used(self):
         run = self.run_of()
         post = self.written(run, "post.py", IN_PYTHON)
         elsewhere = run.folder / "elsewhere"

@@ -119,7 +119,7 @@ class Http(unittest.TestCase):
             run.wait(run.producer)
             run.sweep()
 
-    def test_a_consumer_that_is_told_to_end_waits_for_its_server_no_longer_than_its_patience(self):
+    def test_a_consumer_that_is_asked_to_end_waits_for_its_server_no_longer_than_its_patience(self):
         # What a dripping answer says of a result counts, and so its slab is done.
         for fault, code in (("hang", 75), ("drip headers", 75), ("drip", 0)):
             with self.subTest(fault), Receiver(lambda *_, f=fault: f) as receiver, RealRun(
@@ -135,7 +135,7 @@ class Http(unittest.TestCase):
                 run.wait(run.producer)
                 run.sweep()
 
-    def test_a_server_that_an_authority_of_ones_own_vouches_for(self):
+    def test_a_server_that_an_authority_of_the_user_vouches_for(self):
         folder = tempfile.mkdtemp(prefix="offramp-http-")
         self.addCleanup(shutil.rmtree, folder)
         identity = make_certificate(folder)
@@ -297,7 +297,7 @@ class Launched(unittest.TestCase):
                     self.assertEqual({headers["X-Tenant"] for headers in receiver.headers.values()}, {"shop"})
                 self.assert_secret_is_nowhere(world)
 
-    def test_settings_that_cannot_be_used_are_said_without_secrets(self):
+    def test_settings_that_cannot_be_used_are_reported_without_secrets(self):
         consumer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
         for flags, said in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in has a user or a password"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is not a header"),

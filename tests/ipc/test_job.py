@@ -97,7 +97,7 @@ class Jobs(unittest.TestCase):
         self.assertIn("shard 2 of 3 is done: 298 of 298 items, by attempt 1", world.said())
         self.merged(world, one, 895)
 
-    def test_a_shard_whose_producer_dies_goes_on_with_another_one(self):
+    def test_a_shard_whose_producer_dies_continues_with_another_one(self):
         one = self.world(World, *ONE)
         self.assertEqual(one.start().wait(), 0, one.said())
         world = self.begun(ONE, 2)
@@ -146,7 +146,7 @@ class Jobs(unittest.TestCase):
         self.assertFalse((world.output / ".offramp-shards").exists())
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
 
-    def test_a_job_that_ends_with_a_part_is_gone_on_with_by_a_run(self):
+    def test_a_job_that_ends_with_a_part_is_continued_by_a_run(self):
         one, world, said = self.merged_in_part()
         self.assertIn(f"remove {world.output / '.offramp-shards'}, and a run with --resume makes the rest", said)
         shutil.rmtree(world.output / ".offramp-shards")
@@ -251,7 +251,7 @@ class Jobs(unittest.TestCase):
             self.assertEqual(first.wait(), 0, world.said())
         self.assertEqual(world.record(0)["attempt"], 0)
 
-    def test_a_folder_that_is_full_or_read_only_is_told_and_with_room_the_next_try_ends_well(self):
+    def test_a_folder_that_is_full_or_read_only_is_reported_and_with_room_the_next_try_ends_well(self):
         world = self.world(JobWorld, *ONE)
         disk = world.folder / "shared"
         disk.mkdir()

@@ -76,7 +76,7 @@ class InMovedFolders(InWorlds):
 
 
 class Outputs(InMovedFolders):
-    def test_one_that_is_moved_away_ends_the_run_which_goes_on_when_it_is_back(self):
+    def test_one_that_is_moved_away_ends_the_run_which_continues_when_it_is_back(self):
         for flags in (MASKS, RECORDS, ROWS, CHECKSUMS):
             with self.subTest(processor=flags[-1]):
                 self.assert_ends_and_goes_on(flags, take_away)
@@ -95,7 +95,7 @@ class Outputs(InMovedFolders):
         self.assertEqual(list(world.output.rglob("*.png")), [], "results were written into the other folder")
         self.assertGreaterEqual(len(masks), len(items_of_checkpoint(there)))
 
-    def test_a_mount_that_is_gone_ends_the_run_which_goes_on_when_it_is_back(self):
+    def test_a_mount_that_is_gone_ends_the_run_which_continues_when_it_is_back(self):
         behind = pathlib.Path(tempfile.mkdtemp(prefix="offramp-behind-", dir="/tmp"))
         self.addCleanup(lambda: subprocess.run(["rm", "-rf", behind], check=True))
 

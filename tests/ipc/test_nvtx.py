@@ -103,7 +103,7 @@ def told_by(*flags, consumers=2, work=WORK):
 
 
 class Ranges(unittest.TestCase):
-    def test_each_rung_tells_the_articles_ranges(self):
+    def test_each_rung_reports_the_articles_ranges(self):
         for rung, wanted in STEPS.items():
             with self.subTest(rung):
                 told = told_by("--strategy", rung, consumers=0 if rung == "sequential" else 2)
@@ -144,7 +144,7 @@ class Ranges(unittest.TestCase):
         events = [one for one in told.producer if one.name == "queue CUDA event"]
         self.assertEqual({("copy to CPU", "queue CUDA event")}, {one.path for one in events})
 
-    def test_consumers_tell_what_they_process(self):
+    def test_consumers_report_what_they_process(self):
         told = told_by("--strategy", "streams")
         processed = [one for ranges in told.consumers for one in ranges if one.name == "process output"]
         self.assertEqual(list(range(BATCHES)), sorted(one.payload for one in processed))

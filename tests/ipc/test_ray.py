@@ -47,7 +47,7 @@ class OnRay(unittest.TestCase):
         world.until(all_found, f"{shards} shards at work")
         return found
 
-    def test_an_actor_that_is_killed_takes_its_shard_along_and_another_one_goes_on(self):
+    def test_an_actor_that_is_killed_takes_its_shard_along_and_another_one_continues(self):
         world = self.begun()
         with self.cluster.gate() as gate:
             world.drive()

@@ -92,7 +92,7 @@ class Reload(Hosted):
         self.assertTrue(run.summary()["conserved"])
 
     @in_python
-    def test_in_a_run_of_a_loop_of_ones_own(self):
+    def test_in_a_run_of_a_loop_of_the_user(self):
         run = self.run_of()
         post = self.written(run, "post.py", OLD)
         library = {"OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python")}

@@ -60,7 +60,7 @@ class Replacing(InWorlds):
         world, _ = self.finished(*COPY, "--processor", "write", "--write-path", "/dev/null")
         self.assertEqual(world.start().wait(), 0, world.said())
 
-    def test_written_files_that_were_broken_off_are_gone_on_with(self):
+    def test_written_files_that_were_broken_off_are_continued(self):
         flags = (*WRITE, "--batches", "40")
         world = self.world(*flags)
         self.break_off(world, samples=80, slabs=10)
@@ -93,7 +93,7 @@ class Replacing(InWorlds):
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80 - 32)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
-    def test_a_run_that_is_broken_off_leaves_the_previous_one_and_goes_on_beside_it(self):
+    def test_a_run_that_is_broken_off_leaves_the_previous_one_and_continues_beside_it(self):
         flags = changed(ALL, "--processor", "checksum,embeddings-sqlite")
         world, before = self.finished(*flags)
         world.flags = (*flags, "--batches", "400", "--seed", "7")
@@ -267,7 +267,7 @@ class Finishing(InWorlds):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
 
-    def test_while_it_goes_on_nobody_else_writes_there_though_the_launcher_is_dead(self):
+    def test_while_it_continues_no_other_writes_there_though_the_launcher_is_dead(self):
         world, merge = self.in_the_merge()
         world.launcher.send_signal(signal.SIGKILL)
         world.launcher.wait()

@@ -84,7 +84,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
         return summary
 
-    def test_with_ready_slabs_and_nobody_to_take_them(self):
+    def test_with_ready_slabs_and_no_one_to_take_them(self):
         with GatedRun(*COPY) as run:
             run.start_producer()
             run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")

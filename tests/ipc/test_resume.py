@@ -70,7 +70,7 @@ class Resume(InWorlds):
         self.assertIn(f"{samples['done_before']} samples were done by earlier runs", world.said())
         self.assertEqual(world.results(), wanted)
 
-    def test_a_run_that_was_stopped_goes_on_and_one_that_is_done_does_nothing(self):
+    def test_a_run_that_was_stopped_continues_and_one_that_is_done_does_nothing(self):
         world = self.world(*COPY, "--batches", "400")
         with world.gate() as gate:
             world.start()
@@ -155,7 +155,7 @@ class Resume(InWorlds):
         self.assertEqual(whole.start().wait(), 0, whole.said())
         self.assertEqual("".join(lines), (whole.output / "checksums.tsv").read_text())
 
-    def test_a_shard_whose_items_all_come_to_nothing_says_what_a_whole_run_says(self):
+    def test_a_shard_whose_items_all_come_to_nothing_reports_what_a_whole_run_reports(self):
         world = self.world("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--copy-outputs", "1x24x32", "--batch", "8",
                            "--batches", "20", "--processor", "mask-png", "--max-errors", "5", "--shard", "2/2")
         self.assertEqual(world.start().wait(), 64, world.said())
@@ -235,7 +235,7 @@ class Resume(InWorlds):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.summary()["samples"]["released"], 320)
 
-    def test_without_resume_a_run_starts_over_and_says_so(self):
+    def test_without_resume_a_run_starts_over_and_reports_it(self):
         world = self.world(*LONG)
         self.break_off(world, samples=800)
         unfinished = world.run_id()

@@ -76,7 +76,7 @@ class Rungs(unittest.TestCase):
                               timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_the_launch_script_finds_a_rung_wherever_it_is_said(self):
+    def test_the_launch_script_finds_a_rung_in_any_position(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "run.toml")
             file.write_text('rung = "sequential"\n')

@@ -108,7 +108,7 @@ class Traced(Hosted):
             self.assertIsNone(asked_in(run.run_dir), "it does not outlive its run")
 
     @in_python
-    def test_a_loop_of_ones_own_one_of_whose_consumers_dies_meanwhile(self):
+    def test_a_loop_of_the_user_one_of_whose_consumers_dies_meanwhile(self):
         run = self.run_of()
         library = {"OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python")}
         loop = subprocess.Popen([sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library})

@@ -37,7 +37,7 @@ class Tune(unittest.TestCase):
         self.addCleanup(put_away, process)
         return process
 
-    def test_the_best_so_far_is_told_and_nothing_is_left(self):
+    def test_the_best_so_far_is_reported_and_nothing_is_left(self):
         output = self.folder / "results"
         output.mkdir()
         (output / "mine").write_text("kept")
@@ -55,7 +55,7 @@ class Tune(unittest.TestCase):
         self.assertEqual(["run", *WORK[:6], *WORK[8:]], [word for word in told["command"] if word in ("run", *WORK[:6], *WORK[8:])])
         self.assertEqual(["build", "mine", "results", "tmp"], sorted({each.name for each in self.folder.iterdir()} - {"runs"} | {each.name for each in output.iterdir()}))
 
-    def test_a_run_that_does_not_begin_is_told_with_its_reason(self):
+    def test_a_run_that_does_not_begin_is_reported_with_its_reason(self):
         process = self.start("--slabs", "4096", "--copy-bytes", "1024GiB", "--seconds", "60")
         _, said = process.communicate(timeout=WATCHDOG_SECONDS)
         self.assertIn("no trial ran: ", said)

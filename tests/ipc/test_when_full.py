@@ -196,7 +196,7 @@ class WhenFull(unittest.TestCase):
         subprocess.run([*command, "--finish"], check=True, timeout=60)
         return {line for line in (again / "checksums.tsv").read_bytes().splitlines() if line[:1].isdigit()}
 
-    def test_another_producer_goes_on_with_what_a_dead_one_spilled(self):
+    def test_another_producer_continues_with_what_a_dead_one_spilled(self):
         with RealRun(*COPY, "--when-full", "spill", "--spill-dir", "/tmp/placeholder") as run:
             disk = run.folder / "disk"
             run.flags[run.flags.index("/tmp/placeholder")] = str(disk)

@@ -37,7 +37,7 @@ class Deb(unittest.TestCase):
     def field(self, package, name):
         return run("dpkg-deb", "-f", package, name).strip()
 
-    def test_they_are_of_one_version_and_say_what_they_need(self):
+    def test_they_are_of_one_version_and_report_what_they_need(self):
         self.assertEqual([f"offramp-dev_{VERSION}_amd64.deb", f"offramp_{VERSION}_amd64.deb"], [package.name for package in self.packages])
         development, runtime = self.packages
         self.assertEqual([VERSION, VERSION], [self.field(package, "Version") for package in self.packages])

@@ -67,7 +67,7 @@ class Wheel(unittest.TestCase):
         self.addCleanup(work.cleanup)
         return Installed(self, work.name, folder / "bin" / "python", [folder / "bin" / "offramp"])
 
-    def test_it_is_whole_and_says_what_it_is(self):
+    def test_it_is_whole_and_reports_what_it_is(self):
         self.assertEqual(f"offramp-{VERSION}-py3-none-manylinux_2_34_x86_64.whl", self.wheel.name)
         self.assertLessEqual(self.wheel.stat().st_size, MOST_BYTES)
         with zipfile.ZipFile(self.wheel) as archive:
@@ -111,13 +111,13 @@ class Wheel(unittest.TestCase):
         self.assertEqual(1, done.returncode)
         self.assertRegex(done.stderr.splitlines()[-1], r"LibraryNotFound: .*needs glibc 2\.34 or later.*GLIBC_2\.94.*Take Debian 12, Ubuntu 22\.04")
 
-    def test_without_numpy_the_demo_says_in_one_line_what_to_do(self):
+    def test_without_numpy_the_demo_reports_in_one_line_what_to_do(self):
         bare = self.installed(OWN, with_numpy=False)
         self.assertRegex(bare.call("demo", code=71), r"\Aofframp: the demo is a loop on NumPy, and \S+ has none: \S+ -m pip install numpy\n\Z")
         self.assertRegex(bare.call("doctor", code=71), r"WANTING  NumPy .*\n +fix: \S+ -m pip install numpy")
         self.assertIn("OK       consumers", bare.call("doctor", code=71))
 
-    def test_what_it_has_not_it_says_in_one_line(self):
+    def test_what_it_has_not_it_reports_in_one_line(self):
         asked = self.installed(OWN, with_numpy=False)
         for words in (("setup",), ("test",), ("bench", "W1"), ("ladder",), ("export", "x.py:make"), ("query", "words"), ("package",)):
             self.assertRegex(asked.call(*words, code=64), rf"\Aofframp: {words[0]} .*needs the sources of Offramp.*`launch/offramp {words[0]}`.*\n\Z")

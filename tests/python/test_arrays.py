@@ -90,7 +90,7 @@ class Made:
 
 @needs_numpy
 class OtherArrays(Egresses):
-    def test_whatever_says_where_it_lies_arrives(self):
+    def test_whatever_reports_where_it_lies_arrives(self):
         import numpy
 
         numbers = numpy.arange(12, dtype="float32").reshape(4, 3)
@@ -228,7 +228,7 @@ class Orders(unittest.TestCase):
             self.assertIs(outputs.owner, given, "nothing is copied")
         self.assertIsNot(_arrays.outputs_of("x", records, False).owner, records)
 
-    def test_an_order_says_how_samples_lie(self):
+    def test_an_order_reports_how_samples_lie(self):
         for shape, strides, order in (((2, 3, 4, 5), (60, 20, 5, 1), ()), ((2, 3, 4, 5), (60, 1, 15, 3), (2, 3, 1)), ((2, 3), (3, 1), ()), ((7,), (1,), ()),
                                       ((2, 3, 4), (12, 1, 3), (2, 1)), ((1, 3, 4), (999, 1, 3), (2, 1)), ((2, 1, 4), (4, 77, 1), ()),
                                       ((2, 3), (1, 2), None), ((2, 3), (6, 2), None), ((2, 3), (0, 1), None), ((2, 3), (3, -1), None),
@@ -260,7 +260,7 @@ class AsTheyLie(Egresses):
                 expected = [sample for each in [first, *others] for sample in (each.exports if isinstance(each, Exported) else each).tolist()]
                 self.assertEqual(expected, [values[item] for item in range(len(expected))])
 
-    def test_a_run_whose_tensors_were_told_is_row_major(self):
+    def test_a_run_with_declared_tensors_is_row_major(self):
         import numpy
 
         columns = numpy.arange(24, dtype="int16").reshape(2, 3, 4).transpose(0, 2, 1)
@@ -283,7 +283,7 @@ class AsTheyLie(Egresses):
                 egress.submit(buffer.T)
         self.assertEqual({str(item): [item // 2] * 100 for item in range(40)}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
-    def test_processors_of_ours_make_the_same_of_every_order(self):
+    def test_processors_of_offramp_make_the_same_of_every_order(self):
         import numpy
 
         scores = numpy.random.default_rng(1).random((4, 21, 6, 7), "float32")

@@ -131,7 +131,7 @@ class Consumers(World):
         self.assertEqual(3, len(faults))
         self.assertLess(max(faults), 64, faults)
 
-    def test_after_its_turn_a_slab_says_so(self):
+    def test_after_its_turn_a_slab_reports_it(self):
         producer = self.produce(2)
         slabs = list(offramp.Consumer(self.run_dir))
         for use in (lambda slab: slab["values"], lambda slab: slab.samples, lambda slab: slab.tensors, list, len, offramp.Slab.progress,
@@ -142,7 +142,7 @@ class Consumers(World):
         self.hear(producer)
         self.assertEqual("16 0\n", self.end(producer))
 
-    def test_a_function_that_keeps_a_view_is_told_and_its_slab_is_not_accepted(self):
+    def test_a_function_that_keeps_a_view_is_reported_and_its_slab_is_not_accepted(self):
         producer = self.produce(1)
         keeper = self.python("""
             import sys, offramp
@@ -157,7 +157,7 @@ class Consumers(World):
         self.assertIn("kept a view of its slab's tensor 'values'. Copy what is to be kept: numpy.array(view)\nTrue", said)
         self.assertEqual(expected(1), sorted(self.finish(producer, 1)))
 
-    def test_a_loop_that_keeps_views_is_told(self):
+    def test_a_loop_that_keeps_views_is_reported(self):
         producer = self.produce(4)
         kept = []
         with warnings.catch_warnings(record=True) as told:
@@ -185,14 +185,14 @@ class Consumers(World):
         self.hear(producer)
         self.assertEqual("16 0\n", self.end(producer))
 
-    def test_a_function_that_fails_is_told_and_its_slab_goes_to_another_while_its_process_lives(self):
+    def test_a_function_that_fails_is_reported_and_its_slab_goes_to_another_while_its_process_lives(self):
         producer = self.produce(1)
         consumer = offramp.Consumer(self.run_dir)
         with self.assertRaisesRegex(ZeroDivisionError, "b0/r0"):
             consumer.run(fail)
         self.assertEqual(expected(1), self.finish(producer, 1))
 
-    def test_the_loop_goes_on_after_failed_and_reject(self):
+    def test_the_loop_continues_after_failed_and_reject(self):
         producer = self.produce(3)
         calls = []
 
@@ -249,7 +249,7 @@ class Consumers(World):
         self.assertEqual(expected(10), sorted({*done, *said}), "nothing is lost")
         self.assertEqual(80, len(done) + len(said), "and what was accepted does not come again")
 
-    def test_whose_producer_is_killed_is_told_also_when_another_run_is_there(self):
+    def test_whose_producer_is_killed_is_reported_also_when_another_run_is_there(self):
         for when, said in (("once the other run is there", "another one by now"), ("before", "the producer is dead")):
             with self.subTest(f"it sees the death {when}"):
                 self.run_dir = self.folder / when
@@ -438,7 +438,7 @@ class MadeUpSlab(unittest.TestCase):
             self.assertEqual((ml_dtypes.bfloat16, [1.0, 2.0]), (slab["values"].dtype, slab["values"].astype("float32").tolist()))
             self.assertFalse(slab["values"].flags.writeable)
 
-    def test_what_is_no_type_of_ours_is_told(self):
+    def test_what_is_no_type_of_offramp_is_reported(self):
         with self.assertRaisesRegex(TypeError, "type code 5 with 64 bits"):
             self.slab([(b"values", (5, 64), (1,), (1,))], (0,))["values"]
 

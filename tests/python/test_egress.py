@@ -50,12 +50,12 @@ class Stalled(unittest.TestCase):
             told += [(now, str(each.message)) for each in seen]
         return told
 
-    def test_that_consumers_stay_stalled_is_told_ever_more_seldom(self):
+    def test_that_consumers_stay_stalled_is_reported_ever_more_seldom(self):
         told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
         self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in told])
         self.assertRegex(told[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and nobody ends them: .*run/status.json")
 
-    def test_where_they_are_killed_those_that_stay_are_told(self):
+    def test_where_they_are_killed_those_that_stay_are_reported(self):
         told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1}))
         self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in told])
         self.assertRegex(told[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_stalled has not ended them: they are in this process")
@@ -63,7 +63,7 @@ class Stalled(unittest.TestCase):
 
 @needs_numpy
 class Signals(Egresses):
-    def test_those_that_a_program_waits_for_come_to_no_thread_of_ours(self):
+    def test_those_that_a_program_waits_for_come_to_no_thread_of_offramp(self):
         program = """
             import os, pathlib, signal, sys
             import numpy, offramp
@@ -282,7 +282,7 @@ class Batches(Egresses):
         values = {key: values["output"][0] for key, (_, _, values) in self.seen_by(reader).items()}
         self.assertEqual({"0": 0, "1": 1, "2": 2, "after/0": -1, "after/1": 9, "after/2": 19, "inner": -1}, values)
 
-    def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
+    def test_what_cannot_be_taken_is_refused_and_reports_what_to_call(self):
         import numpy
 
         good = numpy.zeros((4, 6), "float32")
@@ -346,7 +346,7 @@ class Batches(Egresses):
                 call()
         self.assertEqual({"0", "1", "2", "3"}, set(self.seen_by(reader)), "what was refused has no number")
 
-    def test_with_consumers_of_ones_own_a_key_stands_once_in_a_batch(self):
+    def test_with_consumers_of_the_user_a_key_stands_once_in_a_batch(self):
         import numpy
 
         for more, again in (({}, "the key 'b' names two samples of a batch"), ({"repeated_keys": "allow"}, None)):
@@ -515,7 +515,7 @@ class Batches(Egresses):
         self.assertEqual([], [str(each.message) for each in told])
         self.assertEqual(["a"], list(self.seen_by(reader)))
 
-    def test_a_forgotten_one_is_closed_and_told(self):
+    def test_a_forgotten_one_is_closed_and_reported(self):
         import numpy
 
         with warnings.catch_warnings(record=True) as told:
@@ -527,7 +527,7 @@ class Batches(Egresses):
         self.assertEqual([offramp.ForgottenWarning], [each.category for each in told])
         self.nothing_is_left_in_memory([os.getpid()])
 
-    def test_a_forgotten_one_is_told_once_by_a_program_without_flags(self):
+    def test_a_forgotten_one_is_reported_once_by_a_program_without_flags(self):
         """At the end of the program, or by the last reference that goes; where warnings are errors it is closed, too."""
         made = """
             import sys, numpy, offramp
@@ -631,7 +631,7 @@ class Options(Egresses):
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu", slabs=numpy.int64(3), max_delay=numpy.float32(0.5)) as egress:
             self.assertEqual((3, 0.5), (egress._options["slabs"], egress._options["max_delay_seconds"]))
 
-    def test_one_of_this_process_that_hangs_is_told_where_others_would_be_killed(self):
+    def test_one_of_this_process_that_hangs_is_reported_where_others_would_be_killed(self):
         import numpy
 
         over = threading.Event()

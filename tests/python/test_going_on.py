@@ -76,7 +76,7 @@ class Killed(Loops):
                 self.assertRegex(said.splitlines()[-1], f"BadArgument: .*{text}")
                 self.assertEqual(before, self.work.results())
 
-    def test_consumers_of_ones_own_may_go_on_as_well(self):
+    def test_consumers_of_the_user_may_continue_as_well(self):
         told = {"run_dir": str(self.run_dir), "resume": True}
         reader = """
             import sys, offramp
@@ -99,7 +99,7 @@ class Killed(Loops):
 
 @needs_numpy
 class Dropping(Loops):
-    def test_what_was_dropped_is_made_by_a_loop_that_goes_on_and_nothing_is_kept_of_it(self):
+    def test_what_was_dropped_is_made_by_a_loop_that_continues_and_nothing_is_kept_of_it(self):
         gate = self.work.close_gate("k0")
         os.environ["GATES"] = str(self.work.gates)
         self.addCleanup(os.environ.pop, "GATES")
@@ -128,7 +128,7 @@ class Dropping(Loops):
 
 @needs_numpy
 class Moved(Loops):
-    def test_an_output_folder_that_is_moved_ends_the_loop_which_goes_on_when_it_is_back(self):
+    def test_an_output_folder_that_is_moved_ends_the_loop_which_continues_when_it_is_back(self):
         for empty_one in (False, True):
             with self.subTest(empty_one=empty_one):
                 place = self.place(f"moved-{empty_one}")
@@ -270,7 +270,7 @@ class Pending(unittest.TestCase):
         self.assertEqual(kept, sorted(kept))
         self.assertIsNone(done.around(2000))
 
-    def test_what_cannot_be_written_is_told_and_tried_again(self):
+    def test_what_cannot_be_written_is_reported_and_tried_again(self):
         checkpoint = self.checkpoint(False)
         checkpoint.begin(in_place=True)
         shutil.move(self.folder, f"{self.folder}-away")
@@ -334,7 +334,7 @@ class Pending(unittest.TestCase):
         os.waitpid(child, 0)
         os.close(ends)
 
-    def test_what_is_written_in_part_replaces_nothing_and_is_told(self):
+    def test_what_is_written_in_part_replaces_nothing_and_is_reported(self):
         self.note(*((number * 8, 4, b"a") for number in range(4000)))
         limited = """
             import resource, signal, sys
@@ -381,7 +381,7 @@ class Pending(unittest.TestCase):
                 done.add(Done(number * 2, number * 2 + 2, number))
             self.assertEqual([Done(0, 8, 6)], done.list())
 
-    def test_what_says_nothing_is_passed_over_and_what_is_not_ours_refused(self):
+    def test_what_is_silent_is_passed_over_and_what_is_not_offramp_refused(self):
         self.note((0, 4, b"a"))
         path = f"{self.folder}/.offramp-egress"
         with open(path, "ab") as file:

@@ -118,7 +118,7 @@ class Interruptions(Loops):
             with self.subTest(mode):
                 self.check(self.lives(mode, "line", 600), 600, "keyless" in mode)
 
-    def test_at_each_line_the_loop_goes_on(self):
+    def test_at_each_line_the_loop_continues(self):
         self.check(self.lives("pending", "line", 600), 600)
 
     def test_at_each_instruction(self):

@@ -62,25 +62,25 @@ class OwnConsumers(Loops):
     def living_consumers(self, run_dir=None):
         return json.loads(((run_dir or self.run_dir) / "status.json").read_text())["consumers"]
 
-    def test_consumers_that_give_up_are_told_with_their_reason(self):
+    def test_consumers_that_give_up_are_reported_with_their_reason(self):
         self.post.write_text("import offramp\ndef save(slab):\n    raise ValueError('no disk of mine')\n")
         said = self.work.run(batches=200, code=1)
         self.assertRegex(said.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*no disk of mine")
         self.assertEqual([], left_of(self.folder))
 
-    def test_a_result_that_would_replace_another_of_its_sample_is_told(self):
+    def test_a_result_that_would_replace_another_of_its_sample_is_reported(self):
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n        yield sample, values + 1\n")
         said = self.work.run(batches=200, code=1)
         self.assertRegex(said.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*the file b\d+-0\.npy of sample 'b\d+-0' was committed twice.*"
                                                 r"Give each result of a sample an ending of its own")
         self.assertEqual([], left_of(self.folder))
 
-    def test_samples_that_are_set_aside_are_told_at_the_end(self):
+    def test_samples_that_are_set_aside_are_reported_at_the_end(self):
         self.post.write_text("import offramp\ndef save(slab):\n    raise offramp.Reject('not this one')\n")
         said = self.work.run(batches=3, code=1)
         self.assertIn("ConsumersFailed: 12 samples were dead-lettered", said.splitlines()[-1])
 
-    def test_samples_that_consumers_of_ones_own_set_aside_are_told_at_the_end(self):
+    def test_samples_that_consumers_of_the_user_set_aside_are_reported_at_the_end(self):
         """As the block ends, and however they came to be: rejected, failed as often as may be, or the death of each consumer."""
         for number, fault in enumerate(("raise offramp.Reject('no')", "raise offramp.Failed('no')", "os.kill(os.getpid(), signal.SIGKILL)")):
             with self.subTest(fault):
@@ -140,7 +140,7 @@ def save(slab):
         self.assertGreaterEqual(sum(each.get("end") == "died" for each in consumers), 2)
         self.assertEqual([], left_of(self.folder))
 
-    def test_without_that_it_is_told_while_somebody_waits(self):
+    def test_without_that_it_is_reported_while_another_waits(self):
         self.post.write_text(self.HANGS)
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
         self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than "
@@ -159,7 +159,7 @@ def save(slab):
             said += line
         self.fail(f"no warning: {said.decode()}")
 
-    def test_a_consumer_that_hangs_when_all_is_done_is_told_too(self):
+    def test_a_consumer_that_hangs_when_all_is_done_is_reported_too(self):
         self.post.write_text("""
 import os, time
 def save(slab):
@@ -186,7 +186,7 @@ def save(slab):
         self.end(loop)
         self.assertEqual(5 * ROWS, len(self.work.results()))
 
-    def test_a_processor_that_is_not_there_is_told_before_anything_is_done(self):
+    def test_a_processor_that_is_not_there_is_reported_before_anything_is_done(self):
         said = self.work.run(batches=1, code=1, processor="nonsense")
         self.assertRegex(said.splitlines()[-1], "ConsumersFailed: .*processor 'nonsense' is unknown")
         self.assertEqual({}, self.work.results())
@@ -194,13 +194,13 @@ def save(slab):
             with self.subTest(processor), self.assertRaisesRegex(offramp.BadArgument, r"is read from a file that is not there: /.*nothing\.(py|so)\. Give the path"):
                 offramp.Egress(output=self.work.output, processor=processor)
 
-    def test_errors_of_their_command_are_told_in_words_of_python(self):
+    def test_errors_of_their_command_are_reported_in_words_of_python(self):
         self.work.run(batches=2)
         said = self.work.run(batches=2, code=1).splitlines()[-1]
         self.assertRegex(said, r"ConsumersFailed: output /.* holds .*Give settings=\{'overwrite': True\} to replace them .*, or another output \(logs")
         self.assertNotIn("--", said)
 
-    def test_keys_that_can_name_no_file_are_refused_and_the_loop_may_go_on(self):
+    def test_keys_that_can_name_no_file_are_refused_and_the_loop_may_continue(self):
         import numpy
 
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, '.bin', values.tobytes()\n")
@@ -256,7 +256,7 @@ def save(slab):
             pass        # nothing was submitted
         self.assertEqual([], left_of(self.folder))
 
-    def test_a_key_of_an_earlier_batch_is_refused_and_the_loop_may_go_on(self):
+    def test_a_key_of_an_earlier_batch_is_refused_and_the_loop_may_continue(self):
         import numpy
 
         with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1) as egress:
@@ -270,7 +270,7 @@ def save(slab):
             self.assertEqual((2, 4), egress.stats()[:2])
         self.assertEqual({"a": 0, "b": 0, "c": 3, "d": 3}, self.values_of("out"))
 
-    def test_keys_may_be_repeated_where_that_is_said(self):
+    def test_keys_may_be_repeated_on_request(self):
         import numpy
 
         with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1, repeated_keys="allow") as egress:
@@ -279,7 +279,7 @@ def save(slab):
             egress.submit(numpy.full((2, 3), 1, "float32"), ["a", "a"])
         self.assertEqual({"a": 1, "b": 0}, self.values_of("out"))
 
-    def test_keys_may_be_repeated_in_a_batch_for_a_function_of_ones_own(self):
+    def test_keys_may_be_repeated_in_a_batch_for_a_function_of_the_user(self):
         import numpy
 
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n")
@@ -334,7 +334,7 @@ def save(slab):
 
         return {path.name.partition(".")[0]: numpy.load(path)[0] for path in (self.folder / output).glob("*.npy")}
 
-    def test_when_their_command_is_killed_the_loop_is_told_and_may_go_on(self):
+    def test_when_their_command_is_killed_the_loop_is_reported_and_may_continue(self):
         gate = self.work.close_gate("b003-0")
         loop = self.work.loop()
         command = wait_for(lambda: self.command_of(loop), "the command")

@@ -153,7 +153,7 @@ class OnADevice(unittest.TestCase):
         self.assertEqual(1, device.index)
         return self.current
 
-    def test_a_tensor_is_where_it_says(self):
+    def test_a_tensor_is_at_its_address(self):
         tensor = MadeUpTensor()
         outputs = _arrays.outputs_of("logits", tensor, False)
         self.assertEqual((tensor, 0x1000, "bfloat16", (2, 3), "cuda:1"), (outputs.owner, outputs.address, outputs.dtype.name, *outputs[3:5]))

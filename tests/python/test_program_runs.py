@@ -54,7 +54,7 @@ class Children(World):
         """
         self.assertEqual("ended\n", self.end(self.python(program, cwd=self.folder)))
 
-    def test_a_launcher_that_does_not_answer_is_told(self):
+    def test_a_launcher_that_does_not_answer_is_reported(self):
         program = """
             import os, socket, offramp
             from offramp import _launched
@@ -150,7 +150,7 @@ class ProgramRuns(Loops):
         self.ended(self.launch("--resume"), 0)
         self.assertEqual(0, self.work.submitted(), "all of it is done")
 
-    def test_a_function_that_never_returns_is_given_up_where_the_command_says_so(self):
+    def test_a_hanging_function_is_killed_on_request(self):
         self.post.write_text("import time\ndef save(slab):\n    while slab.samples[0].key == 'b002-0':\n        time.sleep(0.01)\n")
         self.ended(self.launch("--kill-stalled", program=self.program(batches=5, told="visibility_timeout=8.0, max_failures=2")), 84)
         self.assertEqual((ROWS, 4 * ROWS), tuple(self.told("summary.json")["samples"][name] for name in ("dead_letters", "released")))
@@ -191,14 +191,14 @@ class ProgramRuns(Loops):
         self.assertIn("producer was killed by SIGKILL", said)
         self.assertEqual(2, self.log().count("a run of its own"))
 
-    def test_such_a_loop_ends_with_its_launcher(self):
+    def test_a_started_loop_ends_with_its_launcher(self):
         launcher, gate = self.at_work(self.closing(batches=100000))
         launcher.kill()
         launcher.wait()
         gate.unlink()
         wait_for(lambda: not left_of(self.folder), "that loop and consumers end")
 
-    def test_a_loop_that_is_not_this_runs_is_told(self):
+    def test_a_loop_that_is_not_this_runs_is_reported(self):
         launcher, gate = self.at_work(self.program(batches=BATCHES))
         program = """
             import os, sys, offramp
@@ -265,7 +265,7 @@ class ProgramRuns(Loops):
         self.assertIn("ended with exit code 137", self.ended(self.launch(program=program), 137))
         self.assertEqual(0, self.told("summary.json")["producer_restarts"])
 
-    def test_a_loop_that_a_script_starts_again_goes_on(self):
+    def test_a_loop_that_a_script_starts_again_continues(self):
         launcher, gate = self.at_work(self.script(f"{self.program()} || {self.program()}"), gate="b009-0")
         first = self.loop_at_work()
         wait_for(lambda: json.loads(self.call("status", "--json"))["status"].get("released_samples", 0) > ROWS, "that the launcher has its account")
@@ -313,7 +313,7 @@ class ProgramRuns(Loops):
         following = self.told("summary.json")["following"]
         self.assertEqual(("2..6", False, True), (following["bounds"], following["follows"], following["changes"] >= 1))
 
-    def test_stopped_at_once_it_is_abandoned_and_goes_on(self):
+    def test_stopped_at_once_it_is_abandoned_and_continues(self):
         gates = [self.work.close_gate(f"b{number:03}-0") for number in range(BATCHES)]
         launcher = self.launch()
         wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.told("status.json").get("submitted_samples", 0) >= 4 * ROWS, "full slabs")
@@ -326,10 +326,10 @@ class ProgramRuns(Loops):
         self.ended(self.launch("--resume"), 0)
         self.assertEqual(self.undisturbed(), self.work.results())
 
-    def test_a_loop_that_is_killed_is_started_again_and_goes_on(self):
+    def test_a_loop_that_is_killed_is_started_again_and_continues(self):
         self.require_that_a_killed_loop_is_followed(self.program())
 
-    def test_the_same_where_a_script_waits_for_the_loop_and_says_so(self):
+    def test_the_same_where_a_script_waits_for_the_loop_and_reports_it(self):
         said = self.require_that_a_killed_loop_is_followed(self.wrapped())
         self.assertIn("producer was killed by SIGKILL", said)
         self.assertIn("wrapped", self.log())
@@ -361,7 +361,7 @@ class ProgramRuns(Loops):
             return None
         return status["pid"] if status["pid"] != besides and (status.get("released_samples", 0) >= 4 or besides and status.get("submitted_samples")) else None
 
-    def test_one_that_may_not_be_started_again_ends_the_run_with_its_signal_and_resume_goes_on(self):
+    def test_one_that_may_not_be_started_again_ends_the_run_with_its_signal_and_resume_continues(self):
         said = self.ended(self.launch("--producer-restarts", "0", program=self.program(dies="accepted 5")), 128 + signal.SIGKILL)
         self.assertRegex(said, "offramp: the producer .* was killed by SIGKILL")
         self.assertRegex(said.splitlines()[-1], "go on .*--resume")
@@ -369,7 +369,7 @@ class ProgramRuns(Loops):
         self.ended(self.launch("--resume"), 0)
         self.assertEqual(self.undisturbed(), self.work.results())
 
-    def test_a_program_that_opens_no_run_or_fails_is_told(self):
+    def test_a_program_that_opens_no_run_or_fails_is_reported(self):
         cases = ((f"{sys.executable} -c 'print(5)'", 64, "ended without having opened a run"),
                  (f"{sys.executable} -c 'import offramp; offramp.Egress()'", 64, "submitted nothing to it"),
                  (self.program(told="processor='npy'"), 1, "processor is given, and this program was started by `offramp run"),

@@ -158,7 +158,7 @@ class Testing(World):
             self.assertEqual({"0.txt": word.encode()}, process(self.slab, f"{post}:save", self.folder / word))
         self.assertEqual({"post.py"}, {path.name for path in self.folder.iterdir() if "py" in path.name}, "nothing is kept beside it")
 
-    def test_what_is_wrong_is_said(self):
+    def test_what_is_wrong_is_reported(self):
         import numpy
         import offramp
         from offramp.testing import process, save_slab
@@ -183,7 +183,7 @@ class Testing(World):
         with mock.patch.dict(os.environ, {"OFFRAMP_BIN_DIR": "/nowhere"}), self.assertRaisesRegex(offramp.Error, "no program offramp-consumer in /nowhere"):
             process(self.slab, f"{post}:fails", self.folder / "results")
 
-    def test_a_source_that_does_not_compile_is_said_in_the_compilers_words(self):
+    def test_a_source_that_does_not_compile_is_reported_in_the_compilers_words(self):
         import offramp
         from offramp.testing import build
 

@@ -89,7 +89,7 @@ class OnTheCpu(Egresses):
                          [json.loads(line) for line in lines])
         self.assertIn("the slab has no tensor 'nothing'", problem)
 
-    def test_a_tensor_that_is_kept_beyond_its_slabs_turn_is_told_and_cannot_be_written_to(self):
+    def test_a_tensor_that_is_kept_beyond_its_slabs_turn_is_reported_and_cannot_be_written_to(self):
         import torch
 
         with offramp.Egress(self.run_dir) as egress:
@@ -184,7 +184,7 @@ class OnTheCpu(Egresses):
         with offramp.Egress(self.run_dir) as egress, self.assertRaisesRegex(TypeError, r"Submit tensor.to_local\(\), or tensor.full_tensor\(\)"):
             egress.submit(spread)
 
-    def test_a_tensor_that_is_changed_before_it_is_copied_is_told(self):
+    def test_a_tensor_that_is_changed_before_it_is_copied_is_reported(self):
         import torch
 
         def write(tensor):
@@ -217,7 +217,7 @@ class OnTheCpu(Egresses):
                 self.assertEqual(28, len(self.seen_by(reader)))
 
     @unittest.mock.patch("offramp._run.QUIET_SECONDS", 1000)        # as in a loop of short steps: the thread does not look
-    def test_in_a_loop_a_change_is_told_by_submit_as_long_as_it_is_not_copied(self):
+    def test_in_a_loop_a_change_is_reported_by_submit_as_long_as_it_is_not_copied(self):
         import torch
 
         with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
@@ -238,7 +238,7 @@ class OnTheCpu(Egresses):
             egress.submit(tensors[0], keys_of(0, 4))        # tells nothing: nobody looked before
         self.assertEqual(f"12 {[key for batch in (2, 3, 4) for key in keys_of(batch, 4)]}\n", self.end(reader))
 
-    def test_a_batch_that_was_told_so_is_not_done(self):
+    def test_a_skipped_batch_is_not_done(self):
         import torch
 
         with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4, resume=True) as egress:
@@ -255,7 +255,7 @@ class OnTheCpu(Egresses):
         self.assertEqual([0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15], sorted(item for line in noted for begin, end, _ in json.loads(line)["done"]
                                                                           for item in range(begin, end)))
 
-    def test_of_two_threads_that_find_a_change_one_tells_and_the_tensor_is_held(self):
+    def test_of_two_threads_that_find_a_change_one_reports_and_the_tensor_is_held(self):
         """The second one looks, or lets the batch go, while the first one is about to tell."""
         import torch
 
@@ -306,7 +306,7 @@ class OnTheCpu(Egresses):
         self.assertEqual({key: [float(key.split("/")[0])] * 10 for number in range(20) for key in keys_of(number, 4)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
-    def test_of_slices_and_of_inference_tensors_writes_are_not_told(self):
+    def test_of_slices_and_of_inference_tensors_writes_are_not_reported(self):
         import torch
 
         buffer = torch.zeros(6, 4, 10)
@@ -337,7 +337,7 @@ class OnTheCpu(Egresses):
         with self.assertRaisesRegex(offramp.TensorChanged, "batch 2 was written to"):
             egress.submit(tensors[1])
 
-    def test_what_cannot_be_taken_is_refused_and_says_what_to_call(self):
+    def test_what_cannot_be_taken_is_refused_and_reports_what_to_call(self):
         import torch
 
         good, freed = torch.zeros(4, 6), torch.zeros(4, 6)
@@ -504,7 +504,7 @@ class OnAGpu(Egresses):
                 egress.submit(Exported(outputs), keys_of(1 + batch, 8))
         self.assertNotEqual("160 []\n", self.end(checker))
 
-    def test_a_write_behind_a_submit_is_told(self):
+    def test_a_write_behind_a_submit_is_reported(self):
         import torch
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 10))}, "cuda", slabs=2, samples_per_slab=4) as egress:    # opened before the sleep

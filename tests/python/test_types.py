@@ -65,7 +65,7 @@ class Types(unittest.TestCase):
             found = self.program(textwrap.dedent(PROGRAM) + line + "\n").stdout
             self.assertEqual((1, True), (found.count("error:"), f"[{kind}]" in found), found)
 
-    def test_checkers_are_told_that_the_package_has_types(self):
+    def test_the_package_is_marked_as_typed(self):
         self.assertTrue((PACKAGE / "offramp" / "py.typed").exists())
 
 

@@ -143,7 +143,7 @@ class Http(unittest.TestCase):
                     self.assertEqual((array.dtype.name, list(array.shape)), (dtype, output["shape"]), output)
                     numpy.testing.assert_array_equal(array, numbers)
 
-    def test_a_certificate_that_nobody_vouches_for_is_refused(self):
+    def test_a_certificate_that_no_one_vouches_for_is_refused(self):
         os.environ["NO_PROXY"] = "127.0.0.1"
         folder = scratch_folder(self)
         identity = make_certificate(folder)
@@ -246,7 +246,7 @@ class EmbeddingsParquet(unittest.TestCase):
         self.assertIn("are of two kinds: output 'vector32' has 6 float32 numbers", refused.stderr)
         self.assertEqual(pyarrow.parquet.read_table(file), joined)
 
-    def test_what_cannot_be_read_or_written_is_said_and_left(self):
+    def test_what_cannot_be_read_or_written_is_reported_and_left(self):
         processed = Processed(self, "embeddings-parquet")
         file = processed.folder / "embeddings.parquet"
         whole = file.read_bytes()
@@ -264,7 +264,7 @@ class EmbeddingsParquet(unittest.TestCase):
         done = processed.process("embeddings-parquet")
         self.assertEqual((done.returncode, file.read_bytes()), (0, whole), done.stderr)
 
-    def test_without_the_module_it_says_how_to_get_it(self):
+    def test_without_the_module_it_reports_how_to_get_it(self):
         folder = scratch_folder(self)
         (folder / "bin").mkdir()
         program = shutil.copy(PROGRAM, folder / "bin")

@@ -107,7 +107,7 @@ class WholeBenchmark:
             for upper, _ in figures["histogram"]:   # both in eighths of a power of two
                 self.assertAlmostEqual(0, (8 * math.log2(upper) + 0.5) % 1 - 0.5, places=6, msg=name)
 
-    def test_the_json_says_how_each_contestant_was_started(self):
+    def test_the_json_reports_how_each_contestant_was_started(self):
         for row in self.rows:
             told = self.by_row[row.id]["started_as"]
             self.assertEqual({spec.name for spec in row.contestants}, set(told), row.id)
@@ -115,7 +115,7 @@ class WholeBenchmark:
                 self.assertEqual({"program", "flags", "readers", "readers_flags", "reads_with"}, set(how), name)
                 self.assertTrue(how["flags"], name)
 
-    def test_the_json_says_where_and_with_what(self):
+    def test_the_json_reports_where_and_with_what(self):
         self.assertTrue(self.whole["small"])
         self.assertEqual({"device", "gpu", "driver", "cuda", "link", "processor", "cores", "memory_gib", "kernel", "probe"},
                          set(self.whole["machine"]))
@@ -132,7 +132,7 @@ class WholeBenchmark:
                 if "conserved" in figures.get("facts", {}):
                     self.assertTrue(figures["facts"]["conserved"], f"{row['row']}, {name}")
 
-    def test_the_table_says_small_and_names_every_row(self):
+    def test_the_table_reports_small_and_names_every_row(self):
         self.assertIn(report.SMALL, self.done.stdout)
         for row in self.asked:
             self.assertIn(f"## {row.id}\n", self.done.stdout)

@@ -47,7 +47,7 @@ class IntervalsTest(unittest.TestCase):
         self.assertAlmostEqual(5 - 1.7878, low, places=3)
         self.assertAlmostEqual(5 + 1.7878, high, places=3)
 
-    def test_one_value_says_nothing_and_equal_values_say_all(self):
+    def test_one_value_has_no_interval_and_equal_values_an_exact_one(self):
         self.assertEqual((3, -math.inf, math.inf), intervals.t_interval([3]))
         self.assertEqual((3, 3, 3), intervals.t_interval([3, 3, 3]))
 
@@ -250,7 +250,7 @@ class RowsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "unknown row or workload 'W77'. Known: W1-host-write"):
             workloads.choose(rows, ["W1", "W77"])
 
-    def test_contestants_are_left_out_with_what_is_told_of_them(self):
+    def test_omitted_contestants_have_a_reason(self):
         rows = workloads.without(workloads.choose(workloads.make_rows(False), ["W2-device"]), ["article*"])
         self.assertEqual([["ours", "compute alone"]], [[spec.name for spec in row.contestants] for row in rows])
         self.assertEqual(0, rows[0].settle_seconds, "there is no peer to wait for")
@@ -275,7 +275,7 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(["W7", "W10-cut-out", "W11-sqlite", "W11-postgres"], [row.id for row in workloads.make_rows(False, gpu=False)])
         self.assertEqual(workloads.make_rows(True), workloads.make_rows(True, gpu=False))
 
-    def test_a_peer_has_as_many_processes_as_ours_has_threads_and_consumers(self):
+    def test_a_peer_has_as_many_processes_as_offramp_has_threads_and_consumers(self):
         for small, gpu in ((False, True), (False, False), (True, False)):
             for row in workloads.choose(workloads.make_rows(small, gpu), ["W7", "W10"]):
                 ours, peer = row.contestants[0], row.contestants[-1]
@@ -420,7 +420,7 @@ def result_with(**changes):
 
 
 class TargetsTest(unittest.TestCase):
-    def test_what_a_slab_takes_is_told_as_a_whole_or_beyond_another_contestants(self):
+    def test_what_a_slab_takes_is_reported_as_a_whole_or_beyond_another_contestants(self):
         found = targets.PerSlab("ours", 1000, over="limit").judge(result_with())
         self.assertAlmostEqual(1e6 / 9.9 - 1e6 / 10, found.value)
         self.assertFalse(found.reached)
@@ -499,7 +499,7 @@ class ReportTest(unittest.TestCase):
     machine = {"gpu": False, "device": "x", "driver": 0, "cuda": 0, "link": None, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"}
     build = {"version": "v", "revision": None, "compiler_flags": None, "python": "3", "torch": "2"}
 
-    def test_the_header_says_that_small_sizes_measure_nothing(self):
+    def test_the_header_reports_that_small_sizes_measure_nothing(self):
         self.assertIn(report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), True))
         self.assertNotIn(report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), False))
 
@@ -523,12 +523,12 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| 3 | 9 (8–10) | 10 | 0.9 [0.8, 1] | 90.5 (90–91), – |", text)
         self.assertNotIn("| contestant |", text)
 
-    def test_a_failed_row_says_why_in_both_tables(self):
+    def test_a_failed_row_reports_why_in_both_tables(self):
         failed = result_with(failure="ours ended with 83\nits log")
         self.assertIn("FAILED: ours ended with 83\nits log", report.row_table(failed))
         self.assertIn("| W | | | | failed | ours ended with 83 |", report.summary([failed]))
 
-    def test_a_row_that_is_left_out_says_why_in_both_tables(self):
+    def test_a_row_that_is_left_out_reports_why_in_both_tables(self):
         left_out = result_with(left_out="needs a database")
         self.assertIn("Left out: needs a database.", report.row_table(left_out))
         self.assertIn("| W | | | | left out | needs a database |", report.summary([left_out]))

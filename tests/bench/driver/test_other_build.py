@@ -89,7 +89,7 @@ class Runs(OlderBuild):
         self.assertEqual(["other build: offramp-producer does not support --log-format and ran without",
                           "other build: offramp-consumer does not support --visibility-timeout, --log-format and ran without"], row["notes"])
 
-    def test_a_build_that_cannot_do_the_rows_work_fails_the_row_and_says_why(self):
+    def test_a_build_that_cannot_do_the_rows_work_fails_the_row_and_reports_why(self):
         self.program("offramp-producer", lacks=["samples-per-slab"], folder="bin")
         self.program("offramp-consumer", folder="bin")
         done = self.bench("W6", "--beside", self.folder, *self.others)
@@ -118,7 +118,7 @@ class Parts(OlderBuild):
         self.program("offramp-producer", folder="bin")
         self.assertEqual(self.folder / "bin", other_build.programs_in(self.folder))
 
-    def test_it_stands_behind_ours_and_in_front_of_all_others(self):
+    def test_it_follows_offramps_and_precedes_others(self):
         row = row_named("W2-device")
         with_it = other_build.with_other_build(row, self.folder)
         self.assertEqual(["ours", other_build.NAME, *(spec.name for spec in row.contestants[1:])], [spec.name for spec in with_it.contestants])

@@ -57,7 +57,7 @@ class MessageBench(unittest.TestCase):
             self.assertGreater(result[key], 0, key)
         self.assertTrue(result["conserved"])
 
-    def test_a_run_for_a_launcher_tells_of_itself_until_it_is_ended(self):
+    def test_a_run_for_a_launcher_reports_itself_until_it_is_ended(self):
         with tempfile.TemporaryDirectory() as folder:
             status = pathlib.Path(folder, "status.json")
             run = subprocess.Popen([PROGRAM, "--slabs", "8", "--run-dir", folder])
@@ -77,7 +77,7 @@ class MessageBench(unittest.TestCase):
             self.assertEqual(("ended", told["submitted_samples"]), (told["state"], told["released_samples"]))
             self.assertEqual([], left_behind(lambda: [path.name for path in pathlib.Path("/dev/shm").glob(f"*{told['nonce']}*")]))
 
-    def test_a_run_for_a_launcher_that_nobody_joins_ends_when_it_is_told_to(self):
+    def test_a_run_without_consumers_ends_on_request(self):
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.Popen([PROGRAM, "--slabs", "8", "--run-dir", folder])
             try:
@@ -88,7 +88,7 @@ class MessageBench(unittest.TestCase):
                 run.kill()
                 run.wait()
 
-    def test_a_consumer_that_cannot_work_ends_it_and_says_why(self):
+    def test_a_consumer_that_cannot_work_ends_it_and_reports_why(self):
         done = subprocess.run([PROGRAM, "--", "--processor", "so:/nowhere/mine.so"], capture_output=True, text=True, timeout=60)
         self.assertNotEqual(0, done.returncode)
         self.assertIn("/nowhere/mine.so", done.stderr)

@@ -382,7 +382,7 @@ TEST_F(Arguments, OfHandlesThatSeveralThreadsOpenAndCloseAreKeptApart) {
     for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
+TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunContinues) {
     offramp_consumer* const consumer = open_consumer();
     const pid_t child = ::fork();
     if (child == 0) {

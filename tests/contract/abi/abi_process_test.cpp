@@ -213,7 +213,7 @@ struct CallsBack {
 };
 
 // Signals are the program's: they come to threads of its own, and are handled as it says.
-TEST_F(InAProcess, ThreadsOfTheLibraryTakeNoSignalsAndNobodysHandlersChange) {
+TEST_F(InAProcess, LibraryThreadsTakeNoSignalsAndHandlersStay) {
     const auto own = of_threads("SigBlk");
     const auto caught = of_threads("SigCgt").begin()->second, ignored = of_threads("SigIgn").begin()->second;
     Egress egress(small_run());
@@ -360,7 +360,7 @@ TEST_F(InAProcess, AConsumerThatNeverComesBackIsKilledWhereThatIsWanted) {
     }
 }
 
-TEST_F(InAProcess, ARunTellsOfItselfInItsDirectory) {
+TEST_F(InAProcess, ARunReportsItselfInItsDirectory) {
     {
         Egress egress(small_run());
         EXPECT_EQ(status()["state"], "running");

@@ -119,7 +119,7 @@ TEST_F(RoundTrip, BehindTheLastItemNoneIsCountedOn) {
 }
 
 // Item 70 is dead-lettered, so that nobody takes it for done.
-TEST_F(RoundTrip, WhatIsCompletedIsToldOnce) {
+TEST_F(RoundTrip, WhatIsCompletedIsReportedOnce) {
     EgressOptions options = small_run(run_dir_);
     options.report_completed = true;
     options.samples_per_slab = 1;
@@ -151,7 +151,7 @@ TEST_F(RoundTrip, WhatIsCompletedIsToldOnce) {
 }
 
 // Of three slabs one is done, one is dead-lettered, and one that finds both of the pool's taken is dropped.
-TEST_F(RoundTrip, WhatIsGivenUpIsToldOnce) {
+TEST_F(RoundTrip, WhatIsGivenUpIsReportedOnce) {
     EgressOptions options = small_run(run_dir_);
     options.report_failed = true;
     options.drop_when_full = true;
@@ -174,7 +174,8 @@ TEST_F(RoundTrip, WhatIsGivenUpIsToldOnce) {
     ASSERT_EQ(dropped.size(), 1U);
     EXPECT_THAT(std::pair(dropped[0].begin, dropped[0].end), Eq(std::pair<std::uint64_t, std::uint64_t>(30, 34)));
     ASSERT_EQ(dead_letters.size(), 1U);
-    EXPECT_THAT(std::pair(dead_letters[0].begin, dead_letters[0].end), Eq(std::pair<std::uint64_t, std::uint64_t>(20, 24)));
+    EXPECT_THAT(std::pair(dead_letters[0].begin, dead_letters[0].end),
+                Eq(std::pair<std::uint64_t, std::uint64_t>(20, 24)));
     EXPECT_TRUE(egress.take_failed().empty());
 }
 
@@ -284,7 +285,7 @@ TEST_F(RoundTrip, AConsumersExceptionComesOutAndRetryGivesTheSlabBack) {
     EXPECT_THROW(broken.for_each([](const Slab&) { throw std::domain_error("mine"); }), std::domain_error);
 }
 
-TEST_F(RoundTrip, AFailureIsChargedAndTheConsumerGoesOn) {
+TEST_F(RoundTrip, AFailureIsChargedAndTheConsumerContinues) {
     EgressOptions options = small_run(run_dir_);
     options.samples_per_slab = kRows;
     Egress egress(options);
@@ -396,7 +397,7 @@ class Releases : public AbiWorld {
     offramp_egress* egress_ = nullptr;
 };
 
-TEST_F(Releases, AreCountedFromTheFirstBatchOnAlsoOfThoseThatNobodyIsToldOf) {
+TEST_F(Releases, AreCountedFromTheFirstBatch) {
     open(false);
     std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
     std::atomic<std::uint64_t> told{0};
@@ -477,7 +478,7 @@ TEST_F(Releases, AreWaitedForBesideACallThatHasTheTurn) {
 }
 
 // The copies of the first two are done, and the third waits for a slab.
-TEST_F(Releases, AreToldToWhoSubmitsAndToAThreadOnceThatIsQuiet) {
+TEST_F(Releases, AreReportedToTheSubmitterAndToAnIdleThread) {
     open(false);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
     std::uint64_t count = 0;

@@ -37,7 +37,7 @@ TEST(Guarded, AKindThatTheHeaderListsKeepsItsNumber) {
     }
 }
 
-TEST(Guarded, AnyOtherKindIsAFaultOfOurs) {
+TEST(Guarded, AnyOtherKindIsAnInternalError) {
     for (const ErrorKind kind :
          {ErrorKind::BadInput, ErrorKind::NoInput, ErrorKind::CountMismatch, ErrorKind::Config, ErrorKind{12345}})
         EXPECT_EQ(outcome_of(Error(kind, "why")), std::pair(std::int32_t{OFFRAMP_INTERNAL}, std::string("why")));

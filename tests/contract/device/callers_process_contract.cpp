@@ -143,7 +143,7 @@ TEST_F(CallersProcess, AThreadThatTakesNoCareSpoilsACapture) {
     });
 }
 
-TEST_F(CallersProcess, AStreamThatIsBeingCapturedIsRefusedAndItsCaptureGoesOn) {
+TEST_F(CallersProcess, AStreamThatIsBeingCapturedIsRefusedAndItsCaptureContinues) {
     const auto callers = device_->make_stream("caller");
     const auto borrowed = device_->borrow_stream(callers->native());
     const auto event = device_->make_event();

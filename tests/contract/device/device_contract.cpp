@@ -59,7 +59,7 @@ TEST_P(DeviceContract, LetsPartsGoInAnyOrder) {
     EXPECT_EQ(result, std::vector<std::byte>(64));
 }
 
-TEST_P(DeviceContract, SaysWhatWasNeededWhenMemoryRunsOut) {
+TEST_P(DeviceContract, ReportsWhatWasNeededWhenMemoryRunsOut) {
     constexpr std::size_t kTooMuch = std::size_t{1} << 46;
     try {
         static_cast<void>(device().allocate(kTooMuch, "the model's output"));

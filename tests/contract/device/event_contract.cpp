@@ -44,7 +44,7 @@ TEST_P(DeviceContract, MayLoseAnEventThatAStreamStillWaitsFor) {
     EXPECT_EQ(result, bytes);
 }
 
-TEST_P(DeviceContract, TellsArmedEventsFromOthers) {
+TEST_P(DeviceContract, DistinguishesArmedEventsFromOthers) {
     const auto event = device().make_event();
     EXPECT_FALSE(event->armed());
     EXPECT_FALSE(event->done());

@@ -42,7 +42,7 @@ TEST_F(GpuSearchDeathTest, CountsWhatTheDriverHas) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_VERSION", "13000"}}, 13010, "1: \\.");
 }
 
-TEST_F(GpuSearchDeathTest, SaysWhichDriverWasFoundAndWhichIsNeeded) {
+TEST_F(GpuSearchDeathTest, ReportsWhichDriverWasFoundAndWhichIsNeeded) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_VERSION", "12040"}}, 13000,
                  "0: the NVIDIA driver is too old: found one for CUDA 12\\.4, needed one for CUDA 13\\.0 or later "
                  "\\(release 580 or later\\)\\.");
@@ -51,14 +51,14 @@ TEST_F(GpuSearchDeathTest, SaysWhichDriverWasFoundAndWhichIsNeeded) {
                  "\\(release 525 or later\\)\\.");
 }
 
-TEST_F(GpuSearchDeathTest, SaysThatNoGpuIsSeen) {
+TEST_F(GpuSearchDeathTest, ReportsThatNoGpuIsSeen) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_COUNT", "0"}, {"CUDA_VISIBLE_DEVICES", "7"}}, 0,
                  "0: CUDA finds no GPU among CUDA_VISIBLE_DEVICES='7'\\.");
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_INIT", "100"}, {"CUDA_VISIBLE_DEVICES", ""}}, 0,
                  "0: CUDA finds no GPU among CUDA_VISIBLE_DEVICES=''\\.");
 }
 
-TEST_F(GpuSearchDeathTest, TellsCudasOwnWordWhereItCannotStart) {
+TEST_F(GpuSearchDeathTest, ReportsCudasOwnWordWhereItCannotStart) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_INIT", "803"}}, 0,
                  "0: CUDA cannot start: CUDA_ERROR_MADE_UP \\(803\\), a made-up error\\.");
 }
@@ -68,7 +68,7 @@ TEST_F(GpuSearchDeathTest, NamesAFunctionThatTheDriverLacks) {
                  "0: the NVIDIA driver \\(libcuda.so.1\\) has no function cuLaunchHostFunc\\.");
 }
 
-TEST(GpuSearch, SaysThatNoDriverIsInstalled) {
+TEST(GpuSearch, ReportsThatNoDriverIsInstalled) {
     if (void* const installed = ::dlopen("libcuda.so.1", RTLD_LAZY)) {
         ::dlclose(installed);
         GTEST_SKIP() << "this machine has a driver";

@@ -18,7 +18,7 @@ const nlohmann::json& machine_probe() {
     return probe;
 }
 
-TEST(MachineProbe, SaysWhatThisMachineHas) {
+TEST(MachineProbe, ReportsWhatThisMachineHas) {
     const nlohmann::json& probe = machine_probe();
     const bool has_gpu = find_gpus_for_kernels().count > 0;
     EXPECT_EQ(probe.at("device").at("kind"), has_gpu ? "cuda" : "cpu");

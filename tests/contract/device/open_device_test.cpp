@@ -27,7 +27,7 @@ TEST(OpenDevice, TakesTheCpuWhenAsked) {
     EXPECT_EQ(open_device("cpu")->info().kind, "cpu");
 }
 
-TEST(OpenDevice, SaysWhatIsMissingWithoutAGpu) {
+TEST(OpenDevice, ReportsWhatIsMissingWithoutAGpu) {
     const GpuSearch search = find_gpus();
     if (search.count > 0) GTEST_SKIP() << "this machine has a GPU";
     EXPECT_FALSE(search.obstacle.empty());

@@ -405,7 +405,7 @@ TEST_P(ForegroundMapContract, TheThresholdItselfIsForeground) {
     EXPECT_EQ(logits.confidence, (std::vector<std::uint8_t>{128, 186, 255, 255}));
 }
 
-TEST_P(ForegroundMapContract, WhatCannotBeIsToldOfItsRowAlone) {
+TEST_P(ForegroundMapContract, ImpossibleScoresAreReportedPerRow) {
     for (const std::int64_t upsample_factor : {1, 8}) {
         Scores scores = made_up(4, 1, 2, 2, upsample_factor);
         std::ranges::fill(scores.values, 0.25F);

@@ -54,7 +54,7 @@ TEST(InMemoryPorts, KeepWhatArrivedBeforeTheSenderLeft) {
     EXPECT_FALSE(broker->try_receive_release(inbound));
 }
 
-TEST(InMemoryPorts, HearConsumersInTurn) {
+TEST(InMemoryPorts, ReceiveConsumersInTurn) {
     InMemoryHub hub;
     const auto broker = hub.broker_port();
     const auto loud = hub.consumer_port({.pid = 1});

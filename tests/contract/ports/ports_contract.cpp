@@ -89,7 +89,7 @@ TEST_P(PortsContract, CarriesMessagesBothWays) {
     EXPECT_TRUE(release->peer.empty());
 }
 
-TEST_P(PortsContract, SaysWhoSentAMessage) {
+TEST_P(PortsContract, ReportsWhoSentAMessage) {
     const auto broker = place_->broker();
     const auto consumer = place_->consumer();
     ASSERT_TRUE(consumer->send_work(bytes_of("hello")) && consumer->send_release(bytes_of("release")));
@@ -132,7 +132,7 @@ TEST_P(PortsContract, NeverUsesARoutingIdTwice) {
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(seen.insert(meet(*place_, *broker).peer).second);
 }
 
-TEST_P(PortsContract, SaysThatAPeerIsUnknown) {
+TEST_P(PortsContract, ReportsThatAPeerIsUnknown) {
     const auto broker = place_->broker();
     const auto met = meet(*place_, *broker);
     for (const std::string peer : {"", "nobody", "\x01\x02"})
@@ -141,7 +141,7 @@ TEST_P(PortsContract, SaysThatAPeerIsUnknown) {
     EXPECT_EQ(text_of(next(*met.port).value()), "y");
 }
 
-TEST_P(PortsContract, SaysThatAPeerHasGone) {
+TEST_P(PortsContract, ReportsThatAPeerHasGone) {
     const auto broker = place_->broker();
     auto met = meet(*place_, *broker);
     ASSERT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
@@ -316,7 +316,7 @@ TEST_P(PortsContract, AnotherThreadMaySendWhileTheBrokerSleeps) {
     EXPECT_EQ(text_of(inbound.bytes), "answer");
 }
 
-TEST_P(PortsContract, SaysWhetherMessagesMayWait) {
+TEST_P(PortsContract, ReportsWhetherMessagesMayWait) {
     const auto broker = place_->broker();
     auto met = meet(*place_, *broker);
     Inbound inbound;

@@ -375,7 +375,7 @@ class FewDescriptors {
     std::vector<UniqueFd> taken_;
 };
 
-TEST(ZmqPorts, ThatCannotHaveTheirDescriptorsSaySoAndLeaveNone) {
+TEST(ZmqPorts, ThatCannotHaveTheirDescriptorsReportItAndLeaveNone) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
 #endif

@@ -344,7 +344,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.rows(), rows)
         self.assertEqual(self.sql("SELECT count(*) FROM part_2.other"), [[str(ITEMS)]])
 
-    def test_what_a_replaced_table_takes_along_is_said_before_anything_starts(self):
+    def test_what_a_replaced_table_takes_along_is_reported_before_anything_starts(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.said())
         self.sql("CREATE VIEW seen AS SELECT key FROM embeddings")
@@ -374,7 +374,7 @@ class Runs(Killed, WithServer):
             self.assertIn(word, world.said())
         return world
 
-    def test_what_is_wrong_with_the_server_is_said(self):
+    def test_what_is_wrong_with_the_server_is_reported(self):
         self.refused(75, "cannot be connected to", "Is the server there", sink="postgres:///db?host=/nowhere/at/all")
         self.refused(64, "'no_such'", "does not exist", "createdb", sink=self.server.uri("no_such"))
         self.refused(64, "unknown kind", sink="mysql://localhost/db")
@@ -399,7 +399,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(world.start().wait(), 0, world.said())
         self.assertEqual(self.sql("SELECT count(*) FROM mine"), [[str(ITEMS)]])
 
-    def test_a_password_is_used_and_never_told(self):
+    def test_a_password_is_used_and_never_reported(self):
         self.sql("CREATE EXTENSION vector")
         self.sql("GRANT CREATE ON SCHEMA public TO stranger")
         wrong = self.refused(77, "password authentication failed", "PGPASSWORD", sink=self.server.uri(self.database, "stranger", "guessed-badly"))

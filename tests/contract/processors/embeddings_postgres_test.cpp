@@ -297,7 +297,7 @@ TEST_F(EmbeddingsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
 }
 
-TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherHasBegunAnewIsToldSo) {
+TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherReplacedFails) {
     const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
     process(config_, sample.contents);
     const ScratchFolder another;
@@ -452,7 +452,7 @@ TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToT
     for (const std::string& user : {reader, owner}) database_->run("DROP ROLE " + user);
 }
 
-TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsToldBefore) {
+TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsReportedBefore) {
     const std::string table = config_.sink_table;
     config_.catalogue.put("index", "hnsw");
     const auto run = [&] {
@@ -541,7 +541,7 @@ TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
 }
 
 // Two runs that were broken off, one after the other, and a third that came to its end.
-TEST_F(EmbeddingsPostgres, TablesThatNobodyCanContinueAreRemovedWithTheRunThatReplacedThem) {
+TEST_F(EmbeddingsPostgres, OrphanedTablesAreRemovedByTheReplacingRun) {
     std::vector<int> tables;
     std::vector<std::string> next_places;
     const auto count = [&] {

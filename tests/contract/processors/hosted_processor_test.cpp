@@ -189,7 +189,7 @@ TEST_F(Hosted, OfSamplesWithOneKeyInOneSlabTheLaterOnesFileReplacesTheEarlierOne
     EXPECT_THAT(results_in(folder_.path()), ElementsAre(Pair(HasSubstr(".x"), "second")));
 }
 
-TEST_F(Hosted, AHoleIsToldAndHasNoResult) {
+TEST_F(Hosted, AHoleIsReportedAndHasNoResult) {
     try {
         process(
             [](const offramp_host& host, const offramp_slab& slab) {
@@ -266,7 +266,7 @@ TEST_F(Hosted, SeveralTensorsAreSeenAsTheyLie) {
     HostedProcessor(kTestsOwn, options()).process(contents, kNoProgress, kCurrent);
 }
 
-TEST_F(Hosted, WhatCannotBeMadeSaysWhyAndOnlyWhatWasMadeIsDestroyed) {
+TEST_F(Hosted, WhatCannotBeMadeReportsWhyAndOnlyWhatWasMadeIsDestroyed) {
     for (const auto& [code, kind] :
          {std::pair(OFFRAMP_BAD_ARGUMENT, ErrorKind::Usage), std::pair(OFFRAMP_RETRY, ErrorKind::SinkUnavailable)}) {
         code_.created = code;

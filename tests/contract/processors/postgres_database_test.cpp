@@ -36,7 +36,7 @@ class WaitingForPostgres : public PostgresTest {
     std::unique_ptr<PostgresDatabase> patient_;
 };
 
-TEST_F(WaitingForPostgres, ProgressIsToldWhileAStatementRuns) {
+TEST_F(WaitingForPostgres, ProgressIsReportedWhileAStatementRuns) {
     std::size_t told = 0;
     const std::function<void()> progress = [&] { ++told; };
     {

@@ -224,7 +224,7 @@ TEST_P(ProcessorContract, HolesAreSkipped) {
     }
 }
 
-TEST_P(ProcessorContract, ProgressIsToldAtLeastOnceASample) {
+TEST_P(ProcessorContract, ProgressIsReportedAtLeastOnceASample) {
     if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
@@ -340,7 +340,7 @@ TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
     EXPECT_TRUE(read_tree(folder.path()).empty()) << "a temporary file was left";
 }
 
-TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsSaidAtTheStart) {
+TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsReportedAtTheStart) {
     if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
     if (!leaves_files() || posts()) GTEST_SKIP() << "writes nothing";
     const RunConfig config = config_for(GetParam(), "/proc/offramp/output");

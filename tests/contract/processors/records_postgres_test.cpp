@@ -42,7 +42,7 @@ class RecordsPostgres : public PostgresTest {
     using Texts = std::vector<std::string>;
 };
 
-TEST_F(RecordsPostgres, SayWhatShareOfThePixelsIsOfWhichClass) {
+TEST_F(RecordsPostgres, ReportWhatShareOfThePixelsIsOfWhichClass) {
     process(config_, mapped().contents);
     EXPECT_EQ(row(), (Texts{"0", "sample", "done", "{}", R"({"0": 0.25, "7": 0.5, "255": 0.25})", "{}", "m"}));
     EXPECT_EQ(value("SELECT key FROM " + config_.sink_table + " WHERE (classes -> '7')::float >= 0.5"), "sample");

@@ -7,13 +7,13 @@
 namespace offramp {
 namespace {
 
-TEST(Error, SaysWhatHappenedThenTheHint) {
+TEST(Error, ReportsWhatHappenedThenTheHint) {
     EXPECT_STREQ(Error(ErrorKind::BadInput, "weights are wrong", "Export them again").what(),
                  "weights are wrong. Export them again");
     EXPECT_STREQ(Error(ErrorKind::BadInput, "weights are wrong").what(), "weights are wrong");
 }
 
-TEST(Error, EachTypeIsOfItsKindUnlessToldOtherwise) {
+TEST(Error, EachTypeHasItsDefaultKind) {
     EXPECT_EQ(ConfigError("x").kind(), ErrorKind::Usage);
     EXPECT_EQ(ConfigError("x", "", ErrorKind::Config).kind(), ErrorKind::Config);
     EXPECT_EQ(ProtocolError("x").kind(), ErrorKind::Protocol);

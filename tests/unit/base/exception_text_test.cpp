@@ -15,7 +15,7 @@ TEST(ExceptionText, IsTheExceptionsOwn) {
     EXPECT_EQ(exception_text(std::make_exception_ptr(refusal)), refusal.what());
 }
 
-TEST(ExceptionText, SaysSoWhereThereIsNone) {
+TEST(ExceptionText, ReportsItWhereThereIsNone) {
     EXPECT_EQ(exception_text(std::make_exception_ptr(7)), "an exception of an unknown kind");
 }
 

@@ -56,7 +56,7 @@ TEST(ProcessWatch, AReusedPidIsAnotherProcess) {
     EXPECT_FALSE(watch_process(other.pid(), *process_start_time(other.pid()) + 1));
 }
 
-TEST(ProcessWatch, ADeadProcessIsToldBeforeAndAfterItIsReaped) {
+TEST(ProcessWatch, ADeadProcessIsReportedBeforeAndAfterItIsReaped) {
     Idler process;
     const auto started = process_start_time(process.pid());
     ASSERT_TRUE(started);
@@ -73,7 +73,7 @@ TEST(ProcessWatch, ADeadProcessIsToldBeforeAndAfterItIsReaped) {
     EXPECT_FALSE(process_exists(process.pid()));
 }
 
-TEST(ProcessWatch, PidsThatNobodyHasAreDead) {
+TEST(ProcessWatch, PidsThatNoOneHasAreDead) {
     EXPECT_FALSE(process_exists(0));
     EXPECT_FALSE(process_exists(std::numeric_limits<std::uint64_t>::max()));
     EXPECT_FALSE(watch_process(0, 0));

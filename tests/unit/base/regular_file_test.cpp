@@ -80,7 +80,7 @@ TEST_F(RegularFileTest, LinksAreFollowed) {
     EXPECT_EQ(read(RegularFile(folder / "link"), 0, 64), "behind a link");
 }
 
-TEST_F(RegularFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
+TEST_F(RegularFileTest, RefusesANonFileWithoutWaiting) {
     EXPECT_EQ(refusal(folder / "none", ErrorKind::NoInput), "cannot be opened: No such file or directory");
     EXPECT_EQ(refusal(write("a", "") + "/below", ErrorKind::NoInput), "cannot be opened: Not a directory");
     EXPECT_EQ(refusal(folder, ErrorKind::BadInput), "a folder, not a file");
@@ -96,7 +96,7 @@ TEST_F(RegularFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
     EXPECT_EQ(refusal(folder / "loop", ErrorKind::NoInput), "cannot be opened: Too many levels of symbolic links");
 }
 
-TEST_F(RegularFileTest, NoPermissionIsSaid) {
+TEST_F(RegularFileTest, NoPermissionIsReported) {
     fs::permissions(folder, fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
     const std::string file = write("a", "x");
     fs::create_directory(folder / "locked");
@@ -110,7 +110,7 @@ TEST_F(RegularFileTest, NoPermissionIsSaid) {
 }
 
 // The kernel's word for this process's memory is a regular file, and at its front there is none.
-TEST_F(RegularFileTest, WhatTheDiskRefusesIsSaid) {
+TEST_F(RegularFileTest, WhatTheDiskRefusesIsReported) {
     const RegularFile memory("/proc/self/mem");
     try {
         read(memory, 0, 8);

@@ -71,7 +71,7 @@ TEST_F(TraceRecording, WhatIsOutsideTheTimeTakesNoRoomAndIsNotCounted) {
 }
 
 // Threads of a program of somebody else's have names of their own, if any.
-TEST_F(TraceRecording, AThreadWithoutANameOfOursBearsTheKernels) {
+TEST_F(TraceRecording, AnUnnamedThreadHasTheKernelsName) {
     ASSERT_TRUE(keep_ranges("main"));
     std::thread([] {
         ::pthread_setname_np(::pthread_self(), "a\"b\\c");

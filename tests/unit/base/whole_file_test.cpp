@@ -112,7 +112,7 @@ TEST_F(WholeFileTest, HasTheModeThatIsSetWhateverTheUmask) {
     EXPECT_EQ(mode_of(path), 0644u);
 }
 
-TEST_F(WholeFileTest, SaysWhatFailedInItsOwnersWords) {
+TEST_F(WholeFileTest, ReportsWhatFailedInItsOwnersWords) {
     EXPECT_THROW(WholeFile(folder / "nowhere" / "page", 0600, failure()), SystemError);
     const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
     try {

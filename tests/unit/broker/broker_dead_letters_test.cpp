@@ -123,7 +123,7 @@ TEST_F(BrokerDeadLetters, AHolderThatIsLateKeepsTheMemoryEvenThen) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
+TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersContinue) {
     close_gate();
     BrokerFixture f(20, with_folder());
     ScriptedConsumer healthy(f, 11, 1);
@@ -148,7 +148,7 @@ TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerDeadLetters, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
+TEST_F(BrokerDeadLetters, WhatCannotBeWrittenIsCountedAndTheRunContinues) {
     std::filesystem::create_directories(folder_);
     std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
     BrokerFixture f(1, with_folder());
@@ -227,7 +227,7 @@ TEST_F(BrokerDeadLetters, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     EXPECT_TRUE(report.conserved());
 }
 
-TEST_F(BrokerDeadLetters, AnAbandonedRunSaysWhatWasNotWritten) {
+TEST_F(BrokerDeadLetters, AnAbandonedRunReportsWhatWasNotWritten) {
     close_gate();
     BrokerFixture f(2, with_folder());
     f.publish(7);
@@ -407,7 +407,7 @@ TEST_F(BrokerDeadLetters, AnStalledConsumerIsKilledAndItsMemoryWaitsForItsDeath)
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
 }
 
-TEST_F(BrokerDeadLetters, WithoutKillStalledNobodyIsKilled) {
+TEST_F(BrokerDeadLetters, WithoutKillStalledNoOneIsKilled) {
     BrokerFixture f(1);
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -422,7 +422,7 @@ TEST_F(BrokerDeadLetters, WithoutKillStalledNobodyIsKilled) {
 }
 
 // Only who is waited for as long as it lives is told of, and again and again: the run may hang on it for ever.
-TEST_F(BrokerDeadLetters, OneThatStaysStalledIsToldOfNowAndThen) {
+TEST_F(BrokerDeadLetters, OneThatStaysStalledIsNotifiedNowAndThen) {
     std::ostringstream said;
     const auto usual = spdlog::default_logger();
     spdlog::set_default_logger(

@@ -95,7 +95,7 @@ bool come_back(RecoveryFixture& f, ScriptedConsumer& consumer, const std::vector
     return consumer.welcome.has_value();
 }
 
-TEST(BrokerReconnect, ASessionGoesOnWithWhatItHolds) {
+TEST(BrokerReconnect, ASessionContinuesWithWhatItHolds) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -133,7 +133,7 @@ TEST(BrokerReconnect, ADeliveryThatNeverArrivedGoesOutAgain) {
     EXPECT_EQ(f.ledger.failures(consumer.tickets[0].slab), 0U);
 }
 
-TEST(BrokerReconnect, WhoeverClaimsAnothersSessionIsRefused) {
+TEST(BrokerReconnect, ClaimingAForeignSessionIsRefused) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -152,7 +152,7 @@ TEST(BrokerReconnect, WhoeverClaimsAnothersSessionIsRefused) {
     EXPECT_FALSE(come_back(f, again, {}, session)) << "a session comes back once";
 }
 
-TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNobodyIsBlamed) {
+TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNoOneIsBlamed) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -225,7 +225,7 @@ TEST(BrokerReconnect, OneWhoseWelcomeWasLostHasItsSessionAndNothingOfWhatItWasSe
 }
 
 // Threads of one program: a pid names none of them.
-TEST(BrokerReconnect, OfTwoConsumersInOneProcessEachGoesOnWithItsOwn) {
+TEST(BrokerReconnect, OfTwoConsumersInOneProcessEachContinuesWithItsOwn) {
     RecoveryFixture f;
     ScriptedConsumer first(f, 11), second(f, 11);
     ASSERT_TRUE(first.join());

@@ -9,14 +9,14 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-TEST(Shortage, SaysNothingWhileASlabIsFree) {
+TEST(Shortage, ReportsNothingWhileASlabIsFree) {
     BrokerFixture f(3);
     f.publish(0);
     EXPECT_EQ(f.report().shortage, "");
     EXPECT_EQ(f.report().shortage_reason, "");
 }
 
-TEST(Shortage, SaysThatNobodyIsThere) {
+TEST(Shortage, ReportsThatNoOneIsThere) {
     BrokerFixture f(1);
     f.publish(0);
     EXPECT_EQ(f.report().shortage_reason, kShortageNoConsumers);
@@ -41,7 +41,7 @@ TEST(Shortage, NamesWhoHoldsWhatAndForHowLong) {
     EXPECT_EQ(report.consumers.at(1).oldest_hold_seconds, 2);
 }
 
-TEST(Shortage, TellsALateHolderFromOneAtWork) {
+TEST(Shortage, DistinguishesALateHolderFromOneAtWork) {
     BrokerFixture f(1);
     ScriptedConsumer late(f, 11, 1);
     late.join();
@@ -59,7 +59,7 @@ TEST(Shortage, TellsALateHolderFromOneAtWork) {
     EXPECT_THAT(report.shortage, HasSubstr("1 retired; pid 11 holds 1 for 32.0 s (stalled)"));
 }
 
-TEST(Shortage, SaysThatEveryoneLeaves) {
+TEST(Shortage, ReportsThatEveryoneLeaves) {
     BrokerFixture f(1);
     ScriptedConsumer leaving(f, 11, 1);
     leaving.join();
@@ -69,7 +69,7 @@ TEST(Shortage, SaysThatEveryoneLeaves) {
     EXPECT_EQ(f.report().shortage_reason, kShortageDraining);
 }
 
-TEST(Shortage, SaysThatCopiesAreUnderWay) {
+TEST(Shortage, ReportsThatCopiesAreUnderWay) {
     BrokerFixture f(1);
     f.broker->step();
     auto loan = f.exchange->wait_for_slab();

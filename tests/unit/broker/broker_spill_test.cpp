@@ -142,7 +142,7 @@ TEST_F(BrokerSpill, WhatHasNoMemoryYetStays) {
     EXPECT_TRUE(std::filesystem::exists(folder_ + "/slab-1-1.spill")) << "the oldest is the other one";
 }
 
-TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNobody) {
+TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNoOne) {
     BrokerFixture& f = start(1);
     f.publish(0);
     block_egress();

@@ -115,7 +115,7 @@ TEST(Broker, RefusesAConsumerThatWouldDoOtherWork) {
     EXPECT_TRUE(same.challenge);
 }
 
-TEST(Broker, AWrongAnswerLetsNobodyIn) {
+TEST(Broker, AWrongAnswerLetsNoOneIn) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
@@ -219,7 +219,7 @@ TEST(Broker, CreditZeroStopsDelivery) {
     EXPECT_TRUE(consumer.tickets.empty());
 }
 
-TEST(Broker, TellsWhoTakesSlabs) {
+TEST(Broker, ReportsWhoTakesSlabs) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11, 0);  // its processor is not made yet
     consumer.join();
@@ -267,7 +267,7 @@ TEST(Broker, ARepeatedReleaseIsAcknowledgedAndChangesNothing) {
     EXPECT_EQ(f.report().completed.samples, 4U);
 }
 
-TEST(Broker, TellsOfACompletionOnceAndOnlyWhenItWasAccepted) {
+TEST(Broker, ReportsACompletionOnceAndOnlyWhenItWasAccepted) {
     std::vector<std::uint64_t> completed;
     BrokerOptions options;
     options.on_completed = [&completed](const PublishedSlab& slab) { completed.push_back(slab.first_batch); };
@@ -350,7 +350,7 @@ TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainWithoutAFail
 
 // --- while its thread sleeps ---
 
-TEST(Broker, WhatIsPublishedWhileItSleepsGoesOnWithoutAStep) {
+TEST(Broker, WhatIsPublishedWhileItSleepsContinuesWithoutAStep) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -391,7 +391,7 @@ TEST(Broker, WhoStandsInLeavesAllElseToAStep) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(Broker, WhoStandsInDoesNotSayThatNoSlabIsFreeWhileAReleaseWaits) {
+TEST(Broker, WhoStandsInDoesNotReportThatNoSlabIsFreeWhileAReleaseWaits) {
     BrokerFixture f(2);
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -429,7 +429,7 @@ TEST(Broker, AReleaseBeyondAGapWaitsForItsForerunner) {
     EXPECT_EQ(consumer.acknowledged, 2U);
 }
 
-TEST(Broker, NobodyReleasesInAnothersName) {
+TEST(Broker, NoOneReleasesInAnothersName) {
     BrokerFixture f;
     ScriptedConsumer holder(f, 11);
     ScriptedConsumer thief(f, 12);
@@ -502,7 +502,7 @@ TEST(Broker, AnotherRunsMessagesChangeNothing) {
     EXPECT_EQ(consumer.tickets.size(), 2U) << "and its credit is what it was";
 }
 
-TEST(Broker, WhoEndsBeforeItHasHeardItsWelcomeHasGivenItsPlaceBack) {
+TEST(Broker, WhoEndsBeforeItHasReceivedItsWelcomeHasGivenItsPlaceBack) {
     BrokerFixture f;
     ScriptedConsumer greeted(f, 11);
     greeted.hello();
@@ -588,7 +588,7 @@ TEST(Broker, ABatchThatTookDownThreeConsumersIsGivenUp) {
     EXPECT_TRUE(f.can_fill()) << "the slab itself is free again";
 }
 
-TEST(Broker, DeathsOfIdleHoldersChargeNobody) {
+TEST(Broker, DeathsOfIdleHoldersAreNotCharged) {
     BrokerFixture f(1);
     f.publish(0);
     for (pid_t pid = 11; pid < 20; ++pid) {
@@ -603,7 +603,7 @@ TEST(Broker, DeathsOfIdleHoldersChargeNobody) {
 }
 
 // Its process is often seen to be gone before its Disconnect has come through: a sound end reads like one.
-TEST(Broker, AnEndThatHeldNothingIsNotToldAsADeath) {
+TEST(Broker, AnEndThatHeldNothingIsNotReportedAsADeath) {
     BrokerFixture f(1);
     f.publish(0);
     testing::internal::CaptureStdout();
@@ -692,7 +692,7 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
 }
 
 // A frozen container: nobody ran, and nobody is late.
-TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNobodysLease) {
+TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNoOnesLease) {
     BrokerFixture f(1, {.kill_stalled = true});
     ScriptedConsumer working(f, 11);
     working.join();
@@ -798,7 +798,7 @@ TEST(Broker, DoesNotWaitForeverForDisconnects) {
     EXPECT_TRUE(f.broker->ended());
 }
 
-TEST(Broker, WithoutConsumersARunWaitsAndSaysWhy) {
+TEST(Broker, WithoutConsumersARunWaitsAndReportsWhy) {
     BrokerFixture f(1);
     f.publish(0);
     f.exchange->finish();

@@ -114,7 +114,7 @@ TEST(BrokerTimes, ADeathIsACharge) {
     EXPECT_EQ(counted(f.report().process), 0U) << "nobody knows when it ended";
 }
 
-TEST(BrokerTimes, TellsEachSlabsStateAndWhoHoldsIt) {
+TEST(BrokerTimes, ReportsEachSlabsStateAndWhoHoldsIt) {
     BrokerFixture f;
     f.publish(0);
     f.publish(1);

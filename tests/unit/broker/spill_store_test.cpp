@@ -72,7 +72,7 @@ TEST_F(SpillStoreTest, AFileThatWasCutIsNoSlab) {
     EXPECT_THAT(outcome().error, HasSubstr("ends too soon"));
 }
 
-TEST_F(SpillStoreTest, AFolderThatCannotBeMadeIsSaidAtTheStart) {
+TEST_F(SpillStoreTest, AFolderThatCannotBeMadeIsReportedAtTheStart) {
     std::ofstream(folder_ + "/file") << "x";
     try {
         const SpillStore other(folder_ + "/file/spill", [] {});

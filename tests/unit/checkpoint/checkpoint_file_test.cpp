@@ -72,7 +72,7 @@ TEST(Checkpoint, NamesOfItemsAreWholeOrNone) {
 }
 
 // An older reader takes the names, and leaves the rest.
-TEST(Checkpoint, WhatResultsAreCalledByIsWrittenWhereNamesSayMore) {
+TEST(Checkpoint, WhatResultsAreCalledByIsWrittenWhereNamesStateMore) {
     Checkpoint written = of_run(2);
     written.names = {1, 2};
     written.results = {3, 0xffffffffffffffff};
@@ -142,7 +142,7 @@ RC_GTEST_PROP(Checkpoint, ATornTailCostsAtMostTheLastLine, ()) {
 
 // One byte of another value anywhere behind the header: what it was in is made again, nothing is taken for done that is
 // not.
-RC_GTEST_PROP(Checkpoint, ADamagedLineSaysNothing, ()) {
+RC_GTEST_PROP(Checkpoint, ADamagedLineReportsNothing, ()) {
     std::string text = of_run().header_line();
     const std::size_t header = text.size();
     for (std::uint64_t i = 0; i < 6; ++i) text += lines({{i * 10, i * 10 + 5}});
@@ -155,7 +155,7 @@ RC_GTEST_PROP(Checkpoint, ADamagedLineSaysNothing, ()) {
         RC_ASSERT(range.begin % 10 == 0 && range.end == range.begin + 5);
 }
 
-TEST(Checkpoint, RangesBeyondTheSourceSayNothing) {
+TEST(Checkpoint, RangesBeyondTheSourceStateNothing) {
     for (const std::vector<ItemRange>& bad : {std::vector<ItemRange>{{0, 5}, {996, 1001}}, {{7, 7}}, {{9, 3}}}) {
         const Checkpoint checkpoint = parse_checkpoint(of_run().header_line() + lines(bad) + lines({{20, 21}}), "file");
         EXPECT_EQ(checkpoint.done.list(), (std::vector<ItemRange>{{20, 21}}));

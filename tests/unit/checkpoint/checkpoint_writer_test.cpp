@@ -76,7 +76,7 @@ TEST_P(CheckpointWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
     EXPECT_FALSE(read_checkpoint(path)->ended);
 }
 
-TEST_P(CheckpointWriterTest, ThatTheRunCameToItsEndIsTheLastThingSaid) {
+TEST_P(CheckpointWriterTest, TheLastLineSaysThatTheRunEnded) {
     for (const bool begun : {true, false}) {
         std::filesystem::remove(path);
         CheckpointWriter writer(path, of_run(100), GetParam(), kNoFailure);
@@ -129,7 +129,7 @@ TEST(CheckpointWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
     EXPECT_LT(std::filesystem::file_size(path), bytes_noted / 3);
 }
 
-TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritten) {
+TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsReportedOnceAndLosesNothingThatWasWritten) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-checkpoint";
     const pid_t child = ::fork();

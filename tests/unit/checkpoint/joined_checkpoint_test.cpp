@@ -49,7 +49,7 @@ struct JoinedCheckpoint : ::testing::Test {
     FakeSource source{20, RowKind::Nothing};
 };
 
-TEST_F(JoinedCheckpoint, ARunOfTheWholeGoesOnFromIt) {
+TEST_F(JoinedCheckpoint, ARunOfTheWholeContinuesFromIt) {
     leave(0, {0, 9});
     leave(1, {10, 20});
     const std::vector<DoneShard> shards{{.index = 0, .whole = false}, {.index = 1}};
@@ -104,7 +104,7 @@ TEST_F(JoinedCheckpoint, ShardsOfOtherWorkAreRefused) {
 }
 
 // Neither the record nor what is done may stay: each of them says that nothing is left to do.
-TEST_F(JoinedCheckpoint, WhatIsDamagedOrGoneIsToldWithWhatMakesItAnew) {
+TEST_F(JoinedCheckpoint, WhatIsDamagedOrGoneIsReportedWithWhatMakesItAnew) {
     leave(0, {0, 10});
     leave(1, {10, 20});
     const std::string place = shard_place(folder.path(), 1);

@@ -112,7 +112,7 @@ TEST(OutputLock, AFileThatADeadRunLeftIsNoObstacle) {
     }
 }
 
-TEST(OutputLock, WhatSomebodyLaidThereIsNotTaken) {
+TEST(OutputLock, AForeignFileIsNotTaken) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/" + OutputLock::kName;
     const std::string other = folder.path() + "/other";

@@ -242,7 +242,7 @@ TEST_F(GrowingInput, ItemsThatJoinAnywhereAreTheLastAndWhatIsDoneStaysDone) {
 }
 
 // Items that were its own would be another shard's.
-TEST_F(GrowingInput, AShardOfItGoesOnOnlyWhereItBeginsAsItBegan) {
+TEST_F(GrowingInput, AShardOfItContinuesOnlyWhereItBeginsAsItBegan) {
     const auto shard_of = [this](const std::string& shard, const Keys& keys, EarlierWork earlier) {
         RunConfig config = config_of("a");
         config.output += shard.substr(0, 1);
@@ -270,7 +270,7 @@ TEST_F(GrowingInput, AnotherOrderIsTheSameItems) {
 }
 
 // What is finished but for the items that joined is replaced by nobody who did not ask for it.
-TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsThat) {
+TEST_F(GrowingInput, ARunThatContinuesWithAFinishedOneAndIsBrokenOffIsAsFinishedAsThat) {
     processor = "npy";
     begin_with({"b", "d"}, {0, 2});
     EXPECT_NO_THROW(prepare_run(config_of("x"))) << "a run that was broken off may be replaced";

@@ -127,7 +127,7 @@ TEST_F(TilesInPlaceTest, OfAWorkingFileWhatIsSetIsDone) {
     EXPECT_EQ(left(), (Ranges{{0, 1}, {3, 5}})) << "the mask may be that of a run before";
 }
 
-TEST_F(TilesInPlaceTest, ASeamThatNobodyWouldAddUpHasItsTilesMadeAgain) {
+TEST_F(TilesInPlaceTest, ASeamThatNoOneWouldAddUpHasItsTilesMadeAgain) {
     set(canvas(), {{0, 0}, {0, 2}, {2, 0}, {1, 0}});  // the seam {0, 1} is lost
     EXPECT_EQ(left(), (Ranges{{2, 3}, {4, 5}})) << "the last tile is none of its";
     set(canvas(), {{0, 1}});

@@ -97,7 +97,7 @@ TEST_F(Writer, TheSameRowsAgainReplaceTheFiles) {
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);
 }
 
-TEST_F(Writer, APayloadThatCannotBeWrittenIsToldAndTheIncidentReportKept) {
+TEST_F(Writer, APayloadThatCannotBeWrittenIsReportedAndTheIncidentReportKept) {
     std::filesystem::create_directories(folder_);
     std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
     DeadLetterWriter writer(settings());
@@ -113,7 +113,7 @@ TEST_F(Writer, APayloadThatCannotBeWrittenIsToldAndTheIncidentReportKept) {
     EXPECT_EQ(report["samples"][0]["key"], "photos/cat") << "which samples are missing is known all the same";
 }
 
-TEST_F(Writer, AFolderThatCannotBeMadeIsToldToo) {
+TEST_F(Writer, AFolderThatCannotBeMadeIsReportedToo) {
     std::ofstream(folder_) << "a file in the way";
     DeadLetterWriter writer(settings());
     const auto outcomes = outcomes_of(writer, job());
@@ -122,7 +122,7 @@ TEST_F(Writer, AFolderThatCannotBeMadeIsToldToo) {
     EXPECT_THAT(outcomes[0].error, HasSubstr(folder_));
 }
 
-TEST_F(Writer, ASlabWhoseHeaderIsBrokenIsToldWithItsField) {
+TEST_F(Writer, ASlabWhoseHeaderIsBrokenIsReportedWithItsField) {
     auto broken = job();
     broken.ticket.generation += 1;
     DeadLetterWriter writer(settings());

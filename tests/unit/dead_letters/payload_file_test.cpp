@@ -92,7 +92,7 @@ TEST_F(Payload, AFileWithoutOrWithBrokenMetadataIsRefusedByName) {
     EXPECT_NO_THROW(PayloadFile{path_});
 }
 
-TEST_F(Payload, WhatCannotBeWrittenIsTold) {
+TEST_F(Payload, WhatCannotBeWrittenIsReported) {
     try {
         write_payload("/dev/full/batch.safetensors", slab_.contents());
         FAIL() << "a device is not a folder";

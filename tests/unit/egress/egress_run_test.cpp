@@ -105,7 +105,7 @@ TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
     EXPECT_FALSE(std::filesystem::exists(endpoint));
 }
 
-TEST_F(EgressRunTest, TheNextProducerGoesOnWithWhatADeadOneLeft) {
+TEST_F(EgressRunTest, TheNextProducerContinuesWithWhatADeadOneLeft) {
     die_with_a_batch_in_flight();
     std::string asked;
     ProducersWorld world(
@@ -206,7 +206,7 @@ TEST(Pinning, IsProvedOnceOnTheFirstRange) {
     EXPECT_TRUE(kept && other);
 }
 
-TEST(Pinning, MemoryStaysOrdinaryWhereThatIsWantedAndUnprovedWhereNobodyAsks) {
+TEST(Pinning, MemoryStaysOrdinaryWhereThatIsWantedAndUnprovedWhereNoOneAsks) {
     const auto device = open_device("cpu");
     std::vector<std::byte> range(1 << 16);
     Pinning ordinary(*device, {.wanted = false});

@@ -256,7 +256,7 @@ TEST_F(EgressStreamTest, WhatAStopLetsGoIsAwaitedBeforeItsOwnerIsReleased) {
     EXPECT_EQ(too_early, 0);
 }
 
-TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndToldToWhoeverComesNext) {
+TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndReportedToTheNextCaller) {
     std::vector<std::uint64_t> dropped;
     when_none_ = SlabExchange::WhenNone::Return;
     on_dropped_ = [&](std::uint64_t batch, std::span<const RowInfo> rows) {

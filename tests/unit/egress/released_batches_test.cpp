@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 namespace offramp {
 namespace {
 
-TEST(ReleasedBatches, WhoSleepsIsToldOfABatchThatIsLetGoBeforeItIsAwake) {
+TEST(ReleasedBatches, ASleeperSeesABatchReleasedBeforeItWakes) {
     for (int i = 0; i < 20; ++i) {
         ReleasedBatches batches;
         auto told = std::async(std::launch::async, [&] { return batches.wait_unattended(0, 1ms, std::nullopt); });

@@ -139,7 +139,7 @@ void expect_at(const RunLifecycle& life, const Place& place) {
                                                place.state == RunState::Stopping);
 }
 
-TEST(RunLifecycle, EveryEventInEveryPlaceLeadsWhereTheTableSays) {
+TEST(RunLifecycle, EveryEventInEveryStateFollowsTheTable) {
     for (const Place& place : kPlaces) {
         for (const Event event : {Begin, Drain, Halt, Abandon, Note, End}) {
             if (event == Begin && place.state != RunState::Starting) continue;
@@ -159,7 +159,7 @@ TEST(RunLifecycle, EveryEventInEveryPlaceLeadsWhereTheTableSays) {
     }
 }
 
-TEST(RunLifecycle, OnceConsumersHaveLeftARunThatGoesOnIsEnding) {
+TEST(RunLifecycle, OnceConsumersHaveLeftARunThatContinuesIsEnding) {
     RecordedRun run;
     RunLifecycle life(run);
     life.begin();
@@ -185,7 +185,7 @@ TEST(RunLifecycle, TheDeliverysEndIsWaitedForUntilItComes) {
     EXPECT_EQ(life.state(), RunState::Draining) << "who waited ends the run";
 }
 
-TEST(RunLifecycle, NobodyWaitsForTheDeliveryOfARunThatIsHalted) {
+TEST(RunLifecycle, NoOneWaitsForTheDeliveryOfARunThatIsHalted) {
     for (const StopMode mode : {StopMode::Halt, StopMode::Abandon}) {
         RecordedRun run;
         RunLifecycle life(run);
@@ -198,7 +198,7 @@ TEST(RunLifecycle, NobodyWaitsForTheDeliveryOfARunThatIsHalted) {
     }
 }
 
-TEST(RunLifecycle, IsHeardToDrainAndThenToStopAndNotToStopTwice) {
+TEST(RunLifecycle, DrainsThenStopsOnce) {
     RecordedRun run;
     std::string heard;
     RunLifecycle life(run, [&](StopMode mode, const std::string& why) {
@@ -245,7 +245,7 @@ TEST(RunLifecycle, AStartIsGivenUpForAStopAndRatherForAnError) {
 }
 
 // Whatever another thread does with the parts is done when end() returns, and nothing is begun any more.
-TEST(RunLifecycle, TheEndWaitsForWhoeverUsesTheParts) {
+TEST(RunLifecycle, TheEndWaitsForUsersOfTheParts) {
     RecordedRun run;
     RunLifecycle life(run);
     life.begin();

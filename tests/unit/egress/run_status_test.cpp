@@ -10,7 +10,7 @@ namespace offramp {
 namespace {
 
 // Of a loop of somebody else's its device's time is not known, nor what it waits for.
-TEST(RunStatus, WhatIsNotKnownOfALoopIsNotTold) {
+TEST(RunStatus, WhatIsNotKnownOfALoopIsNotReported) {
     RunStatusFields now;
     now.slab_wait_seconds = 3;
     now.output.copy_times.add(1'000'000);

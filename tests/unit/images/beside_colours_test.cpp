@@ -140,7 +140,7 @@ TEST(AlphaBeside, OfWebp) {
     EXPECT_THAT(InFull(encode_jpeg({2, 1}, {9, 8, 7, 1, 2, 3})).beside.alpha, IsEmpty());
 }
 
-TEST(AlphaBeside, OfTiffIsTheExtraChannelThatSaysSo) {
+TEST(AlphaBeside, OfTiffIsTheExtraChannelThatReportsIt) {
     TiffPage page = tiff_page({2, 1}, {});
     page.samples = 5;
     page.values = {10, 20, 30, 99, 255, 40, 50, 60, 98, 128};

@@ -100,14 +100,14 @@ TEST(FileList, LinksThatFanOutLeadToEachFolderOnce) {
     EXPECT_EQ(from_first.names[1], "x/a.jpg") << "of two links that by the order of their names";
 }
 
-TEST(FileList, AFolderKeepsItsOwnNameAlsoWhereALinkComesFirst) {
+TEST(FileList, AFolderKeepsItsOwnNameEvenWhereALinkComesFirst) {
     const TempFolder folder;
     folder.write("b/a.jpg", "x");
     std::filesystem::create_directory_symlink("b", folder.path() / "a");
     EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("b/a.jpg"));
 }
 
-TEST(FileList, WhoeverDoesNotWantItAnyMoreNeedNotWaitForTheEnd) {
+TEST(FileList, AnUnneededReadIsNotWaitedFor) {
     const TempFolder folder;
     folder.write("b/a.jpg", "x");
     int asked = 0;

@@ -44,7 +44,7 @@ TEST(ItemKeys, IdsKeepWhatLooksLikeAnExtension) {
                 ElementsAre("a.jpg", "a.png", "b", "b-2"));
 }
 
-TEST(ItemKeys, LeaveNamesOfOursAlone) {
+TEST(ItemKeys, LeaveOfframpNamesAlone) {
     EXPECT_THAT(make_item_keys({".offramp-checkpoint.jpg", "a/.offramp-tmp-1/b.jpg", "_offramp-checkpoint.jpg"}),
                 ElementsAre("_offramp-checkpoint.jpg", "a/_offramp-tmp-1/b", "_offramp-checkpoint.jpg-2"));
 }

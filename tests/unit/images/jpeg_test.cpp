@@ -98,7 +98,7 @@ TEST_F(Jpeg, ExtraneousBytesAloneDoNoHarm) {
         EXPECT_EQ(read(std::string(file).insert(file.rfind(marker), 5, '\0')), read(file));
 }
 
-TEST_F(Jpeg, TruncatedAndDamagedAreToldApart) {
+TEST_F(Jpeg, TruncatedAndDamagedAreDistinguished) {
     const std::string file = encode_jpeg(kJpegSize, noise(kJpegSize), JpegTables{});
     EXPECT_EQ(read(file.substr(0, file.size() - 2)),
               "truncated JPEG: its " + std::to_string(file.size() - 2) + " bytes end before the image does");

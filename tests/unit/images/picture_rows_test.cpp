@@ -88,7 +88,7 @@ TEST_F(PictureRowsOf, ATruncatedFileAreReadAsFarAsItGoes) {
     EXPECT_TRUE(std::equal(first.begin(), first.end(), whole.begin()));
 }
 
-TEST_F(PictureRowsOf, DamageIsSaid) {
+TEST_F(PictureRowsOf, DamageIsReported) {
     std::string jpeg = encode_jpeg(kRowsSize, noise(kRowsSize));
     for (std::size_t at = jpeg.size() / 2; at < jpeg.size() / 2 + 40; ++at) jpeg[at] = static_cast<char>(0xff);
     EXPECT_THAT(reason_of_rows(folder.write("d.jpg", jpeg)), HasSubstr("damaged JPEG"));

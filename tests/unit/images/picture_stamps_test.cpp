@@ -15,7 +15,7 @@
 namespace offramp {
 namespace {
 
-TEST(PictureStamps, TellAFileFromWhatItBecame) {
+TEST(PictureStamps, DistinguishReplacedFiles) {
     TempFolder folder;
     const std::string path = folder.write("a", "some bytes");
     const std::uint64_t stamp = stamp_of(path);

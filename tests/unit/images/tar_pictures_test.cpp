@@ -86,7 +86,7 @@ TEST(TarIndex, WhatIsPassedOverIsCounted) {
     EXPECT_TRUE(joined.left_out.continues_after_end);
 }
 
-TEST(TarIndex, WhereverItIsCutThatIsSaid) {
+TEST(TarIndex, WhereverItIsCutThatIsReported) {
     const std::string whole = gnu_member(std::string(130, 'n'), "one") + pax_member("two", std::string(600, 'p'));
     EXPECT_FALSE(index(whole + std::string(512, '\0')).problem);
     for (std::size_t kept = 0; kept <= whole.size(); ++kept) {
@@ -96,7 +96,7 @@ TEST(TarIndex, WhereverItIsCutThatIsSaid) {
     }
 }
 
-TEST(TarIndex, WhatIsNoArchiveIsSaid) {
+TEST(TarIndex, WhatIsNoArchiveIsReported) {
     EXPECT_EQ(index(std::string(2000, 'x')).problem, "no tar header at byte 0");
     std::string spoilt = tar_member("a", "1") + tar_member("b", "2") + tar_end();
     spoilt[1024 + 3] = 'x';
@@ -235,7 +235,7 @@ TEST_F(Shards, ASampleWithoutAPictureIsCounted) {
     EXPECT_EQ(pictures.description(), "2 samples of 1 shards of " + folder / "s.tar" + ", 1 of them unusable");
 }
 
-TEST_F(Shards, ColumnsThatCannotBeReadAreToldAndEndNothing) {
+TEST_F(Shards, ColumnsThatCannotBeReadAreReportedAndEndNothing) {
     const std::string deep(200'000, '['), end(200'000, ']');
     folder.write("s.tar", tar_member("a.png", picture(1)) + tar_member("a.json", "{\"v\":1e999}") +
                               tar_member("b.png", picture(1)) + tar_member("b.json", "{\"v\":" + deep + end + "}") +

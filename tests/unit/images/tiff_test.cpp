@@ -435,7 +435,7 @@ TEST_F(TiffOf, WhatIsNotReadIsRefusedWithTheRemedy) {
     EXPECT_THAT(reason_of_tiff(folder.write("r.tif", ycbcr)), says("JPEG's YCbCr colours in a plane each"));
 }
 
-TEST_F(TiffOf, BrokenFilesSayWhatIsWrong) {
+TEST_F(TiffOf, BrokenFilesStateWhatIsWrong) {
     TiffPage page = tiff_page(kPageSize, noise(kPageSize));
     page.compression = COMPRESSION_ADOBE_DEFLATE;
     const std::string file = encode_tiff({page});
@@ -629,7 +629,7 @@ TEST_F(TiffOf, SizesAreBoundedBeforeMemoryIsTaken) {
     EXPECT_EQ(reason_of_rows_of(with(TIFFTAG_IMAGEWIDTH, 40'000)), "it was opened");
 }
 
-TEST(LibtiffThatIs, MissingOrTooOldIsSaidWithTheRemedy) {
+TEST(LibtiffThatIs, MissingOrTooOldIsReportedWithTheRemedy) {
     const auto reason = [](const char* name) {
         try {
             open_libtiff(name);

@@ -126,7 +126,7 @@ TEST_F(ComputeTurnTest, AChildKeepsNothingOfIt) {
     EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-TEST_F(ComputeTurnTest, WithoutAFileNobodyIsWaitedFor) {
+TEST_F(ComputeTurnTest, WithoutAFileNoOneIsWaitedFor) {
     ComputeTurn one("");
     ComputeTurn another("");
     const auto held = one.take(always);
@@ -135,7 +135,7 @@ TEST_F(ComputeTurnTest, WithoutAFileNobodyIsWaitedFor) {
     EXPECT_FALSE(one.is_shared());
 }
 
-TEST_F(ComputeTurnTest, AFileThatCannotBeLockedIsToldAtOnce) {
+TEST_F(ComputeTurnTest, AFileThatCannotBeLockedIsReportedImmediately) {
     try {
         ComputeTurn none(folder_ + "/not there/turn");
         FAIL() << "it was made";

@@ -73,7 +73,7 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
                       Not(HasSubstr("Pictures"))));
 }
 
-TEST(ErrorBudget, WhatWasReadAndCameToNothingIsNotCalledUnreadable) {
+TEST(ErrorBudget, WhatWasReadAndMakesNothingIsNotCalledUnreadable) {
     const std::vector<SkippedItem> skipped{{.item = 0, .origin = "a.png", .reason = "torn"},
                                            {.item = 1, .origin = "b.png", .reason = "NaN", .was_read = true}};
     EXPECT_THAT(ErrorBudget("1", 9).failure(2, skipped).what(),

@@ -436,7 +436,7 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
         << "and nothing that was found is lost";
 }
 
-TEST_F(PrefetcherTest, PartsOfAWholeThatWereReadAheadAreToldAsOneAndNoneIsLost) {
+TEST_F(PrefetcherTest, PartsOfAWholeThatWereReadAheadAreReportedAsOneAndNoneIsLost) {
     FakeSource source(1000, RowKind::Float32);
     source.whole = "b";
     std::atomic<bool> may_read_ahead = false;
@@ -706,7 +706,7 @@ TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
     EXPECT_EQ(prefetcher.progress().items_skipped, 7U);
 }
 
-TEST_F(PrefetcherTest, SuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
+TEST_F(PrefetcherTest, ABatchWithoutReadableItemsIsGivenOutEvenWhereTheRestOfItIsDone) {
     FakeSource source(12, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item < 6) throw UnreadableItem("bad");
@@ -726,7 +726,7 @@ TEST_F(PrefetcherTest, SuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
     EXPECT_EQ(prefetcher.progress().items_skipped, 6U);
 }
 
-TEST_F(PrefetcherTest, WhatComesToNothingLaterOnIsSkippedToo) {
+TEST_F(PrefetcherTest, WhatMakesNothingLaterOnIsSkippedToo) {
     FakeSource source(6, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item == 0) throw UnreadableItem("torn");
@@ -775,7 +775,7 @@ TEST_F(PrefetcherTest, WithEverythingDoneThereIsNothingToUploadEither) {
     EXPECT_EQ(prefetcher.progress().items_delivered, 0U);
 }
 
-TEST_F(PrefetcherTest, AProducerThatTakesOverGoesOnCountingWhatCouldNotBeRead) {
+TEST_F(PrefetcherTest, AProducerThatTakesOverContinuesCountingWhatCouldNotBeRead) {
     FakeSource source(11, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item == 8) throw UnreadableItem("broken");

@@ -70,7 +70,7 @@ TEST(SkippedItems, WhatAnEarlierProducerCountedIsNotMissing) {
     EXPECT_TRUE(skipped.lists_all());
 }
 
-TEST(SkippedItems, AFailureTellsHowManyAreAlike) {
+TEST(SkippedItems, AFailureReportsHowManyAreAlike) {
     SkippedItems skipped;
     for (std::uint64_t item = 0; item < 30; ++item) skipped.record(tile(item, "b.png", "damaged"));
     skipped.record({.item = 31, .origin = "c.jpg", .reason = "CMYK"});

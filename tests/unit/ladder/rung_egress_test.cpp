@@ -18,7 +18,7 @@ RunConfig with_rung(const char* rung) {
 
 EgressTraits traits_of(const char* rung) { return RungEgress::chosen_by(with_rung(rung))->traits(); }
 
-TEST(RungEgress, TellsTheRunWhereItsSlabsAre) {
+TEST(RungEgress, ReportsSlabLocationsToTheRun) {
     EXPECT_EQ(traits_of("sequential").slabs, Slabs::None);
     EXPECT_EQ(traits_of("workers").slabs, Slabs::MadePerFilling);
     EXPECT_EQ(traits_of("pool").slabs, Slabs::Pool);

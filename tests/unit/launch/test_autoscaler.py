@@ -49,7 +49,7 @@ class PhasesTest(unittest.TestCase):
                 self.assertEqual([], told[0], "two were right")
                 self.assertLessEqual(run.wanted, 5, "of 12 that may be there")
 
-    def test_the_reason_is_told(self):
+    def test_the_reason_is_reported(self):
         _, told = self.follow([(0.05, 0.08), (0.05, 0.28), (0.05, 0.08)])
         self.assertRegex(told[1][0][2], r"^the run waits for consumers \d+ % of the time$")
         self.assertRegex(told[2][0][2], r"^of \d+ consumers \d\.\d are at work, in the mean$")
@@ -83,7 +83,7 @@ class PhasesTest(unittest.TestCase):
         run, _ = self.follow([(7.5, 60.0)], seconds=3000, settled=1500, slabs=16, changes=6)
         self.assertGreaterEqual(run.wanted, 7)
 
-    def test_an_input_that_stops_and_goes_on(self):
+    def test_an_input_that_stops_and_continues(self):
         run, told = self.follow([(0.05, 0.2), (5.0, 0.2), (0.05, 0.2)], settled=50)
         self.assertEqual(1, told[1][-1][1], "nobody has anything to do")
 
@@ -124,7 +124,7 @@ class QuietTest(unittest.TestCase):
         self.run_ = SimulatedRun(lambda _: 0.05, lambda _: 0.28, 2)
         self.following = Autoscaler(Bounds(1, 12))
 
-    def test_by_consumers_whose_work_is_not_told(self):
+    def test_by_consumers_whose_work_is_not_reported(self):
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.02, 6)
 
         def does_not_tell(status):

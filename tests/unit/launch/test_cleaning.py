@@ -115,7 +115,7 @@ class CleaningTest(unittest.TestCase):
         self.assertIn("not a run's directory", self.clean("--older-than", "0"))
         self.assertEqual({"mine", "file"}, self.left())
 
-    def test_a_dry_run_only_tells(self):
+    def test_a_dry_run_only_reports(self):
         run = self.run_in("old")
         self.assertIn(f"would remove {run}", self.clean("--dry-run"))
         self.assertEqual({"old"}, self.left())

@@ -33,7 +33,7 @@ class HelpTest(unittest.TestCase):
             seen.add(said)
         self.assertEqual(len(COMMANDS), len(seen))
 
-    def test_processors_of_ones_own_are_named_by_kind(self):
+    def test_processors_of_the_user_are_named_by_kind(self):
         for command in ("run", "consume"):
             # As they are written by hand: what programs say of their flags comes behind it.
             said = (pathlib.Path(OFFRAMP).parent / "help" / f"{command}.txt").read_text()
@@ -42,14 +42,14 @@ class HelpTest(unittest.TestCase):
             for kind in ("post.py:save (Python)", "so:./mine.so (C, C++, Rust)", "exec:./tool (any language)"):
                 self.assertIn(kind, entry)
 
-    def test_consume_lists_what_its_program_says_of_consumers_flags(self):
+    def test_consume_lists_what_its_program_reports_of_consumers_flags(self):
         said = ("Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --window N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
                 "              Handed to one's own\n  --finish                    Merge\n                              on, off\n  --png-level N  Compression\n\n\n"
                 "Instead of a run:\n  --sweep   Remove\n")
         self.assertEqual("Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression", flags_among(said))
         self.assertEqual("Something else", flags_among("Something else\n"), "all of it where it is not understood")
 
-    def test_flags_of_consumers_stand_behind_a_sentence_where_their_program_says_them(self):
+    def test_flags_of_consumers_stand_behind_a_sentence_where_their_program_reports_them(self):
         program = self.stage.folder / "bin/offramp-consumer"
         sentence = "All flags of consumers, those of each processor among them:"
         program.write_text("#!/bin/sh\nprintf 'Consumers:\\n  --png-level N  Compression\\n'\n")
@@ -97,7 +97,7 @@ class HelpTest(unittest.TestCase):
             self.assertIn(code, (64, 73), said)
             self.assertIn(why, said)
 
-    def test_the_version_is_that_of_the_sources_and_tells_of_other_programs(self):
+    def test_the_version_is_that_of_the_sources_and_reports_other_programs(self):
         for words in (("version",), ("--version",), ("run", "--version")):
             code, said = self.stage.call(*words)
             self.assertEqual(0, code, said)
@@ -135,12 +135,12 @@ class AnotherUsersBuildTest(unittest.TestCase):
         self.assertIn("its programs are used as they are", said)
         self.assertIn("offramp: reached it", said)
 
-    def test_the_doctor_says_so(self):
+    def test_the_doctor_reports_it(self):
         self.assertRegex(self.call("doctor")[1], r"WANTING  build .*another user's, and has no programs yet\n +fix: .*OFFRAMP_BUILD_DIR=FOLDER")
         (self.build / "release" / "bin" / "offramp-producer").touch()
         self.assertRegex(self.call("doctor")[1], r"OK       build .*another user's: its programs are used as they are")
 
-    def test_where_there_are_none_it_says_who_can_make_them(self):
+    def test_where_there_are_none_it_reports_who_can_make_them(self):
         for words in (("run",), ("setup",), ("run", "--cuda-dir", "/tmp")):
             code, said = self.call(*words)
             self.assertEqual(77, code, said)

@@ -120,7 +120,7 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual(("running", NEXT_NONCE), (self.status()["state"], self.status()["nonce"]), "the next run's, which it was not to touch")
         self.assertNotIn("exit", self.status())
 
-    def test_scale_status_and_stop_work_on_it_and_the_run_goes_on(self):
+    def test_scale_status_and_stop_work_on_it_and_the_run_continues(self):
         launcher, consumers = self.start(2)
         code, said = self.call("scale", "3")
         self.assertEqual((0, "run loop: 2 -> 3 consumers\n"), (code, said))
@@ -162,13 +162,13 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual(("failed", 86), (self.status()["state"], self.status()["exit"]))
         self.assertIn("consumer finish unfinished", self.errands())
 
-    def test_a_consumer_that_cannot_start_says_why_on_the_last_line(self):
+    def test_a_consumer_that_cannot_start_reports_why_on_the_last_line(self):
         launcher, consumers = self.start(1)
         consumers[0].order(log="offramp-consumer: no output of model 'mine' fits", exit=64)
         self.assertIn("no output of model 'mine' fits", self.end(launcher, 64).splitlines()[-1])
         self.assertEqual("running", self.status()["state"])
 
-    def test_what_was_abandoned_set_aside_or_failed_is_told(self):
+    def test_what_was_abandoned_set_aside_or_failed_is_reported(self):
         for code, words, status in ((130, "without having drained", {"state": "abandoned"}),
                                     (84, "2 samples were dead-lettered", {"state": "ended", "dead_lettered_samples": 2}),
                                     (86, "the disk is full", {"state": "failed", "message": "the disk is full"})):
@@ -199,7 +199,7 @@ class ConsumeTest(unittest.TestCase):
         self.assertIn(f"(pid {self.program.process.pid}) is dead", said)
         self.assertFalse((self.run_dir / "launcher.lock").exists(), "nothing was touched")
 
-    def test_a_program_in_another_pid_namespace_is_told_so(self):
+    def test_a_program_in_another_pid_namespace_is_refused(self):
         gone = subprocess.Popen(["true"])
         gone.wait()
         with socket.socket(socket.AF_UNIX) as door:

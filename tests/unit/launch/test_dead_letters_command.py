@@ -70,7 +70,7 @@ class StoriesTest(unittest.TestCase):
                                  tuple(self.delivery()[key] for key in ("exit", "signal", "last_log_lines")))
                 self.assertIsNone(json.loads(self.path.read_text())["deliveries"][1]["exit"], "who did not die has no end to tell")
 
-    def test_an_incident_that_is_told_again_is_completed_again(self):
+    def test_an_incident_that_is_reported_again_is_completed_again(self):
         teller = incidents.IncidentReporter(self.run_dir)
         teller.note_death(dead(11, 3), "")
         self.write()
@@ -149,7 +149,7 @@ class StoriesTest(unittest.TestCase):
 
 
 class WordsTest(unittest.TestCase):
-    def test_the_status_says_who_holds_what_and_what_was_not_taken(self):
+    def test_the_status_reports_who_holds_what_and_what_was_not_taken(self):
         lines = progress.describe_holders({
             "consumers": [{"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "stalled": True}, {"pid": 6, "holding": 0}],
             "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2}, "refused": {"release in another's name": 3},

@@ -48,7 +48,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual((plan.sample, plan.resize_size), ((3, 520, 520), 0))
         self.assertNotIn("resize-size", self.metadata_of(plan))
 
-    def test_presets_without_one_side_say_nothing(self):
+    def test_presets_without_one_side_are_silent(self):
         for name in ("r3d_18", "fasterrcnn_resnet50_fpn"):
             defaults = self.defaults_of(name)
             self.assertEqual(defaults.resize_size, 0, name)

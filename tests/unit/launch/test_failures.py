@@ -69,7 +69,7 @@ class FailureTest(unittest.TestCase):
                 reason = f"offramp: {self.stage.summary()['failure']}"
                 self.assertEqual(reason, problems.strip() if form == "text" else json.loads(problems)["message"])
 
-    def test_what_the_producer_tells_in_its_account(self):
+    def test_failure_from_the_producer_summary(self):
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={"failure": "results cannot be written: No space left on device. Make room"}, log=CRITICAL + "another", exit=73)
         consumers[0].order(exit=0)
@@ -88,7 +88,7 @@ class FailureTest(unittest.TestCase):
         consumers[0].order(exit=86)
         self.assertIn("was killed by SIGKILL", self.ended(launcher)[1]["failure"])
 
-    def test_a_consumer_that_cannot_go_on(self):
+    def test_a_consumer_that_cannot_continue(self):
         launcher, producer, consumers = self.stage.start_run(2)
         consumers[0].order(log="12:00:00.000 error   offramp-consumer[1] '/out/a.png' cannot be written: No space left on device. Make room", exit=73)
         self.assertEqual({"signal": "SIGTERM"}, producer.hear())
@@ -349,7 +349,7 @@ class MemoryKillsTest(unittest.TestCase):
         (self.folder / "job" / "memory.max").write_text(f"{2 << 30}\n")
         (self.folder / "vmstat").write_text(f"nr_free_pages 9\noom_kill {machine}\n")
 
-    def test_the_groups_limit_and_the_machines_are_told_apart(self):
+    def test_the_groups_limit_and_the_machines_are_distinguished(self):
         self.write(3, 8)
         before = memory_kills.count()
         self.assertEqual((3, 8), before)
@@ -368,7 +368,7 @@ class MemoryKillsTest(unittest.TestCase):
         self.assertEqual((4, 8), memory_kills.count())
         self.assertIn("its limit is 1.0 GiB", memory_kills.kills_since((3, 8)))
 
-    def test_a_kernel_that_does_not_say(self):
+    def test_a_kernel_without_the_value(self):
         os.remove(self.folder / "membership")
         self.assertEqual((None, None), memory_kills.count())
         self.assertEqual("", memory_kills.kills_since((None, None)))

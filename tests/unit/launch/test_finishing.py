@@ -46,7 +46,7 @@ class FinishingTest(unittest.TestCase):
                                 lambda told: os.kill(os.getpid(), signal.SIGHUP) if told == 1 else self.door.write_text("on\n"))
         self.assertEqual(0, code)
 
-    def test_a_signal_before_it_runs_and_behind_its_end_ends_nobody(self):
+    def test_a_signal_before_it_runs_and_behind_its_end_ends_no_one(self):
         with Finishing(lambda _: None) as finishing:
             os.kill(os.getpid(), signal.SIGTERM)
             program = Child("finish", ["/bin/true"], self.folder / "log", ())
@@ -54,14 +54,14 @@ class FinishingTest(unittest.TestCase):
             self.assertEqual(0, program.status)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def test_what_it_warned_of_is_told(self):
+    def test_what_it_warned_of_is_reported(self):
         (self.folder / "log").write_text("10:00:00.000 warning offramp-consumer[7] of an earlier life\n")
         line = "10:00:00.000 {} offramp-consumer[8] {}"
         script = "".join(f"echo '{line.format(*words)}'; " for words in (("info", "it begins"), ("warning", "1 picture lacks tiles"), ("error", "its reason tells")))
         self.assertEqual(0, self.run_program(script, lambda _: None))
         self.assertEqual(["finish: 1 picture lacks tiles"], self.notes)
 
-    def test_what_it_warned_of_before_it_wrote_much_is_told(self):
+    def test_what_it_warned_of_before_it_wrote_much_is_reported(self):
         """More than the end of a log in which last words are looked for."""
         script = "echo '10:00:00.000 warning offramp-consumer[8] first'; yes '10:00:01.000 info offramp-consumer[8] it goes on' | head -n 4000"
         self.assertEqual(0, self.run_program(script, lambda _: None))

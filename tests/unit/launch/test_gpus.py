@@ -219,7 +219,7 @@ class OfAJob(InFolder):
 
 
 class Ages(OfAJob):
-    def test_the_whole_and_each_worker_tell_when_that_was(self):
+    def test_the_whole_and_each_worker_report_when_that_was(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):
             self.record(job, index)
@@ -236,13 +236,13 @@ class Ages(OfAJob):
         self.assertIsNotNone(seconds_of(seen[0]["time"]))
         self.assertIn("2026-01-31T12:00:00.000Z", [status["workers"][0]["time"] for status in seen])
 
-    def test_status_says_how_old_it_is(self):
+    def test_status_reports_how_old_it_is(self):
         worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": "2026-01-31T12:00:00.000Z"}
         self.assertEqual(["  GPU 0: shard 3, 2.0/s, told 12.5 s ago, --run-dir /r/s3"],
                          list(gpus_status.lines_of_workers({"time": "2026-01-31T12:00:12.500Z", "workers": [worker]})))
         self.assertEqual(["  GPU 0: shard 3, 2.0/s, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [{**worker, "time": None}]})))
 
-    def test_a_number_ends_following_and_says_so_and_bounds_begin_it(self):
+    def test_a_number_ends_following_and_reports_it_and_bounds_begin_it(self):
         job = self.begun(self.folder / "output")
         devices = [(Device(f"producer {number + 1}", {}), {"consumers": "1..2", "begin-with": 1}) for number in range(2)]
         supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4))
@@ -264,7 +264,7 @@ class Silent(OfAJob):
         with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", patience):
             return [silence.look() for _ in told]
 
-    def test_one_that_is_held_for_long_is_told_and_no_other(self):
+    def test_one_that_is_held_for_long_is_reported_and_no_other(self):
         for state, why in (("T", "it is stopped"), ("t", "a debugger"), ("D", "a disk or a device")):
             seen = self.looked_at(*[(state, 5)] * 4, ("S", 5), (state, 5), patience=2)
             self.assertEqual([bool(each) for each in seen], [False, False, True, True, False, False], state)
@@ -303,7 +303,7 @@ class Silent(OfAJob):
         worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": None, "silent": "no answer for 12 s: it is stopped"}
         self.assertEqual(["  GPU 0: shard 3, 2.0/s, no answer for 12 s: it is stopped, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [worker]})))
 
-    def test_one_that_goes_on_is_told_and_does_its_shard(self):
+    def test_one_that_continues_is_reported_and_does_its_shard(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):
             self.record(job, index)
@@ -415,7 +415,7 @@ class Ahead(OfAJob):
         supervisor._scale("2..8")
         self.assertEqual([worker.shares["consumers"] for worker in supervisor.workers if not worker.is_out], ["1..4", "1..4"])
 
-    def test_a_program_is_told_of_the_file_where_there_is_one(self):
+    def test_a_program_receives_the_file(self):
         job, places = types.SimpleNamespace(folder="/job"), types.SimpleNamespace(python_command=lambda *words: list(words))
         for turn, words in ((pathlib.Path("/run/turn-1"), ["--turn", "/run/turn-1"]), (None, [])):
             command = command_of(places, job, Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn), 0, "/run/s0", 7, 0, ["--batch", "2"])
@@ -446,7 +446,7 @@ class Ahead(OfAJob):
         self.assertEqual(([worker.name for worker in supervisor.workers], sum(worker.shards_done for worker in supervisor.workers)), (self.NAMES, 3))
         self.assertGreater(supervisor.workers[1].shards_done, 0, "the first one's shard waited for it")
 
-    def test_where_memory_is_scarce_for_two_one_goes_on(self):
+    def test_where_memory_is_scarce_for_two_one_continues(self):
         for exits in (80, 81):
             with self.subTest(exits), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
@@ -575,7 +575,7 @@ class Letters(OfAJob):
             self.assertEqual(sorted(path.name for path in (run_dir.parent / "dead-letters").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
             self.assertEqual(list((run_dir / "dead-letters").iterdir()), [], step)
 
-    def test_what_an_earlier_launcher_did_not_come_to_tell_is_told(self):
+    def test_what_an_earlier_launcher_did_not_come_to_report_is_reported(self):
         job, before = self.begun(self.folder / "output"), self.folder / "before"
         self.run_of_a_shard(before / "s1", 7, dead_lettered=1)
         gpus_summary.keep(job, 1, before / "s1")       # as the worker does before its record
@@ -614,7 +614,7 @@ class PutAway(OfAJob):
         (output / ".offramp-checkpoint").write_text("{}")
         return job
 
-    def test_wherever_it_is_cut_off_it_goes_on(self):
+    def test_wherever_it_is_cut_off_it_continues(self):
         steps, ended = 0, False
         while not ended:
             with tempfile.TemporaryDirectory() as folder:
@@ -667,14 +667,14 @@ class PutAway(OfAJob):
         for spelled in (output, self.folder / "link", self.folder / "runs/../output"):
             gpus_job.require_own(spelled)
 
-    def test_one_that_was_moved_says_where_it_began(self):
+    def test_one_that_was_moved_reports_where_it_began(self):
         job = self.begun(self.folder / "output")
         job.output.rename(self.folder / "moved")
         gpus_job.clear_remains(self.folder / "moved")
         places = types.SimpleNamespace(version=lambda: "1", commit=lambda: "")
         self.refused(64, f"moved was begun as {job.output}", gpus_job.go_on, places, self.folder / "moved", [], {}, None)
 
-    def test_work_of_which_nothing_tells_any_more_stays(self):
+    def test_work_of_which_nothing_reports_any_more_stays(self):
         output = self.folder / "output"
         job = self.begun(output)
         (job.place(1)).mkdir()
@@ -697,7 +697,7 @@ class PutAway(OfAJob):
         gpus_job.require_same_database(job, "host=10.0.0.1 dbname=vectors")
         self.refused(78, "leads to the database 'others', and the rows of the run in", gpus_job.require_same_database, job, "postgresql://host/others")
 
-    def test_a_run_without_gpus_is_told_how_that_is_gone_on_with(self):
+    def test_a_run_without_gpus_prints_how_to_continue(self):
         job = self.begun(self.folder / "output")
         with self.assertRaises(LaunchError) as caught:
             require_no_job(str(job.output), {})

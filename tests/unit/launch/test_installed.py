@@ -19,13 +19,13 @@ class Stream:
 
 
 class InstalledTest(unittest.TestCase):
-    def test_an_old_c_library_is_told_with_the_remedy(self):
+    def test_an_old_c_library_is_reported_with_the_remedy(self):
         for told in ("glibc 2.31", "glibc 2.9", None, "musl"):
             self.assertRegex(installed.glibc_problem(told), r"need glibc 2\.34 or later, and this machine has .*: take Debian 12")
         for told in ("glibc 2.34", "glibc 2.36", "glibc 3.0", "glibc 2.39.9000"):
             self.assertIsNone(installed.glibc_problem(told))
 
-    def test_what_needs_the_sources_says_so_and_all_else_begins(self):
+    def test_what_needs_the_sources_reports_it_and_all_else_begins(self):
         with unittest.mock.patch.dict("os.environ"):
             for command in installed.COMMANDS:
                 installed.begin(command)

@@ -45,7 +45,7 @@ class InterruptTest(unittest.TestCase):
     def test_at_the_start_and_later(self):
         self.interrupt_at_all_moments()
 
-    def test_where_the_command_goes_on_in_the_set_ups_own_python(self):
+    def test_where_the_command_continues_in_the_set_ups_own_python(self):
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder / "venv"], check=True)
         self.interrupt_at_all_moments()
 
@@ -90,7 +90,7 @@ class InterruptTest(unittest.TestCase):
 class HandedOverTest(unittest.TestCase):
     """Programs in another Python, which takes seconds to import what they need."""
 
-    def test_each_of_them_minds_it_from_its_first_line_on(self):
+    def test_each_of_them_handles_it_from_its_first_line_on(self):
         for program in ("offramp_launch", "exporter", "searcher"):
             started = subprocess.Popen([sys.executable, OFFRAMP.parent / program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}))
@@ -98,7 +98,7 @@ class HandedOverTest(unittest.TestCase):
             said, _ = started.communicate(timeout=WATCHDOG_SECONDS)
             self.assertEqual((130, ""), (started.returncode, said), program)
 
-    def test_it_puts_in_order_what_it_has_to_however_often_it_is_told(self):
+    def test_it_puts_in_order_what_it_has_to_however_often_it_is_reported(self):
         with tempfile.TemporaryDirectory() as folder:
             inner = pathlib.Path(folder, "inner.py")
             inner.write_text("from offramp_launch import interrupts\n"

@@ -82,17 +82,17 @@ class PutOnceTest(InAFolder):
         self.assertFalse(job_files.link(other, self.folder / "a.json"))
         self.assertEqual(1, job_files.read(self.folder / "a.json"))
 
-    def test_a_file_system_without_links_is_told(self):
+    def test_a_file_system_without_links_is_reported(self):
         for problem in (errno.EPERM, errno.EOPNOTSUPP):
             with mock.patch.object(job_files.os, "link", side_effect=OSError(problem, os.strerror(problem))):
                 self.assertIn("without hard links", self.refused(ExitCode.CONFIG, job_files.put_once, self.folder / "a.json", {}))
             self.assertEqual([], os.listdir(self.folder))
 
-    def test_a_place_that_takes_nothing_is_told(self):
+    def test_a_place_that_takes_nothing_is_reported(self):
         (self.folder / "file").write_text("")
         self.assertIn("Not a directory", self.refused(ExitCode.CANNOT_WRITE, job_files.put_once, self.folder / "file" / "a.json", {}))
 
-    def test_what_is_none_of_ours_is_told(self):
+    def test_what_is_none_of_offramp_is_reported(self):
         (self.folder / "a.json").write_text("{")
         self.assertIn("is damaged", self.refused(ExitCode.BAD_INPUT, job_files.read, self.folder / "a.json"))
 
@@ -219,7 +219,7 @@ class JobTest(InAFolder):
         self.assertNotEqual(*hashes)
         self.assertEqual([f"processor {file}"], list(hashes_of_processors({"processor": f"exec:{file}"})))
 
-    def test_what_a_merge_warns_of_is_told(self):
+    def test_what_a_merge_warns_of_is_reported(self):
         told = []
         command = ["/bin/sh", "-c", "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; "
                    "for level in info error critical; do echo \"10:00:00.000 $level offramp-consumer[7] no\" >&2; done"]
@@ -273,7 +273,7 @@ class JobTest(InAFolder):
         self.assertEqual(0, self.attempt(job, 84, samples=samples))
         self.assertEqual(1, job.record(0)["dead_letters"])
 
-    def test_a_run_that_ended_as_slab_after_slab_failed_says_why(self):
+    def test_a_run_that_ended_as_slab_after_slab_failed_reports_why(self):
         job, failure = self.job(), "slabs failed 20 times in a row and nothing was completed in between; the last: no CUDA here"
         for samples in ({"released": 1, "dead_letters": 2}, None):
             self.assertIn(failure, self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, failure=failure, samples=samples))
@@ -281,7 +281,7 @@ class JobTest(InAFolder):
         self.assertIn("an error of Offramp's", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 0, samples={"released": 3}))
         self.assertIn("an error of Offramp's", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 84, samples={"released": 5}))
 
-    def test_a_run_that_could_not_tell_what_became_of_its_items_is_tried_again(self):
+    def test_a_run_that_could_not_report_what_became_of_its_items_is_tried_again(self):
         job = self.job()
         for code in (0, 84):
             with contextlib.redirect_stderr(io.StringIO()) as said, mock.patch.object(shard_command, "note_end", lambda *_, **__: (self.folder / "summary.json").unlink(True)):
@@ -371,7 +371,7 @@ class JobTest(InAFolder):
         said = self.refused(ExitCode.USAGE, require_job_flags, ["--http-header", "Authorization: hush-hush"])
         self.assertNotIn("hush", said)
 
-    def test_what_is_no_job_is_told(self):
+    def test_what_is_no_job_is_reported(self):
         self.assertIn("holds no job", self.refused(ExitCode.NO_INPUT, Job.found, self.folder))
         (self.folder / "job.json").write_text('{"version": 2}')
         self.assertIn("version 2", self.refused(ExitCode.PROTOCOL, Job.found, self.folder))
@@ -397,7 +397,7 @@ class JobTest(InAFolder):
         self.assertEqual(["0.json", "1.json", "2.json"], [job.begin_attempt(2).name for _ in range(3)])
         self.assertEqual(3, len(job.attempts(2)))
 
-    def test_an_attempt_elsewhere_that_has_not_told_its_end_is_told(self):
+    def test_an_attempt_elsewhere_that_has_not_reported_its_end_is_reported(self):
         job, said = self.job(), io.StringIO()
         notes = [job.begin_attempt(0) for _ in range(3)]
         job_files.replace(notes[0], {"host": "lost"})
@@ -408,7 +408,7 @@ class JobTest(InAFolder):
         self.assertIn("an attempt at shard 0 on lost has not told its end", said.getvalue())
         self.assertEqual(1, said.getvalue().count("\n"))
 
-    def test_an_attempt_that_does_not_come_to_its_run_tells_its_end(self):
+    def test_an_attempt_that_does_not_come_to_its_run_reports_its_end(self):
         job = self.job()
         job.place(0).mkdir(parents=True)
         lock = OutputLock(str(job.place(0)), "another")
@@ -419,7 +419,7 @@ class JobTest(InAFolder):
                 self.assertEqual(75, self.attempt(job, 0))
         self.assertEqual([85, 130], [attempt["exit"] for attempt in job.attempts(0)])
 
-    def test_another_input_is_told(self):
+    def test_another_input_is_reported(self):
         job = self.job()
         require_same_input(job, {"items": 10, "identity": {"--seed": "0", "weights": "ab"}})
         said = self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}})
@@ -455,7 +455,7 @@ class JobTest(InAFolder):
         with shard_command.held(job, 0, "a-run"):
             pass
 
-    def test_a_merge_tells_which_folder_is_not_there(self):
+    def test_a_merge_reports_which_folder_is_not_there(self):
         job, argv = self.job(folder=str(self.folder / "gone")), ["merge", "--job", str(self.folder / "job")]
         places = mock.Mock(**{"version.return_value": "", "commit.return_value": ""})
         self.assertIn(f"{self.folder / 'gone'}, from which the job's paths are meant, is not here", self.refused(ExitCode.SINK_UNAVAILABLE, job_command.start, places, argv))
@@ -520,7 +520,7 @@ class JobTest(InAFolder):
             self.assertEqual(0, job_merge.merge(places, job, False, lambda *_, **__: shutil.copy(part, job.output)))
         self.assertFalse(part.exists())
 
-    def test_what_lies_beside_a_database_while_somebody_reads_it_is_no_part(self):
+    def test_what_lies_beside_a_database_while_another_reads_it_is_no_part(self):
         place = self.job().place(0)
         place.mkdir(parents=True)
         for name in ("embeddings.sqlite", "embeddings.sqlite-wal", "embeddings.sqlite-shm", ".offramp-checkpoint"):
@@ -564,7 +564,7 @@ class ShardExitTest(unittest.TestCase):
             wanted = 0 if code in (ExitCode.OK, ExitCode.DEAD_LETTERS) else 75 if code in again else code
             self.assertEqual(wanted, ends_with, code)
 
-    def test_a_reason_is_told_and_a_final_one_is_left_to_the_command(self):
+    def test_a_reason_is_reported_and_a_final_one_is_left_to_the_command(self):
         def ends(code):
             raise LaunchError("why", "", code)
         with contextlib.redirect_stderr(io.StringIO()) as said:
@@ -587,7 +587,7 @@ class ShardExitTest(unittest.TestCase):
             self.assertEqual(75, shard_command.exit_of_attempt(gone, lambda: False))
         self.assertIn("a merge has removed", said.getvalue())
 
-    def test_where_the_shared_folder_does_not_tell_whether_it_is_done_another_try_asks_again(self):
+    def test_where_the_shared_folder_does_not_report_whether_it_is_done_another_try_asks_again(self):
         """Whatever that folder gives at a moment: no file, an error, nothing until a signal comes."""
         stale = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         for problem in (stale, LaunchError("cannot be read", "", ExitCode.SYSTEM), LaunchError("holds no job", "", ExitCode.NO_INPUT), KeyboardInterrupt()):

@@ -120,7 +120,7 @@ class KubernetesTest(OfAJob):
         self.assertEqual((pod["volumes"][1]["emptyDir"], found["spec"]["parallelism"]), ({"medium": "Memory", "sizeLimit": "32Gi"}, 2))
 
     @unittest.skipUnless(yaml, "without PyYAML")
-    def test_each_code_of_a_shard_does_there_what_its_table_says(self):
+    def test_each_code_of_a_shard_does_there_what_its_table_reports(self):
         rules = yaml.safe_load(self.manifest(self.job()))["spec"]["podFailurePolicy"]["rules"]
         self.assertEqual({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}, rules[0])
         action_of = {code: rule["action"] for rule in rules[1:] for code in rule["onExitCodes"]["values"]}
@@ -144,7 +144,7 @@ class KubernetesTest(OfAJob):
                 kubernetes_validate.validate(wrong, version, strict=True)
 
     @unittest.skipUnless(yaml, "without PyYAML")
-    def test_a_shard_that_is_watched_tells_whether_it_is_at_work_and_no_probe_kills_it(self):
+    def test_a_shard_that_is_watched_reports_whether_it_is_at_work_and_no_probe_kills_it(self):
         container = yaml.safe_load(self.manifest(self.job(), ["--http", "0.0.0.0:9464"]))["spec"]["template"]["spec"]["containers"][0]
         self.assertEqual(["readinessProbe"], [name for name in container if name.endswith("Probe")])
         self.assertEqual({"path": "/readyz", "port": 9464}, container["readinessProbe"]["httpGet"])

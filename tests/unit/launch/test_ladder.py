@@ -208,13 +208,13 @@ class TableTest(InFolder):
                 self.assertNotIn("None", "".join(row))
                 self.assertTrue(all(row), row)
 
-    def test_the_articles_figures_stand_beside_ours(self):
+    def test_the_articles_numbers_are_listed(self):
         text = table.markdown(Ladder(make_ladder(self.folder)))
         for figure in ("0.45", "0.71", "1.51", "1.55", "1.85", "+58 %", "more than 2×", "+2.6 %", "+19.3 %", "over 4×", "55.0 GB/s",
                        "11.11 batches/s", "driver 580.1", "identical on 6 rungs"):
             self.assertIn(figure, text)
 
-    def test_a_rung_that_failed_says_so_and_the_rest_stands(self):
+    def test_a_rung_that_failed_reports_it_and_the_rest_stands(self):
         saved = make_ladder(self.folder)
         header = saved.read_header()
         header["rungs"]["pool"]["exit"] = 83
@@ -337,7 +337,7 @@ class FromTest(InFolder):
         self.assertEqual((elsewhere / "ladder.json").read_text(), (self.folder / "figures.json").read_text())
         json.loads((elsewhere / "trace.json").read_text())
 
-    def test_without_matplotlib_a_line_says_how_to_draw_later(self):
+    def test_without_matplotlib_a_line_reports_how_to_draw_later(self):
         make_ladder(self.folder)
         with mock.patch.dict(sys.modules, {"matplotlib": None}):
             code, said, told = self.report()

@@ -34,7 +34,7 @@ class OutputFolderTest(unittest.TestCase):
     def note(self, text, **_):
         self.notes.append(text)
 
-    def test_an_unfinished_checkpoint_is_told_in_words(self):
+    def test_an_unfinished_checkpoint_is_reported_in_words(self):
         checkpoint = self.folder / CHECKPOINT
         self.assertIsNone(describe_checkpoint(self.folder))
         lines = [HEADER, '{"done":[[0,100],[300,400]]}', '{"done":[[50,150]]}', '{"done":[[600,7']
@@ -46,7 +46,7 @@ class OutputFolderTest(unittest.TestCase):
             checkpoint.write_text(text)
             self.assertIsNone(describe_checkpoint(self.folder), text)
 
-    def test_whose_work_is_noted_is_told_of_the_largest_too_or_it_is_an_error(self):
+    def test_whose_work_is_noted_is_notified_of_the_largest_too_or_it_is_an_error(self):
         checkpoint = self.folder / CHECKPOINT
         self.assertIsNone(run_noted(self.folder))
         checkpoint.write_text(HEADER + "\n")
@@ -60,7 +60,7 @@ class OutputFolderTest(unittest.TestCase):
             self.assertEqual(ExitCode.BAD_INPUT, refused.exception.code)
             self.assertFalse(is_used_by_other_run(self.folder, "another"))
 
-    def test_what_somebody_laid_there_is_neither_followed_nor_waited_for(self):
+    def test_what_another_laid_there_is_neither_followed_nor_waited_for(self):
         checkpoint = self.folder / CHECKPOINT
         (self.folder / "elsewhere").write_text(HEADER)
         checkpoint.symlink_to(self.folder / "elsewhere")
@@ -85,7 +85,7 @@ class OutputFolderTest(unittest.TestCase):
         self.assertEqual(HEADER, elsewhere.read_text())
         self.assertFalse((self.folder / "not there").exists())
 
-    def test_a_link_or_a_pipe_says_nothing_of_an_earlier_run(self):
+    def test_a_link_or_a_pipe_is_no_earlier_run(self):
         (self.folder / "elsewhere").write_text(HEADER)
         for name, tells in ((CHECKPOINT, is_noted), (NEXT, is_beside_output)):
             for plant in (lambda path: os.symlink(self.folder / "elsewhere", path), os.mkfifo, os.mkdir):
@@ -203,7 +203,7 @@ class OutputFolderTest(unittest.TestCase):
                 fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
         lock.close()
 
-    def test_a_folder_or_lock_that_is_another_by_now_is_told(self):
+    def test_a_folder_or_lock_that_is_another_by_now_is_reported(self):
         output, away = self.folder / "output", self.folder / "away"
 
         def in_place():

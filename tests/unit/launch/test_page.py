@@ -79,10 +79,10 @@ class PageTest(unittest.TestCase):
         self.assertNotRegex(TEXT, r"@import|url\(")
         self.assertEqual([], [name for _, name, _ in elements.attributes if name.startswith("on")], "the page's policy lets no such script run")
 
-    def test_what_a_run_says_enters_as_text_alone(self):
+    def test_what_a_run_reports_enters_as_text_alone(self):
         self.assertNotRegex(SCRIPT, r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|createContextualFragment|DOMParser|srcdoc")
 
-    def test_every_field_that_it_reads_is_told_by_some_run(self):
+    def test_every_field_that_it_reads_is_reported_by_some_run(self):
         documents = list(DOCUMENTS.values())
         workers = [told for document in documents for told in (document.get("workers") or {}).values()]
         statuses = [each["status"] for each in (*documents, *workers)]
@@ -95,7 +95,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual([], sorted(f"{whose}.{name}" for whose, name in read if name not in known[whose]))
 
     @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
-    def test_it_says_what_top_says(self):
+    def test_it_matches_top(self):
         said = subprocess.run([NODE, "-e", SCRIPT + """
             const documents = JSON.parse(require("fs").readFileSync(0, "utf8"));
             console.log(JSON.stringify(Object.fromEntries(Object.entries(documents).map(([name, doc]) => [name, {
@@ -130,7 +130,7 @@ class PageTest(unittest.TestCase):
         self.addCleanup(set_zone, before)
 
 
-    def test_top_says_it(self):
+    def test_top_reports_it(self):
         self.assertEqual(SENTENCES, {name: diagnosis.sentence(document).text for name, document in DOCUMENTS.items()})
 
     def test_what_stands_below(self):
@@ -139,13 +139,13 @@ class PageTest(unittest.TestCase):
         for name in ("starved", "gpus"):    # it tells no more than the sentence
             self.assertNotIn("in use", diagnosis.sentence(DOCUMENTS[name]).why)
 
-    def test_a_producer_that_tells_nothing_any_more(self):
+    def test_a_producer_that_reports_nothing_any_more(self):
         told = diagnosis.sentence(DOCUMENTS["computing"], 12)
         self.assertEqual(("The producer has told nothing for 12 s", f"Its last word: {SENTENCES['computing']}", True), (told.text, told.why, told.alarm))
         for name, seconds in (("computing", 4), ("ended", 12), ("finishing", 12)):
             self.assertEqual(SENTENCES[name], diagnosis.sentence(DOCUMENTS[name], seconds).text)
 
-    def test_the_end_is_foretold_of_a_run_that_goes_on(self):
+    def test_the_end_is_predicted_of_a_run_that_continues(self):
         self.live_in("UTC")
         goes_on, rests = DOCUMENTS["computing"], dict(total_samples=8412 + 284 * 90000, samples_per_second=284)
         self.assertEqual("7 s left, until 12:33", diagnosis.left_in_words(goes_on, NOW))
@@ -171,7 +171,7 @@ class PageTest(unittest.TestCase):
             console.log(JSON.stringify(history.moments.map(moment => moment.at)));"""], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
         self.assertEqual("[2,3]\n", said.stdout, said.stderr)
 
-    def test_it_alarms_where_somebody_has_to_act(self):
+    def test_it_alarms_where_action_is_needed(self):
         self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if diagnosis.sentence(document).alarm})
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
@@ -241,7 +241,7 @@ class PageTest(unittest.TestCase):
             browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['starved'])}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_what_is_not_told_any_more_is_not_live(self):
+    def test_what_is_not_reported_any_more_is_not_live(self):
         with Browser() as browser, served(DOCUMENTS["computing"]) as url:
             browser.before_each_page("const now = performance.now.bind(performance); window.ahead = 0; performance.now = () => now() + window.ahead")
             browser.show(url)
@@ -264,7 +264,7 @@ class PageTest(unittest.TestCase):
                 self.assertRegex(browser.value("document.getElementById('why').textContent"), f"Last seen: {SENTENCES['computing']}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_it_says_when_nobody_answers_any_more(self):
+    def test_it_reports_when_no_one_answers_any_more(self):
         with Browser() as browser:
             for name, last in (("starved", "No connection: the run has ended, or its host is gone"), ("ended", SENTENCES["ended"])):
                 with self.subTest(document=name):

@@ -76,7 +76,7 @@ class BackoffTest(unittest.TestCase):
 
 
 class TimersTest(unittest.TestCase):
-    def test_runs_what_is_due_in_order_and_tells_when_the_next_is(self):
+    def test_runs_what_is_due_in_order_and_reports_when_the_next_is(self):
         now, done = [0.0], []
         due = timers.Timers(clock=lambda: now[0])
         self.assertIsNone(due.next_in())
@@ -113,7 +113,7 @@ class RunDirTest(unittest.TestCase):
         live = self.make_run("live")
         self.assertEqual(live, self.find(live=[live]))
 
-    def test_says_so_when_none_answers(self):
+    def test_reports_it_when_none_answers(self):
         self.make_run("dead")
         with self.assertRaises(LaunchError) as refused:
             self.find()
@@ -324,7 +324,7 @@ class ControlClientTest(unittest.TestCase):
             client.ask({"do": "status"})
         return refused.exception
 
-    def test_a_launcher_that_says_nothing_is_not_waited_for(self):
+    def test_a_launcher_that_is_silent_is_not_waited_for(self):
         self.server.listen(8)
         for answer in (None, [b'{"ok": '], [b"x" * 65536] * 4):
             self.assertEqual(ExitCode.NO_SUCH_RUN, self.refusal(answer).code)
@@ -347,7 +347,7 @@ class ControlClientTest(unittest.TestCase):
         with unittest.mock.patch.object(control, "LONGEST_ANSWER", 1000):
             self.assertIn("gives no answer", str(self.refusal([b"x" * 4096])))
 
-    def test_an_answer_that_is_none_is_an_error_of_ours(self):
+    def test_an_invalid_answer_is_an_internal_error(self):
         self.server.listen(8)
         for answer in (b"[]\n", b"none\n", b"3\n", b'{"ok": false, "code": {}}\n', b"[" * 100000 + b"\n"):
             self.assertEqual(ExitCode.PROTOCOL, self.refusal([answer]).code, answer[:20])
@@ -487,7 +487,7 @@ class LogFollowerTest(unittest.TestCase):
     def test_a_log_that_is_not_there_yet_is_empty(self):
         self.assertEqual([], log_follower.LogFollower("/nowhere/log").new_lines())
 
-    def test_tells_warnings_from_the_rest_in_both_formats(self):
+    def test_distinguishes_warnings_from_the_rest_in_both_formats(self):
         for line, expected in (
                 ("12:00:00.000 warning offramp-consumer[17] disk slow", ("warning", "disk slow")),
                 ("12:00:00.000 error   offramp-producer[1] bad: a. b", ("error", "bad: a. b")),
@@ -499,7 +499,7 @@ class LogFollowerTest(unittest.TestCase):
 
 
 class SummaryTest(unittest.TestCase):
-    def test_every_consumer_is_listed_whoever_knows_it(self):
+    def test_every_consumer_is_listed(self):
         merged = summary.merge(
             {"model": "copy", "consumers": [{"pid": 1, "batches": 3, "samples": 9}, {"pid": 3, "batches": 1, "samples": 2}]},
             [{"pid": 1, "number": 1, "exit": -9, "cpu_seconds": 0.5}, {"pid": 2, "number": 2, "exit": 0, "cpu_seconds": 0.1}])
@@ -508,7 +508,7 @@ class SummaryTest(unittest.TestCase):
                          [tuple(entry[key] for key in ("pid", "batches", "cpu_seconds", "exit", "signal"))
                           for entry in merged["consumers"]])
 
-    def test_tells_the_first_skipped_items_and_how_many_there_are(self):
+    def test_reports_the_first_skipped_items_and_how_many_there_are(self):
         skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
         self.assertIn("skipped    31:", told)
@@ -542,20 +542,20 @@ class SummaryTest(unittest.TestCase):
                                          (130, {"released": 0, "sourced": 0, "done_before": 8}, "done       0 images in 2.00 s")):
             self.assertIn(f"  {told}\n", summary.tell({**run, "exit": exit_code, "samples": samples}, "images", "", "x"))
 
-    def test_what_came_then_is_told_only_where_it_was_measured(self):
+    def test_what_came_then_is_reported_only_where_it_was_measured(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples": {"released": 8}}
         self.assertIn("after 1.00 s, then 9.00 images/s\n", summary.tell({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"))
         told = summary.tell({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
         self.assertIn("after 1.00 s, 4.00 images/s in all\n", told)
         self.assertNotIn("then", told)
 
-    def test_what_found_no_slab_is_told_with_where_it_is_listed(self):
+    def test_what_found_no_slab_is_reported_with_where_it_is_listed(self):
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
         self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", told)
         self.assertIn("9 images waited on the disk", told)
         self.assertNotIn("slab", summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x"))
 
-    def test_a_command_to_go_on_with_stands_only_where_it_makes_more(self):
+    def test_a_command_to_continue_with_stands_only_where_it_makes_more(self):
         for exit_code, samples, goes_on in (
                 (130, {"released": 3}, True), (130, {}, True), (73, {}, True), (84, {"released": 3}, True), (137, None, True), (1, None, True),
                 (64, {}, False), (65, None, False), (66, None, False), (78, None, False), (83, None, False), (65, {"released": 3}, True),
@@ -602,7 +602,7 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual({"state": "running", "unit": "images", "done": 10, "total": 20, "per_second": 2, "seconds_left": 5,
                           "limiting_stage": "compute"}, lines[1])
 
-    def test_without_a_terminal_the_end_is_told_once_and_at_once(self):
+    def test_without_a_terminal_the_end_is_reported_once_and_at_once(self):
         now, out = [100.0], io.StringIO()
         display = progress.PlainDisplay("images", clock=lambda: now[0])
         with contextlib.redirect_stdout(out):
@@ -612,7 +612,7 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual(["running", "ended"], [line["state"] for line in lines])
         self.assertEqual([2, None], [line.get("per_second") for line in lines], "that of the last seconds is not the run's")
 
-    def test_what_could_not_be_read_is_told_beside_what_is_done(self):
+    def test_what_could_not_be_read_is_reported_beside_what_is_done(self):
         status = {"state": "running", "done_samples": 37, "skipped": 19, "total_samples": 66, "samples_per_second": 2}
         self.assertEqual("37/66 images, 19 skipped, 2.0/s, 0:05 left", progress.counted(status, "images"))
         self.assertEqual((37, 19, 5), tuple(json.loads(progress.as_json(status, "images"))["progress"][key] for key in ("done", "skipped", "seconds_left")))
@@ -646,12 +646,12 @@ class RunCommandTest(unittest.TestCase):
         self.assertEqual(['batch = 4', 'visibility-timeout = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
                          text.splitlines()[1:])
 
-    def test_what_the_producer_finds_out_is_told_in_any_type(self):
+    def test_what_the_producer_finds_out_is_reported_in_any_type(self):
         without = {"processor": "auto", "batch": 0, "delay": 0.0, "normalize": False, "weights": "w", "model": "copy"}
         config = {**without, "processor": "none", "batch": 4, "delay": 0.5, "normalize": True, "weights": ""}
         self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], run_command.detected_flags(config, without))
 
-    def test_the_demo_is_for_those_who_said_nothing_of_their_input(self):
+    def test_the_demo_runs_without_input_flags(self):
         deeplab = {"model": "deeplabv3-resnet50"}
         self.assertTrue(demo.wants_demo([], deeplab, {}))
         self.assertTrue(demo.wants_demo(["--batch", "4"], deeplab, {}))
@@ -661,7 +661,7 @@ class RunCommandTest(unittest.TestCase):
         for flag in ("--input=/images", "--source", "--batches", "--profile", "--config"):
             self.assertFalse(demo.wants_demo([flag, "x"], deeplab, {}), flag)
 
-    def test_pictures_of_ones_own_get_the_shipped_model_where_nothing_names_one(self):
+    def test_pictures_of_the_user_get_the_shipped_model_where_nothing_names_one(self):
         pictures = {"source": "images", "model": "deeplabv3-resnet50"}
         taken = ["--model", "cutout", "--processor", "mask-png,cut-out"]
         self.assertEqual(taken, demo.shipped_model_flags(["--input", "/photos"], pictures, {}))
@@ -713,7 +713,7 @@ class ExitCodeTest(unittest.TestCase):
     def test_a_signal_is_what_a_shell_makes_of_it(self):
         self.assertEqual([0, 84, 137], [shell_code(status) for status in (0, 84, -9)])
 
-    def test_a_shell_says_that_a_program_died_and_not_that_it_was_asked_to_end(self):
+    def test_a_shell_reports_that_a_program_died_and_not_that_it_was_asked_to_end(self):
         deaths = {132: signal.SIGILL, 134: signal.SIGABRT, 135: signal.SIGBUS, 136: signal.SIGFPE, 137: signal.SIGKILL, 139: signal.SIGSEGV}
         self.assertEqual({code: -number for code, number in deaths.items()}, {code: status_behind_a_shell(code) for code in deaths})
         others = [-9, -15, 0, 1, 84, 126, 127, 128, 129, 130, 141, 143, 255]
@@ -753,7 +753,7 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(ExitCode.OK, doctor.pinning(refused, False).code)
         self.assertIn("55.3 GB/s", doctor.pinning({"registered": True, "gigabytes_per_second": 55.3}, True).text)
 
-    def test_libtorch_is_told_from_what_was_configured(self):
+    def test_libtorch_is_detected_from_the_configuration(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
             os.environ.pop("OFFRAMP_BIN_DIR", None)
             places = Places(root=folder, build=folder)
@@ -770,13 +770,13 @@ class DoctorTest(unittest.TestCase):
             places.producer().write_text("#!/bin/sh\necho 'models: copy deeplabv3-resnet50'\n")
             self.assertEqual(ExitCode.OK, doctor.libtorch(places).code)
 
-    def test_says_what_is_not_built_yet(self):
+    def test_reports_what_is_not_built_yet(self):
         with tempfile.TemporaryDirectory() as folder:
             found, obstacle = doctor.probe_machine(pathlib.Path(folder) / "offramp-producer")
         self.assertIsNone(found)
         self.assertIn("not built yet", obstacle)
 
-    def test_an_odd_producer_is_told_and_no_crash(self):
+    def test_an_odd_producer_is_reported_and_no_crash(self):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "offramp-producer"
             program.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")

@@ -127,12 +127,12 @@ class RayWorker(unittest.TestCase):
         yield fd
         os.close(fd)
 
-    def test_it_tells_the_command_its_shard_and_hands_on_its_code_and_words(self):
+    def test_it_reports_the_command_its_shard_and_hands_on_its_code_and_words(self):
         code, log = self.do('echo "$1 $2 $3 $4 $5 $6 $8 $9"; test -p /dev/fd/$7 && exit 65')
         self.assertEqual((code, log), (65, f"[ray] attempt 5f-2 on {os.uname().nodename}\nshard --job {self.folder} --index 7 --lifeline-fd --consumers 4\n"))
         self.assertEqual(self.do("kill -KILL $$")[0], 137)
 
-    def test_a_command_that_is_not_there_is_told(self):
+    def test_a_command_that_is_not_there_is_reported(self):
         code, log = self.worker("/nowhere/offramp")
         self.assertEqual(code, 75)
         self.assertIn("'/nowhere/offramp' cannot be started on", log)
@@ -172,7 +172,7 @@ class RayWorker(unittest.TestCase):
             os.ftruncate(store, MORE_THAN_THERE_IS)
             self.assertEqual(worker.wait(60), 0)
 
-    def test_threads_are_as_many_as_the_node_says_and_not_as_ray(self):
+    def test_threads_follow_the_node_and_not_ray(self):
         self.environment.pop("OMP_NUM_THREADS", None)
         for given, seen in (({}, "none"), ({"OMP_NUM_THREADS": "1"}, "1")):
             # The shell between them is the raylet.
@@ -186,7 +186,7 @@ class RayWorker(unittest.TestCase):
         (self.folder / "mine").write_text("mine")
         self.assertEqual(self.do("echo words"), (0, "mine"))
 
-    def test_a_command_ends_with_whoever_holds_its_lifeline(self):
+    def test_a_command_ends_with_the_process_that_holds_its_lifeline(self):
         lifeline, held = os.pipe()
         command = subprocess.Popen([sys.executable, "-c", textwrap.dedent(HELD), str(lifeline)], env=self.environment, pass_fds=(lifeline,), stdout=subprocess.PIPE)
         os.close(lifeline)
@@ -221,7 +221,7 @@ class RayWorker(unittest.TestCase):
                                    "--lifeline-fd", given], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, said in done.stderr), (64, True), done.stderr)
 
-    def test_the_entrypoint_of_the_manifest_goes_on_in_the_python_of_its_name(self):
+    def test_the_entrypoint_of_the_manifest_continues_in_the_python_of_its_name(self):
         """That stands in PATH alone; here it tells what it is given."""
         entrypoint, = re.findall("entrypoint: (.*)", (REPOSITORY / "launch" / "ray-job.yaml").read_text())
         words = shlex.split(entrypoint.removeprefix("/opt/offramp/launch/offramp job ray"))
@@ -266,7 +266,7 @@ class RayWorker(unittest.TestCase):
         run.wait()
         self.assertTrue(select.select([driver], [], [], 60)[0])
 
-    def test_a_worker_that_is_lost_costs_a_try_however_ray_tells_it(self):
+    def test_a_worker_that_is_lost_costs_a_try_however_ray_reports_it(self):
         for kind in ("RayActorError", "OutOfMemoryError", "RayError"):
             code, said = self.drive(f'test -e "$3/once$5" || {{ touch "$3/once$5"; exit 75; }}; {DOES}', FAILS=kind)
             self.assertEqual(code, 0, said)
@@ -274,13 +274,13 @@ class RayWorker(unittest.TestCase):
             for name in ("0", "1", "once0", "once1"):
                 (self.folder / name).unlink()
 
-    def test_each_attempt_is_told_with_its_own_reason(self):
+    def test_each_attempt_is_reported_with_its_own_reason(self):
         code, said = self.drive('test -e "$3/once" && kill -KILL $$; touch "$3/once"; echo "offramp: the sink is away"; exit 75', "--attempts=2", "--workers=1")
         self.assertEqual(code, 75, said)
         self.assertEqual(said.count("the sink is away"), 1, said)
         self.assertIn("exit code 137 (SIGKILL): it said nothing", said)
 
-    def test_shards_that_no_record_says_are_done_are_not_done(self):
+    def test_shards_that_no_record_reports_are_done_are_not_done(self):
         code, said = self.drive("exit 0")
         self.assertEqual(code, 75, said)
         self.assertIn("no record says that these are done: 0, 1", said)
@@ -288,14 +288,14 @@ class RayWorker(unittest.TestCase):
             code, said = self.drive(DOES, f"--flags={flags}")
             self.assertEqual((code, "which is not a flag for all shards" in said), (64, True), said)
 
-    def test_a_second_driver_is_told_of_the_first(self):
+    def test_a_second_driver_is_notified_of_the_first(self):
         with open(self.folder / "ray.lock", "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             code, said = self.drive(DOES)
             self.assertEqual((code, "another driver is at the job" in said), (85, True), said)
         self.assertEqual(self.drive(DOES)[0], 0)
 
-    def test_what_ray_refuses_is_told(self):
+    def test_what_ray_refuses_is_reported(self):
         code, said = self.drive(DOES, INIT="refused")
         self.assertEqual((code, said), (71, "offramp: Ray: Version mismatch\n"))
         for given in ("--resource=a", "--flags='"):

@@ -64,7 +64,7 @@ class RecoveryTest(unittest.TestCase):
                 self.assertIn("the run was over by then", said)
                 self.assertEqual([], [word for word in said.splitlines() if "takes over" in word])
 
-    def test_one_that_died_of_an_error_it_had_told_is_followed(self):
+    def test_one_that_died_of_an_error_it_had_reported_is_followed(self):
         launcher, producer, consumers = self.start_run(3)
         producer.order(summary={"exit": None})
         kill(producer)
@@ -73,7 +73,7 @@ class RecoveryTest(unittest.TestCase):
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
-    def test_when_the_restarts_are_used_up_the_run_ends_and_says_so(self):
+    def test_when_the_restarts_are_used_up_the_run_ends_and_reports_it(self):
         launcher, producer, consumers = self.start_run(2)
         for _ in range(2):
             kill(producer)
@@ -96,7 +96,7 @@ class RecoveryTest(unittest.TestCase):
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
-    def test_an_end_with_a_code_that_is_none_of_ours_is_a_death(self):
+    def test_an_unknown_exit_code_is_a_death(self):
         for code in (3, 2, 127, 255):
             self.assertTrue(Recovery.is_death(code, True), code)
         launcher, producer, consumers = self.start_run(1)
@@ -184,7 +184,7 @@ class RecoveryTest(unittest.TestCase):
         self.assertEqual(128 + signal.SIGKILL, launcher.returncode)
         self.assertTrue(self.stage.nobody_enters_before(launcher))
 
-    def test_a_rung_whose_slabs_go_with_the_producer_says_so(self):
+    def test_a_rung_whose_slabs_go_with_the_producer_reports_it(self):
         launcher, producer, consumers = self.start_run(3, 1, "--strategy", "workers")
         kill(producer)
         self.assertTrue(wait_until_gone(producer.pid))

@@ -84,7 +84,7 @@ class ReloadTest(unittest.TestCase):
         ends = {each["pid"]: each["exit"] for each in self.end(*new)["consumers"]}
         self.assertEqual(({hanging.pid}, 4), ({pid for pid, code in ends.items() if code == -signal.SIGKILL}, len(ends)))
 
-    def test_a_newcomer_that_cannot_begin_changes_nothing_and_its_reason_is_told(self):
+    def test_a_newcomer_that_cannot_begin_changes_nothing_and_its_reason_is_reported(self):
         self.start(2)
         self.enter().order(log="12:00:00.000 error   offramp-consumer[1] ModuleNotFoundError: No module named 'nothing'", exit=64)
         said = self.end_of_command(64)

@@ -47,7 +47,7 @@ class RetriesTest(unittest.TestCase):
         self.assertEqual([], [path for path in self.folder.iterdir() if path.is_file()], "the report is gone")
         return status, program
 
-    def test_each_sample_gets_what_the_report_says_of_it(self):
+    def test_each_sample_gets_its_entry_of_the_report(self):
         told = incident()
         status, program = self.tried(told, ([{"trying": [0, 4]}, {"failed": [0, 4], "why": "x"}, {"trying": [0, 2]}, {"done": [0, 2]},
                                              {"trying": [2, 4]}, {"failed": [2, 4], "why": "x"}, {"trying": [2, 3]},
@@ -58,7 +58,7 @@ class RetriesTest(unittest.TestCase):
         self.assertEqual([["consumer", "--retry-samples", str(self.folder / "batch-1-row-0.tried"), str(self.folder / "batch-1-row-0.safetensors"),
                            "--output", "OUT"]], program.commands)
 
-    def test_a_sample_that_kills_the_program_has_failed_and_the_others_go_on(self):
+    def test_a_sample_that_kills_the_program_has_failed_and_the_others_continue(self):
         told = incident(2)
         status, program = self.tried(told, ([{"trying": [0, 2]}], -signal.SIGSEGV), ([{"trying": [0, 1]}, '{"do'], -signal.SIGABRT),
                                      ([{"trying": [1, 2]}, {"done": [1, 2]}], 0))

@@ -34,7 +34,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(["producer sweep", "consumer finish", "producer sweep"], self.stage.errands())
         self.assertEqual(0o700, os.stat(producer.flag("--run-dir")).st_mode & 0o777)
 
-    def test_consumers_are_told_what_only_the_producer_finds_out(self):
+    def test_consumers_receive_settings_the_producer_detects(self):
         launcher, producer, (consumer,) = self.stage.start_run(1)
         self.assertEqual("checksum", consumer.flag("--processor"))
         self.assertNotIn("--processor", producer.argv)
@@ -61,7 +61,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual([(-9, "SIGKILL"), (0, None)],
                          [(entry["exit"], entry["signal"]) for entry in self.stage.summary()["consumers"]])
 
-    def test_a_consumer_that_ends_while_the_run_goes_on_is_started_again(self):
+    def test_a_consumer_that_ends_while_the_run_continues_is_started_again(self):
         launcher, producer, consumers = self.stage.start_run(1)
         consumers[0].order(exit=0)
         successor = self.stage.enter()
@@ -173,7 +173,7 @@ class RunTest(unittest.TestCase):
         self.stage.end(launcher, producer, [puppet for puppet in again if puppet is not producer])
         self.assertEqual([], os.listdir(elsewhere))
 
-    def test_a_run_without_an_output_of_its_own_goes_on_by_its_directory(self):
+    def test_a_run_without_an_output_of_its_own_continues_by_its_directory(self):
         launcher, producer, consumers = self.stage.start_run(1, "--run-id", "this-one")
         said = self.stage.end(launcher, producer, consumers, code=73)
         self.assertIn(f"  go on      (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n", said)
@@ -190,7 +190,7 @@ class RunTest(unittest.TestCase):
             command = re.search(r"  go on      (.*)\)\n", self.stage.end(launcher, producer, consumers, code=130))[1]
             self.assertEqual([wanted] if wanted else [], [word for word in command.split() if word in ("--overwrite", "--resume")], command)
 
-    def test_nothing_goes_on_after_a_wrong_setting_nor_after_a_complete_run(self):
+    def test_nothing_continues_after_a_wrong_setting_nor_after_a_complete_run(self):
         for code, summary in ((64, None), (66, None), (0, {"samples": {"released": 8}})):
             launcher, producer, consumers = self.stage.start_run(1)
             orders = {"summary": summary} if summary else {}
@@ -313,7 +313,7 @@ class ControlTest(unittest.TestCase):
         self.stage.end(launcher, producer, consumers)
         self.assertTrue(self.stage.nobody_enters_before(launcher))
 
-    def test_status_tells_what_the_producer_says(self):
+    def test_status_prints_the_producers_values(self):
         launcher, producer, consumers = self.stage.start_run(1)
         answers = []
 

@@ -132,7 +132,7 @@ class FollowerTest(unittest.TestCase):
                 self.assertFalse(self.follower.account()["follows"])
         self.assertEqual(self.first, self.seats.children())
 
-    def test_whoever_gives_a_number_keeps_those_that_are_there(self):
+    def test_anyone_who_gives_a_number_keeps_those_that_are_there(self):
         added = self.grow()
         self.follower.leave_off()
         self.command = STAYS

@@ -16,7 +16,7 @@ from offramp_launch.supervision.timers import Timers
 
 
 class WorkLeftTest(unittest.TestCase):
-    def test_what_the_producer_says(self):
+    def test_what_the_producer_reports(self):
         for status, draining, left in (
                 ({}, False, True), ({"state": "running"}, False, True), ({"state": "starting"}, False, True),
                 ({"state": "running"}, True, False), ({"state": "ending", "slabs": {"free": 4}}, False, False),
@@ -78,7 +78,7 @@ class SeatsTest(unittest.TestCase):
         self.assertEqual(2, self.started)
         self.let_it_end()
 
-    def test_nobody_follows_when_the_run_is_over(self):
+    def test_no_one_follows_when_the_run_is_over(self):
         self.seats.add()
         self.let_it_end()
         self.run.wants_consumers.return_value = False

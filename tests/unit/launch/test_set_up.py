@@ -63,7 +63,7 @@ class PackagesTest(FolderTest):
         done = self.packages("install")
         self.assertEqual((0, "", []), (done.returncode, done.stdout, self.calls()))
 
-    def test_without_root_and_sudo_the_command_is_told(self):
+    def test_without_root_and_sudo_the_command_is_reported(self):
         self.write("id", "echo 1000")
         done = self.packages("install")
         self.assertEqual(ExitCode.NOT_PERMITTED, done.returncode)
@@ -82,13 +82,13 @@ class PackagesTest(FolderTest):
         self.write("sudo", "exit 1")
         self.assertEqual(ExitCode.NOT_PERMITTED, self.packages("install").returncode)
 
-    def test_what_apt_says_is_shown_when_it_fails(self):
+    def test_what_apt_reports_is_shown_when_it_fails(self):
         self.write("apt-get", "echo E: no such host; exit 100")
         done = self.packages("install")
         self.assertEqual(ExitCode.SYSTEM, done.returncode)
         self.assertIn("E: no such host", done.stderr)
 
-    def test_another_distribution_is_told_what_it_needs(self):
+    def test_another_distribution_gets_its_requirements(self):
         (self.bin / "dpkg-query").unlink()
         self.assertEqual(3, self.packages("missing").returncode)
         done = self.packages("install")
@@ -138,7 +138,7 @@ class ToolchainTest(FolderTest):
             self.resolve(toolchain.Toolchain(python="/p"), cuda="12.6")
         self.assertIn("--cuda-dir", str(refused.exception))
 
-    def test_a_pytorch_that_is_too_old_is_told_found_and_wanted(self):
+    def test_a_pytorch_that_is_too_old_is_reported_found_and_wanted(self):
         with self.assertRaisesRegex(LaunchError, "2.6.0; 2.7 or later") as refused:
             self.resolve(toolchain.Toolchain(python="/p"), version="2.6.0")
         self.assertEqual(ExitCode.DEVICE_UNSUPPORTED, refused.exception.code)

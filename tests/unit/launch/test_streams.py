@@ -60,7 +60,7 @@ class StreamsTest(unittest.TestCase):
             said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual((0, ""), (launcher.returncode, said))
 
-    def test_another_command_says_that_its_answer_is_lost(self):
+    def test_another_command_reports_that_its_answer_is_lost(self):
         launcher, producer, consumers = self.stage.start_run(1)
         answer = self.stage.launch("status", redirected="> /dev/full")
         said, _ = answer.communicate(timeout=WATCHDOG_SECONDS)
@@ -93,7 +93,7 @@ class FullRunDirectoryTest(unittest.TestCase):
                 stage.close()
             return done.returncode, done.stdout
 
-    def test_it_is_told_and_ends_with_73(self):
+    def test_it_is_reported_and_ends_with_73(self):
         if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no namespaces here")
         code, said = self.ended_in(4 << 10)
@@ -101,7 +101,7 @@ class FullRunDirectoryTest(unittest.TestCase):
         self.assertEqual(73, code, said)
         self.assertRegex(said, r"offramp: .*/small/run cannot be written: No space left on device\n.*--run-dir")
 
-    def test_results_that_are_made_but_cannot_be_told_of(self):
+    def test_results_whose_report_fails(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         lock = OutputLock(folder.name, "a-run")

@@ -65,7 +65,7 @@ class DrawingTest(unittest.TestCase):
             rows = [line.plain for line in self.lines(document, size) if set(line.plain.strip()) <= {"█", " "} and "█" in line.plain]
             self.assertEqual(whole, sum(row.count("█") for row in rows))
 
-    def test_what_a_run_says_moves_no_cursor(self):
+    def test_what_a_run_reports_moves_no_cursor(self):
         document = json.loads(json.dumps(DOCUMENTS["starved"]))
         document["log"].append("\x1b[2Jgone [bold]\x07")
         document["status"].update(shortage="", message="\x1b[31mred")
@@ -73,7 +73,7 @@ class DrawingTest(unittest.TestCase):
         self.assertNotIn("\x1b", text)
         self.assertIn("\\x1b[2Jgone [bold]\\x07", text)
 
-    def test_what_is_not_told_any_more_is_said(self):
+    def test_what_is_not_reported_any_more_is_reported(self):
         from offramp_launch.watching.drawing import draw
         seen = Rates()
         for now in (0, 12):
@@ -117,7 +117,7 @@ class SeenTest(unittest.TestCase):
         seen.add(self.document(10, 1.0, 8, 0), 0)
         self.assertAlmostEqual(1.0, seen.growth(lambda moment: moment.busy.get(7)))
 
-    def test_what_was_told_before_is_not_told_twice(self):
+    def test_what_was_reported_before_is_not_reported_twice(self):
         seen = Rates()
         for _ in range(3):
             seen.add(self.document(5, 0, 0, 0), 0)
@@ -211,7 +211,7 @@ class WatchingTest(unittest.TestCase):
             Top(self.folder).watch(Typing(lambda: "+-", answers, lambda: "+", lambda: "q"))
             self.assertEqual([{"do": "scale", "consumers": 5}], [each for each in launcher.asked if each["do"] == "scale"])
 
-    def test_a_number_by_a_key_ends_the_following_and_says_so_and_f_goes_back_to_it(self):
+    def test_a_number_by_a_key_ends_the_following_and_reports_it_and_f_goes_back_to_it(self):
         account = {"bounds": "1..4", "follows": True, "changes": 2, "mean_consumers": 1.5}
         more = ", which do not follow the work any more; scale 1..4 has them do so"
         follows, follows_not = ({**DOCUMENTS["starved"], "before": 1, "consumers": 2, "more": said, "following": {**account, "follows": not said}} for said in ("", more))
@@ -252,7 +252,7 @@ class WatchingTest(unittest.TestCase):
             self.assertNotIn("red", "".join(str(span.style) for line in screen.drawn[1] for span in line.spans))
             self.assertIn(SENTENCES["ended"], top.final_messages())
 
-    def test_a_launcher_that_is_stopped_is_told_as_such(self):
+    def test_a_launcher_that_is_stopped_is_reported_as_stopped(self):
         with Answering(self.folder, DOCUMENTS["starved"]) as launcher:
             screen = Typing(lambda: launcher.mute() or "", lambda: "q")
             Top(self.folder).watch(screen)
@@ -321,7 +321,7 @@ class TerminalTest(unittest.TestCase):
         self.stage.end(launcher, producer, consumers)
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
-    def test_it_ends_with_the_run_and_says_how_that_ended(self):
+    def test_it_ends_with_the_run_and_reports_how_that_ended(self):
         launcher, producer, consumers = self.run_begun(1)
         with self.top() as session:
             session.until_drawn(rb"1 alive, 1 wanted")
@@ -331,7 +331,7 @@ class TerminalTest(unittest.TestCase):
             self.assertIn(b"Ended: 8 of 8 samples", session.said[session.said.rfind(LEAVES_ALTERNATE_SCREEN):])
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
-    def test_what_the_run_refuses_is_told_and_it_goes_on(self):
+    def test_what_the_run_refuses_is_reported_and_it_continues(self):
         launcher, producer, consumers = self.run_begun(1)
         with self.top() as session:
             session.until_drawn(rb"1 alive, 1 wanted")
@@ -348,7 +348,7 @@ class TerminalTest(unittest.TestCase):
         self.assertIn("offramp status", said)
         self.stage.end(launcher, producer, consumers)
 
-    def test_without_rich_it_says_what_to_install(self):
+    def test_without_rich_it_reports_what_to_install(self):
         launcher, producer, consumers = self.run_begun(1)
         script = ("import importlib.util, sys; sys.path.insert(0, sys.argv[1]); from offramp_launch import commands; find = importlib.util.find_spec; "
                   "importlib.util.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest); sys.exit(commands.main(['top-set-up']))")

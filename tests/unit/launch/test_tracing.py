@@ -60,7 +60,7 @@ class TracingTest(unittest.TestCase):
         self.assertEqual(code, problem.exception.code)
         return problem.exception.what
 
-    def test_the_request_is_there_whole_and_goes_when_nobody_can_answer_any_more(self):
+    def test_the_request_is_there_whole_and_goes_when_no_one_can_answer_any_more(self):
         asked = self.begin()
         told = json.loads((self.folder / REQUEST).read_text())
         self.assertEqual({key: asked[key] for key in ("id", "from_ns", "until_ns")}, told)
@@ -106,13 +106,13 @@ class TracingTest(unittest.TestCase):
         self.assertEqual(ended.pid, program["pid"])
         self.assertIn("ended without an answer", why)
 
-    def test_what_was_not_kept_is_told(self):
+    def test_what_was_not_kept_is_reported(self):
         file = self.folder / "consumer-8.jsonl"
         file.write_text('{"process":"consumer","pid":8,"not_kept":3}\n{"lane":"consumer","name":"map","batch":1,"begin_ns":5,"end_ns":6}\n')
         program = read_program(file)
         self.assertEqual((3, 1), (program.not_kept, len(program.ranges)))
 
-    def test_the_idle_device_is_told_where_every_batch_is_timed(self):
+    def test_the_idle_device_is_reported_where_every_batch_is_timed(self):
         self.assertTrue(outline_of(made_trace()).every_batch_is_timed())
         self.assertFalse(outline_of(made_trace(every=4)).every_batch_is_timed())
         self.assertEqual(140 * MS, outline_of(made_trace()).shown_length())

@@ -98,7 +98,7 @@ class SearchTest(unittest.TestCase):
             first, second = (setting for setting, _ in search.trials)
             self.assertEqual([changed], [name for name in first if first[name] != second[name]], search.trials)
 
-    def test_what_gained_is_gone_on_with(self):
+    def test_what_gained_is_continued(self):
         search = searched(Machine(launch_seconds=0.5, decode_seconds=0.0001), trials=5)
         self.assertEqual([8, 16, 32, 64, 128], [setting["batch"] for setting, _ in search.trials])
 
@@ -106,7 +106,7 @@ class SearchTest(unittest.TestCase):
         search = searched(Machine(launch_seconds=0.05, decode_seconds=0.05), fixed=("batch", "slabs"))
         self.assertEqual({(8, 8)}, {(setting["batch"], setting["slabs"]) for setting, _ in search.trials})
 
-    def test_a_setting_that_does_not_run_is_left_and_told(self):
+    def test_a_setting_that_does_not_run_is_left_and_reported(self):
         search = searched(Machine(memory=64, launch_seconds=0.05))
         self.assertTrue(any(outcome.error for _, outcome in search.trials))
         self.assertLessEqual(search.best["batch"] * search.best["slabs"], 64)

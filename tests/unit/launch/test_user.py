@@ -28,7 +28,7 @@ class ConsumerUserTest(unittest.TestCase):
         self.assertEqual((False, True), self.of(["alice"]))
         self.assertEqual((True, True), self.of(["alice", "bob"]))
 
-    def test_a_group_of_the_runs_own_is_nobodys(self):
+    def test_a_group_of_the_runs_own_is_no_ones(self):
         taken = {group.gr_gid for group in grp.getgrall()} | {each.pw_gid for each in pwd.getpwall()}
         for mapped, (begin, end) in (("0 0 4294967295\n", (1 << 30, 1 << 31)), ("0 1000 1\n1 100000 65536\n", (61184, 65520))):
             found = {consumer_user.free_group(mapped) for _ in range(5)}

@@ -105,7 +105,7 @@ class MetricsTest(unittest.TestCase):
                               for family in read.text_string_to_metric_families(told) for sample in family.samples}
                     self.assertEqual({key: float(value) for key, value in ours.items()}, theirs)
 
-    def test_what_a_program_of_another_version_tells_or_not_harms_nothing(self):
+    def test_what_a_program_of_another_version_reports_or_not_harms_nothing(self):
         for status in ({}, {"state": "waiting"}, {"totals": {"completed": {}}, "slabs": {"free": None}, "stage_seconds": {"compute": {"counts": [1], "sum": None}}},
                        {"stage_seconds": {"compute": {"counts": [1, 2], "sum": float("nan")}}, "stage_bounds_seconds": [1], "shm_bytes": True, "time": 7, "now_ns": 1}):
             text = text_of(families_of({"status": status}, NOW))
@@ -146,7 +146,7 @@ class CountersTest(unittest.TestCase):
         self.assertEqual(status["stage_bounds_seconds"], twice["stage_bounds_seconds"])
         self.assertNotIn("output_wait_seconds", twice)
 
-    def test_busy_seconds_only_grow_whoever_dies_or_begins_again(self):
+    def test_busy_seconds_only_grow(self):
         busy, told = BusySeconds(), []
         for consumers in ([(1, 1, 2.0)], [(1, 1, 3.0), (2, 2, 1.0)], [(2, 2, 1.5)], None, [(2, 2, 0.5)], [(2, 2, 0.25)]):
             busy.look([{"pid": pid, "session": session, "busy_seconds": seconds} for pid, session, seconds in consumers] if consumers else None)
@@ -259,7 +259,7 @@ class ConnectionsTest(unittest.TestCase):
 
 
 class ToldStatusTest(unittest.TestCase):
-    def test_what_programs_tell_is_understood_whole(self):
+    def test_what_programs_report_is_understood_whole(self):
         for status in (status_of(1, 4), of_gpus()["status"], {"totals": {"completed": {"samples": None}}, "slabs": {"free": None}, "input_wait_seconds": None, "new": [1]}):
             self.assertEqual((status, []), validate_status(status))
         for recorded in sorted((HERE / "watched").glob("*.json")):
@@ -303,7 +303,7 @@ class LookoutTest(unittest.TestCase):
         (key, _), = self.selector.select(WATCHDOG_SECONDS)
         key.data()
 
-    def test_a_server_that_can_never_live_is_given_up_and_that_is_told_once(self):
+    def test_a_server_that_can_never_live_is_given_up_and_that_is_reported_once(self):
         with mock.patch.object(sys, "executable", "/bin/false"):
             self.exporter()
             where = json.loads(self.run_dir.file("http.json").read_text())
@@ -342,7 +342,7 @@ class LookoutTest(unittest.TestCase):
         except FileNotFoundError:
             return None
 
-    def test_a_run_that_never_began_is_not_told_to_start(self):
+    def test_a_run_that_never_began_is_not_asked_to_start(self):
         exporter = self.exporter(http=None)
         self.pass_by(15)
         self.assertIn('\nofframp_run_state{state="starting"} 1\n', self.metrics())
@@ -351,7 +351,7 @@ class LookoutTest(unittest.TestCase):
         exporter.close(lambda: {"status": {"state": "failed"}})
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
 
-    def test_when_it_was_told_is_told(self):
+    def test_report_time_is_reported(self):
         exporter, before = self.exporter(http=None), time.time()
         self.pass_by(15)
         told = float(re.search(r"^offramp_launcher_timestamp_seconds (\S+)$", self.metrics(), re.M)[1])
@@ -454,7 +454,7 @@ class Watched(unittest.TestCase):
         self.assertEqual([], [name for name in ("http.json", "targets.json") if (self.run_dir / name).exists()])
         self.assertIn('\nofframp_run_state{state="ended"} 1\n', (self.run_dir / "metrics.prom").read_text(), "also for node_exporter")
 
-    def test_events_tell_what_changes_and_the_end(self):
+    def test_events_report_what_changes_and_the_end(self):
         launcher, producer, consumers = self.start()
         connection = http.client.HTTPConnection(*self.where(), timeout=WATCHDOG_SECONDS)
         self.addCleanup(connection.close)
@@ -476,7 +476,7 @@ class Watched(unittest.TestCase):
         self.assertEqual((True, "ended", 0), (told["finishing"], told["status"]["state"], told["status"]["exit"]))
         self.assertEqual(b"", stream.read().strip())
 
-    def test_deaths_restarts_and_takeovers_are_counted_and_told(self):
+    def test_deaths_restarts_and_takeovers_are_counted_and_reported(self):
         launcher, producer, consumers = self.start("--producer-restarts", "1")
         producer.order(meet=True, status={"state": "running", "pid": producer.pid, "time": "2020-01-01T00:00:00.000Z"})
         until(lambda: self.get("/livez")[0] == 503)
@@ -516,7 +516,7 @@ class Watched(unittest.TestCase):
         self.assertRegex(said, "status.json tells totals, consumers, .* skipped in a form that is not known")
         self.assertIn("\nofframp_run_state", (self.run_dir / "metrics.prom").read_text())
 
-    def test_what_no_metrics_can_be_made_of_is_told_and_ends_no_run(self):
+    def test_what_no_metrics_can_be_made_of_is_reported_and_ends_no_run(self):
         launcher, producer, consumers = self.start()
         producer.order(status={"state": "running", "workers": [{}]})
         until(lambda: self.get("/metrics")[0] == 500)
@@ -543,7 +543,7 @@ class Watched(unittest.TestCase):
         self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', (self.run_dir / "metrics.prom").read_text())
 
-    def test_a_status_that_is_seldom_told_is_not_old_before_the_next(self):
+    def test_a_status_that_is_seldom_reported_is_not_old_before_the_next(self):
         launcher, producer, consumers = self.start("--status-seconds", "3000")
         producer.order(status={"state": "running", "time": moment(time.time() - 1000)})
         until(lambda: self.status()["status"].get("time"))
@@ -552,7 +552,7 @@ class Watched(unittest.TestCase):
         until(lambda: self.get("/livez")[0] == 503)
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
 
-    def test_a_program_of_ones_own_that_dies_before_it_tells_anything_counts_for_nothing(self):
+    def test_a_program_of_the_user_that_dies_before_it_reports_anything_counts_for_nothing(self):
         program = (f"PUPPET_PROGRAM=loop exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' producer --run-dir \"$OFFRAMP_RUN_DIR\" "
                    "--lifeline-fd \"${OFFRAMP_LIFELINE_FD%%:*}\"")
         launcher = self.stage.launch("run", "--consumers", "1", "--http", "127.0.0.1:0", "--processor", "checksum", "--producer-restarts", "2",
@@ -629,7 +629,7 @@ class Watched(unittest.TestCase):
         launcher.kill()
         self.assertTrue(wait_until_gone(server))
 
-    def test_a_launcher_that_is_stopped_is_told_to_be_away(self):
+    def test_a_stopped_launcher_is_reported_absent(self):
         launcher, producer, consumers = self.start()
         until(lambda: self.get("/livez")[0] == 200)
         launcher.send_signal(signal.SIGSTOP)
@@ -640,7 +640,7 @@ class Watched(unittest.TestCase):
         until(lambda: self.get("/livez")[0] == 200)
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
 
-    def test_a_port_that_is_taken_is_told_and_harms_nothing(self):
+    def test_a_port_that_is_taken_is_reported_and_harms_nothing(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             launcher, producer, consumers = self.start(http=f"127.0.0.1:{other.getsockname()[1]}")
             self.assertFalse((self.run_dir / "http.json").exists())
@@ -663,7 +663,7 @@ class Watched(unittest.TestCase):
         code, said = self.stage.call("run", "--http", "9464")
         self.assertEqual((64, True), (code, "--http is '9464', which is not HOST:PORT" in said), said)
 
-    def test_an_address_that_others_reach_is_told(self):
+    def test_an_address_that_others_reach_is_reported(self):
         launcher, producer, consumers = self.start(http="0.0.0.0:0")
         until(lambda: (self.run_dir / "http.json").exists())
         self.assertEqual(200, self.get("/livez", Host="any.example")[0])

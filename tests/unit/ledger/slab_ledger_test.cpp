@@ -51,7 +51,7 @@ TEST(SlabLedger, WhatIsSpilledIsFreeInItsNextGeneration) {
     EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
 }
 
-TEST(SlabLedgerDeathTest, OnlyWhatWaitsAndIsHeldByNobodyIsSpilled) {
+TEST(SlabLedgerDeathTest, OnlyWhatWaitsAndIsHeldByNoOneIsSpilled) {
     LedgerFixture f(1);
     EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "free";
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
@@ -72,7 +72,7 @@ TEST(SlabLedger, ARepeatedReleaseIsStaleOnceTheSlabIsFree) {
 }
 
 // So that what is counted is counted whenever the slab is completed, and never otherwise.
-TEST(SlabLedger, SaysThatASlabWillBeCompletedBeforeItIs) {
+TEST(SlabLedger, ReportsThatASlabWillBeCompletedBeforeItIs) {
     LedgerFixture f(1);
     std::vector<SlabState> told;
     const auto tell = [&] { told.push_back(f.state(0)); };
@@ -173,7 +173,7 @@ TEST(SlabLedger, AnOvertakenReturnLeavesTheSlabToWhoHasIt) {
     EXPECT_EQ(f.state(0), SlabState::Free);
 }
 
-TEST(SlabLedger, ALateCompletionCountsWhileNobodyElseHasTheSlab) {
+TEST(SlabLedger, ALateCompletionCountsWhileNoOtherHasTheSlab) {
     LedgerFixture f(1);
     const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
     f.ledger->expire(0);
@@ -246,7 +246,7 @@ TEST(SlabLedger, ChargesEndWithTheFilling) {
     EXPECT_EQ(f.ledger->failures(0), 0U);
 }
 
-TEST(SlabLedger, WhatIsGivenUpComesBackWhenNobodyHoldsIt) {
+TEST(SlabLedger, WhatIsGivenUpComesBackWhenNoOneHoldsIt) {
     LedgerFixture f(1);
     const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
     f.ledger->expire(0);

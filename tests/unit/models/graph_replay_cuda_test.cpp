@@ -79,7 +79,7 @@ TEST_F(GraphReplay, GivesTheBitsOfTheModelItself) {
     }
 }
 
-TEST_F(GraphReplay, SaysWhatTheModelSays) {
+TEST_F(GraphReplay, ReportsWhatTheModelReports) {
     const auto itself = make(false, "bf16");
     const auto replayed = make(true, "bf16");
     EXPECT_EQ(itself->description(), replayed->description());

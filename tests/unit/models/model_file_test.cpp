@@ -52,7 +52,7 @@ TEST_F(ModelFile, ANameStaysWithTheWeightsThatWereGiven) {
     EXPECT_EQ(choose_model("copy", "", folder_), (ModelChoice{"copy", ""}));
 }
 
-TEST_F(ModelFile, WeightsThatTorchSaveWroteAreToldHowTheyAreConverted) {
+TEST_F(ModelFile, TorchSaveWeightsAreRefusedWithTheConversion) {
     const std::string path = folder_ + "/w.safetensors";
     std::ofstream(path, std::ios::binary) << "PK\x03\x04" << std::string(100, 'x');
     EXPECT_THAT(error_of(path, "", ErrorKind::BadInput),
@@ -66,7 +66,7 @@ TEST_F(ModelFile, ANameWithoutWeightsGetsThoseItIsShippedWith) {
     EXPECT_EQ(choose_model("cutout", "mine.safetensors", folder_), (ModelChoice{"cutout", "mine.safetensors"}));
 }
 
-TEST_F(ModelFile, AFileSaysWhichModelItIsOf) {
+TEST_F(ModelFile, AFileReportsWhichModelItIsOf) {
     const std::string noted = write("a.safetensors", "anything", {{"architecture", "cutout"}});
     EXPECT_EQ(choose_model(noted, "", folder_), (ModelChoice{"cutout", noted}));
 }
@@ -96,7 +96,7 @@ TEST_F(ModelFile, ThePrefixOfAWrappedNetworkDoesNotHideWhichModelItIs) {
     }
 }
 
-TEST_F(ModelFile, AModelWithoutWeightsIsToldWithEveryWayOut) {
+TEST_F(ModelFile, AModelWithoutWeightsIsReportedWithEveryWayOut) {
     const ConfigError refused = no_weights("encoder");
     EXPECT_EQ(refused.kind(), ErrorKind::Usage);
     EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("'encoder' is shipped without weights"),

@@ -27,7 +27,7 @@ ConfigError refusal(const std::string& path) {
     return ConfigError("");
 }
 
-TEST(ModelLibrary, TellsAbsentModuleByPathAndFix) {
+TEST(ModelLibrary, ReportsAbsentModuleByPathAndFix) {
     const ConfigError error = refusal("/nowhere/libofframp_models.so");
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("/nowhere/libofframp_models.so"), HasSubstr("LibTorch 2.7"), HasSubstr("setup")));
@@ -55,7 +55,7 @@ TEST(ModelLibrary, LooksBesideTheProgramByDefault) {
     EXPECT_THAT(ModelLibrary::default_path(), testing::EndsWith("/lib/libofframp_models.so"));
 }
 
-TEST(ModelLibrary, LetsOpenMpsThreadsWaitAsleepUnlessTheUserSaysOtherwise) {
+TEST(ModelLibrary, LetsOpenMpsThreadsWaitAsleepUnlessTheUserReportsOtherwise) {
     ASSERT_EQ(::unsetenv("OMP_WAIT_POLICY"), 0);
     (void)ModelLibrary::open(OFFRAMP_FAKE_SOUND);
     EXPECT_STREQ(std::getenv("OMP_WAIT_POLICY"), "passive");

@@ -27,7 +27,7 @@ std::string error_of(const std::string& text) {
     return "no error";
 }
 
-TEST(ModelMetadata, AreTorchvisionsDefaultsWhereNothingIsSaid) {
+TEST(ModelMetadata, AreTorchvisionsDefaultsUnlessSet) {
     const ModelMetadata metadata = parse_model_metadata("# nothing\n", "net.toml");
     EXPECT_THAT(metadata.mean, ElementsAre(0.485F, 0.456F, 0.406F));
     EXPECT_THAT(metadata.std, ElementsAre(0.229F, 0.224F, 0.225F));
@@ -219,7 +219,7 @@ TEST(ModelMetadata, StandBesideTheModel) {
     std::filesystem::remove_all(pattern);
 }
 
-TEST(ModelMetadata, FillWhatTheFlagsDidNotSay) {
+TEST(ModelMetadata, FillUnsetFlags) {
     const ModelMetadata metadata = parse_model_metadata(
         "batch = 7\nimage-size = 384\nprecision = \"bf16\"\nmemory-format = \"channels-last\"", "net.toml");
     RunConfig config;

@@ -22,7 +22,7 @@ TEST(ModelModule, LibTorchIsLoadedByTheModuleOnly) {
 }
 
 // What LibTorch throws is translated inside the module.
-TEST(ModelModule, TellsMemoryThatDoesNotSuffice) {
+TEST(ModelModule, ReportsMemoryThatDoesNotSuffice) {
     const std::unique_ptr<Model> model = open_models().make({.name = "encoder", .batch = 4'000'000'000U});
     const float nothing = 0;
     try {

@@ -19,7 +19,7 @@ TEST(OutputNames, OneThatIsTakenGetsItsPlaceBehindIt) {
     EXPECT_THAT(distinct_output_names({"out", "out", "out"}), ElementsAre("out", "out-1", "out-2"));
 }
 
-TEST(OutputNames, TheNewNameIsNobodysEither) {
+TEST(OutputNames, TheNewNameIsUnusedToo) {
     EXPECT_THAT(distinct_output_names({"a_b-2", "a_b", "a/b"}), ElementsAre("a_b-2", "a_b", "a_b-3"));
     EXPECT_THAT(distinct_output_names({"a", "a", "a-1"}), ElementsAre("a", "a-2", "a-1"));
 }

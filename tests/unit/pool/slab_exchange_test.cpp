@@ -128,7 +128,7 @@ TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
     asker.join();
 }
 
-TEST(SlabExchange, StopWakesWhoeverWaits) {
+TEST(SlabExchange, StopWakesWaiters) {
     const auto exchange = SlabExchange::make();
     std::thread waiter([&] { EXPECT_FALSE(exchange->wait_for_slab()); });
     while (!exchange->waiting()) std::this_thread::yield();

@@ -25,7 +25,7 @@ TEST(RowHash, IsXxh3OfTheBytes) {
         EXPECT_EQ(hash.of(std::span(bytes).first(size), test::kNoProgress), XXH3_64bits(bytes.data(), size)) << size;
 }
 
-TEST(RowHash, OfALongRowIsTheSameAndTellsProgress) {
+TEST(RowHash, OfALongRowIsTheSameAndReportsProgress) {
     std::vector<std::byte> bytes(2 * kProgressBytes + 12345, std::byte{7});
     bytes.back() = std::byte{1};
     RowHash hash;

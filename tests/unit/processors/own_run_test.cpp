@@ -72,7 +72,7 @@ class OwnRun : public ::testing::Test {
     const ScratchFolder folder_{ScratchFolder::On::Memory};
 };
 
-TEST_F(OwnRun, ItsEndIsToldByACheckpointWithItsName) {
+TEST_F(OwnRun, ItsEndIsReportedByACheckpointWithItsName) {
     prepare("first");
     EXPECT_TRUE(is_noted());
     serve("first", 0);
@@ -95,7 +95,7 @@ TEST_F(OwnRun, WithoutAnOutputNothingIsWritten) {
     EXPECT_NO_THROW(finish_own_run(config, OwnRunEnd::Ended));
 }
 
-TEST_F(OwnRun, ConsumersThatComeBackToTheSameRunGoOn) {
+TEST_F(OwnRun, ConsumersThatComeBackToTheSameRunContinue) {
     prepare("first");
     serve("first", 0);
     finish("first", OwnRunEnd::Unfinished);
@@ -133,7 +133,7 @@ TEST_F(OwnRun, ALinkIsNotTakenForItsNote) {
     EXPECT_THAT(refusal("first"), HasSubstr("--overwrite"));
 }
 
-TEST_F(OwnRun, WhatNobodyMadeLeavesNoCheckpoint) {
+TEST_F(OwnRun, WhatNoOneMadeLeavesNoCheckpoint) {
     prepare("first");
     finish("first", OwnRunEnd::Nothing);
     EXPECT_FALSE(has_checkpoint(folder_.path()));

@@ -37,7 +37,7 @@ std::string rows_after(const RunConfig& config, const std::vector<SlabContents>&
     return found == tree.end() ? "no database" : found->second;
 }
 
-TEST(Records, SayWhatShareOfThePixelsIsOfWhichClass) {
+TEST(Records, ReportWhatShareOfThePixelsIsOfWhichClass) {
     const ScratchFolder folder;
     HandMade made = mapped();
     const RunConfig config = test::config_for("records", folder.path());
@@ -128,7 +128,7 @@ TEST_F(RecordsOfAManifest, WhatWasSkippedHasThemWhereItsLineCanBeRead) {
 }
 
 // A key of no line: the manifest is another one by now.
-TEST_F(RecordsOfAManifest, AnInputThatChangedIsSaid) {
+TEST_F(RecordsOfAManifest, AnInputThatChangedIsReported) {
     try {
         row_of("chair 2", 0);
         FAIL();

@@ -30,7 +30,7 @@ TEST(SettingsOfProcessors, EachThatMakesResultsOfSlabsDoesSoForAProcessorThatThe
     }
 }
 
-TEST(SettingsOfProcessors, OptionsOfSomebodyElsesProcessorMakeOtherResults) {
+TEST(SettingsOfProcessors, OptionsOfACustomProcessorMakeOtherResults) {
     const auto settings = make_settings();
     const auto option = std::ranges::find(settings, "processor-option", &Setting::flag);
     ASSERT_NE(option, settings.end());

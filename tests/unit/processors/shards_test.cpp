@@ -33,7 +33,7 @@ struct JobOfShard : ::testing::Test {
     const std::string place = shard_place(folder.path(), 7);
 };
 
-TEST_F(JobOfShard, IsWhatTheOutputSays) {
+TEST_F(JobOfShard, IsWhatTheOutputReports) {
     say(R"({"job": "job-a", "folder": "/jobs/a"})");
     EXPECT_EQ(job_of_shard(place), "job-a");
     EXPECT_EQ(job_of_shard(place + "/embeddings-postgres"), "job-a");
@@ -44,7 +44,7 @@ TEST_F(JobOfShard, AnotherFolderIsNoShards) {
     EXPECT_EQ(refusal_of(folder.path(), "not a shard's place"), ErrorKind::Usage);
 }
 
-TEST_F(JobOfShard, WhatCannotBeReadMayBeReadLaterAndWhatIsGoneOrSaysNothingNever) {
+TEST_F(JobOfShard, WhatCannotBeReadMayBeReadLaterAndWhatIsGoneOrReportsNothingNever) {
     EXPECT_EQ(refusal_of(place, ".offramp-shards/job.json, which says whose output this is, is gone"),
               ErrorKind::CannotWrite);
     const std::string path = folder.path() + "/.offramp-shards/job.json";

@@ -220,7 +220,7 @@ TEST_F(TileCanvasTest, ThePicturesNameIsInIt) {
     EXPECT_EQ(TileCanvas::name_of(folder + "/none"), "");
 }
 
-TEST_F(TileCanvasTest, PicturesThatLackTilesAreToldAtTheEndAndThoseUnderWayWhereARunIsBrokenOff) {
+TEST_F(TileCanvasTest, PicturesThatLackTilesAreReportedAtTheEndAndThoseUnderWayWhereARunIsBrokenOff) {
     const auto told = [&](const std::function<void(const RunOutput&)>& end) {
         std::ostringstream text;
         const auto before = spdlog::default_logger();

@@ -109,7 +109,7 @@ class RunRecoveryTest : public ::testing::Test {
     const BatchNumbers numbers_{.batch = kBatch, .items = kItems};
 };
 
-TEST_F(RunRecoveryTest, GoesOnWithWhatIsInFlightInTheOrderOfItsPublication) {
+TEST_F(RunRecoveryTest, ContinuesWithWhatIsInFlightInTheOrderOfItsPublication) {
     die_after([](Producer& producer) {
         producer.publish(0);
         producer.publish(1);

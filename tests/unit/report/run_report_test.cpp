@@ -214,7 +214,7 @@ TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
     EXPECT_EQ(parse_json(RunReport::status_json(facts, now, now))["pinned_bytes_per_second"], 2e9);
 }
 
-TEST_F(RunReportTest, AStatusBearsTheWallClocksTime) {
+TEST_F(RunReportTest, AStatusHasTheWallClockTime) {
     RunReport report(folder_.path(), {});
     report.write_status(stats(1, 1, {}));
     const std::string time = status()["time"];

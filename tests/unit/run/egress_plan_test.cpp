@@ -66,7 +66,7 @@ TEST(EgressPlan, WhoCountsSlabsOrSamplesGetsWholeBatches) {
     EXPECT_EQ(plan_of(config, 4096).layout.rows, 64) << "no slab is larger than a batch because of it";
 }
 
-TEST(EgressPlan, BatchesShareAsToldButNeverBeyondWhatASlabCanName) {
+TEST(EgressPlan, BatchesShareAsGivenButNeverBeyondWhatASlabCanName) {
     RunConfig config = with_batch(4096);
     config.batches_per_slab = 100;
     EXPECT_EQ(plan_of(config, 16).layout.batches, 16U);

@@ -49,12 +49,12 @@ TEST(MemoryCheck, WhatOthersHaveIsWarnedOf) {
                       ::testing::Not(HasSubstr("error:"))));
 }
 
-TEST(MemoryCheck, WhatFitsIsNotToldOf) {
+TEST(MemoryCheck, WhatFitsIsNotReported) {
     EXPECT_EQ(told({.total = 23 * kGib, .available = 16 * kGib, .own = 7 * kGib}, 8, 2 * kGib), "");
     EXPECT_EQ(told({}, 8, 2 * kGib), "") << "nothing is known of the machine";
 }
 
-TEST(MemoryCheck, TheKernelTellsOfTheMachineAndOfThisProcess) {
+TEST(MemoryCheck, TheKernelReportsMachineAndProcess) {
     test::ScratchFolder folder;
     std::ofstream(folder.path() + "/meminfo")
         << "MemTotal:  100 kB\nMemFree: 3 kB\nMemAvailable:   60 kB\nSwapTotal: 20 kB\nSwapFree: 10 kB\nHugePages: 7\n";

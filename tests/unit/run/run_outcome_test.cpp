@@ -30,7 +30,7 @@ TEST(RunOutcome, ARunThatWasStoppedBeforeTheEndOfItsInputIsInterrupted) {
     EXPECT_EQ((RunOutcome{.items = 10, .stopped = StopMode::Abandon}.exit_code(all_done())), ExitCode::Interrupted);
 }
 
-TEST(RunOutcome, DeadLettersAreSaid) {
+TEST(RunOutcome, DeadLettersAreReported) {
     RunStats stats = all_done();
     stats.broker.completed.samples = 5;
     stats.broker.dead_lettered = {.slabs = 1, .samples = 3};

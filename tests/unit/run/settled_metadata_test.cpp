@@ -43,7 +43,7 @@ class SettledMetadata : public ::testing::Test {
     std::filesystem::path folder_;
 };
 
-TEST_F(SettledMetadata, AnArraysRowsSayWhatGoesIntoAFileThatDoesNot) {
+TEST_F(SettledMetadata, AnArraysRowsStateWhatGoesIntoAFileThatDoesNot) {
     const ModelMetadata volumes = settled_metadata(with_array("<f4", "(6, 1, 32, 48, 40)"));
     EXPECT_THAT(volumes.input_shape, ElementsAre(1, 32, 48, 40));
     EXPECT_THAT(volumes.shape_from, HasSubstr("the rows of '" + folder_.string() + "/volumes.npy'"));
@@ -51,7 +51,7 @@ TEST_F(SettledMetadata, AnArraysRowsSayWhatGoesIntoAFileThatDoesNot) {
     EXPECT_THAT(settled_metadata(with_array("|u1", "(9, 5, 20, 30)")).input_shape, ElementsAre(5, 20, 30));
 }
 
-TEST_F(SettledMetadata, ArraysOfPicturesSayTheirSize) {
+TEST_F(SettledMetadata, ArraysOfPicturesStateTheirSize) {
     for (const auto& [descr, shape] :
          {std::pair{"<f4", "(6, 3, 20, 30)"}, {"|u1", "(6, 3, 20, 30)"}, {"|u1", "(6, 20, 30, 3)"}}) {
         const ModelMetadata pictures = settled_metadata(with_array(descr, shape));
@@ -63,7 +63,7 @@ TEST_F(SettledMetadata, ArraysOfPicturesSayTheirSize) {
         << "floats are the model's input itself";
 }
 
-TEST_F(SettledMetadata, WhatIsSaidStays) {
+TEST_F(SettledMetadata, ReportedItemsStay) {
     RunConfig config = with_array("<f4", "(6, 1, 32, 48, 40)", "input-shape = \"8\"");
     EXPECT_THAT(settled_metadata(config).input_shape, ElementsAre(8));
     config = with_array("<f4", "(6, 3, 20, 30)", "image-size = 64");

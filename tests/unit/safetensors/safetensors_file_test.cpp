@@ -37,7 +37,7 @@ class WeightFile : public testing::Test {
     std::string path_ = testing::TempDir() + "safetensors_test." + std::to_string(::getpid()) + ".safetensors";
 };
 
-TEST_F(WeightFile, ReadsWhatTheHeaderSays) {
+TEST_F(WeightFile, ReadsWhatTheHeaderReports) {
     write(
         R"({"__metadata__":{"by":"hand"},"b":{"dtype":"F32","shape":[2,1],"data_offsets":[2,10]},)"
         R"("a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},"none":{"dtype":"I64","shape":[0,3],"data_offsets":[10,10]}})",
@@ -53,7 +53,7 @@ TEST_F(WeightFile, ReadsWhatTheHeaderSays) {
     EXPECT_EQ(file.metadata().at("by"), "hand");
 }
 
-TEST_F(WeightFile, TellsAZipArchiveWithAHintOfItsOwn) {
+TEST_F(WeightFile, RecognisesAZipArchive) {
     write_bytes("PK\x03\x04" + std::string(100, 'x'));
     try {
         const SafetensorsFile file(path_, kWords);
@@ -65,7 +65,7 @@ TEST_F(WeightFile, TellsAZipArchiveWithAHintOfItsOwn) {
     }
 }
 
-TEST_F(WeightFile, TellsAbsentFile) {
+TEST_F(WeightFile, ReportsAbsentFile) {
     try {
         const SafetensorsFile file("/nowhere/weights.safetensors", kWords);
         FAIL() << "an absent file was read";

@@ -277,7 +277,7 @@ TEST(AbandonedRun, ReturnsASlabThatCannotBeMapped) {
     EXPECT_EQ(consumer.producer.kinds, (std::map<ReleaseKind, int>{{ReleaseKind::Returned, 2}}));
 }
 
-TEST(AbandonedRun, ChargesASlabThatNobodyCanRead) {
+TEST(AbandonedRun, ChargesASlabThatNoOneCanRead) {
     LivingConsumer consumer;
     for (std::uint32_t slab = 0; slab < kAllSlabs; ++slab) consumer.run.slab(slab)[0] = std::byte{0};  // the magic
     EXPECT_TRUE(consumer.thrown());
@@ -287,7 +287,7 @@ TEST(AbandonedRun, ChargesASlabThatNobodyCanRead) {
 }
 
 // The evidence that nothing reads it any more.
-TEST(AbandonedRun, HasUnmappedItsSlabsBeforeTheProducerHearsOfIt) {
+TEST(AbandonedRun, HasUnmappedItsSlabsBeforeTheProducerLearnsOfIt) {
     LivingConsumer consumer;
     const std::string span = consumer.run.names().span(0);
     const auto is_mapped_twice = [&] {

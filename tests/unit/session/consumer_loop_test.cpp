@@ -177,7 +177,7 @@ TEST_F(ConsumerLoopTest, AnAnswerThatCameBeforeTheRunWasClosedCounts) {
     EXPECT_EQ(made_, 1);
 }
 
-TEST_F(ConsumerLoopTest, WhoIsLetInStaysInAClosedRunUntilItIsTold) {
+TEST_F(ConsumerLoopTest, AnAdmittedConsumerStaysInAClosedRunUntilDrained) {
     welcome();
     ASSERT_FALSE(settle_once_seen(RunLiveness::Closed));
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
@@ -187,14 +187,14 @@ TEST_F(ConsumerLoopTest, WhoIsLetInStaysInAClosedRunUntilItIsTold) {
     EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
-TEST_F(ConsumerLoopTest, WhoIsNotToldThatTheRunIsOverEndsInOrderWhenItHoldsNothing) {
+TEST_F(ConsumerLoopTest, AnIdleConsumerEndsInOrderWithoutADrain) {
     welcome();
     const auto end = settle_once_seen(RunLiveness::Over);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_F(ConsumerLoopTest, AReleaseThatNobodyTookWhenTheRunEndedIsLost) {
+TEST_F(ConsumerLoopTest, AReleaseThatNoOneTookWhenTheRunEndedIsLost) {
     welcome();
     processor_.behaviour = [this](const Progress&, const StillCurrent&) {
         liveness_ = RunLiveness::Over;
@@ -207,7 +207,7 @@ TEST_F(ConsumerLoopTest, AReleaseThatNobodyTookWhenTheRunEndedIsLost) {
     EXPECT_FALSE(receive_kinds().empty()) << "said, and not acknowledged";
 }
 
-TEST_F(ConsumerLoopTest, WhatTheProducerSaidLastCountsWhenTheRunIsOver) {
+TEST_F(ConsumerLoopTest, WhatTheProducerReportedLastCountsWhenTheRunIsOver) {
     welcome();
     deliver({run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());
@@ -253,7 +253,7 @@ TEST_F(ConsumerLoopTest, TheReleaseOfASlabIsSentBeforeTheNextIsBegun) {
     EXPECT_EQ(work_word(), 0U);
 }
 
-TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
+TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreReportedWithoutAMessage) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     processor_.behaviour = [&](const Progress& progress, const StillCurrent& still_current) {
@@ -273,7 +273,7 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
         << "what it was told not to commit, it must not complete";
 }
 
-TEST_F(ConsumerLoopTest, WhatNobodyElseWasGivenIsCommittedAfterItsLeaseToo) {
+TEST_F(ConsumerLoopTest, WhatNoOtherWasGivenIsCommittedAfterItsLeaseToo) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     processor_.behaviour = [&](const Progress&, const StillCurrent& still_current) {
@@ -363,7 +363,7 @@ TEST_F(ConsumerLoopTest, AProducersDeathLetsTheSlabAtHandBeFinishedAndNoOther) {
     EXPECT_EQ(processor_.items.size(), 1U);
 }
 
-TEST_F(ConsumerLoopTest, WithoutProducerAndLauncherItSaysThatItMayBeTheLast) {
+TEST_F(ConsumerLoopTest, WithoutProducerAndLauncherItReportsThatItMayBeTheLast) {
     welcome();
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
         lifeline_.writing.reset();
@@ -387,7 +387,7 @@ TEST_F(ConsumerLoopTest, AnIdleConsumerLeavesWithItsLauncher) {
     EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
-TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenHeard) {
+TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenReceived) {
     welcome();
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     producer_life_.ring();
@@ -456,7 +456,7 @@ TEST_F(WithoutLauncherTest, WhoIsDrainedByThenEndsInOrder) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_F(WithoutLauncherTest, WhatNobodyTookBeforeTheRunWasOverIsLost) {
+TEST_F(WithoutLauncherTest, WhatNoOneTookBeforeTheRunWasOverIsLost) {
     ASSERT_FALSE(alone_.turn());
     ASSERT_TRUE(producer_.hear<Hello>());
     run_.admit(kConsumerIndex, kSession);

@@ -47,7 +47,7 @@ class ConsumerSessionTest : public ::testing::Test {
         *port_, clock_, {.run_nonce = kNonce, .token = 7, .window = 2, .program_version = "9.9.9", .work = 21}};
 };
 
-TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
+TEST_F(ConsumerSessionTest, SendsHelloOnceAndAnswersTheChallenge) {
     session_.step();
     const auto hello = producer_.hear<Hello>();
     ASSERT_TRUE(hello);
@@ -251,7 +251,7 @@ TEST_F(ConsumerSessionTest, OtherSessionsMessagesChangeNothing) {
     EXPECT_EQ(session_.state(), State::Serving);
 }
 
-TEST_F(ConsumerSessionTest, TicketsBeforeTheWelcomeAreNobodys) {
+TEST_F(ConsumerSessionTest, TicketsBeforeTheWelcomeAreIgnored) {
     session_.step();
     ASSERT_TRUE(producer_.hear<Hello>());
     producer_.send_tickets(0, 1, {ticket_of(1)});
@@ -354,7 +354,7 @@ TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     EXPECT_EQ(session_.state(), State::Ended);
 }
 
-TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsAtOnceAndSaysSo) {
+TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsAtOnceAndReportsIt) {
     session_.step();
     ASSERT_TRUE(producer_.hear<Hello>());
     producer_.say(Challenge{1});
@@ -569,7 +569,7 @@ TEST_F(FullChannelTest, WhatTheChannelDoesNotTakeIsSentLater) {
     EXPECT_EQ(second->body.first_sequence, 2U);
 }
 
-TEST_F(FullChannelTest, AProducerThatStandsStillIsWaitedForAsleep) {
+TEST_F(FullChannelTest, AProducerThatStallsIsWaitedForAsleep) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1)});
     session_.step();

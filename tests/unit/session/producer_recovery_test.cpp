@@ -243,7 +243,7 @@ TEST_P(ProducerRecoveryTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSaysWhatItLost) {
+TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNoOneAcknowledgedItReportsWhatItLost) {
     begin();
     deliver(1, {run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());
@@ -255,7 +255,7 @@ TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSaysW
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }
 
-TEST_P(ProducerRecoveryTest, WhoeverWasDrainingEndsWithItsProducer) {
+TEST_P(ProducerRecoveryTest, ADrainingConsumerEndsWithItsProducer) {
     begin();
     say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     kill_producer();
@@ -319,7 +319,7 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_P(ProducerRecoveryTest, WhomNobodyAnsweredGoesToTheProducerThatTookOver) {
+TEST_P(ProducerRecoveryTest, AnUnansweredConsumerJoinsTheRecoveredProducer) {
     ASSERT_FALSE(settle());
     ASSERT_TRUE(receive_hello());
     liveness_ = RunLiveness::TakenOver;
@@ -350,7 +350,7 @@ TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithNothingEndsInOrder) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithAReleaseSaysThatItWasLost) {
+TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithAReleaseReportsThatItWasLost) {
     begin();
     deliver(1, {run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());

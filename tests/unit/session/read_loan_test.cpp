@@ -100,7 +100,7 @@ TEST_F(ReadLoanTest, ForgettingItGivesTheSlabBackOnce) {
     EXPECT_FALSE(released());
 }
 
-TEST_F(ReadLoanTest, ASlabThatIsNotWhatTheTicketSaysHasFailed) {
+TEST_F(ReadLoanTest, ASlabThatDiffersFromItsTicketFails) {
     run_.slab(ticket_.slab)[0] = std::byte{0};  // the magic
     EXPECT_THROW(open(), ProtocolError);
     EXPECT_EQ(work(), WorkWord{});

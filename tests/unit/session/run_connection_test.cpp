@@ -32,7 +32,7 @@ class RunConnectionTest : public ::testing::Test {
     std::string run_dir_;
 };
 
-TEST_F(RunConnectionTest, TheEndpointSaysWhetherTheRunIsStillThere) {
+TEST_F(RunConnectionTest, TheEndpointReportsWhetherTheRunIsStillThere) {
     const RunConnection connection(run_dir_, run_.names(),
                                    LedgerView::check(run_.ledger_bytes(), run_.names()));  // has met epoch 0
     EXPECT_EQ(connection.liveness(), RunLiveness::Closed) << "no file";

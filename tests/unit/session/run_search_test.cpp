@@ -85,7 +85,7 @@ TEST_F(RunSearchTest, WaitsForARunThatIsNotThereYet) {
     EXPECT_TRUE(found);
 }
 
-TEST_F(RunSearchTest, NoRunIsToldWithItsDirectory) {
+TEST_F(RunSearchTest, NoRunIsReportedWithItsDirectory) {
     const std::string text = failure({});
     EXPECT_NE(text.find(run_dir_), std::string::npos) << text;
     EXPECT_NE(text.find("there is no file 'endpoint'"), std::string::npos) << text;

@@ -91,7 +91,7 @@ TEST(LedgerView, ABrokenHeaderIsRefusedByName) {
     }
 }
 
-TEST(SlabMappings, ASpanSmallerThanTheLedgerSaysIsRefused) {
+TEST(SlabMappings, ASpanSmallerThanTheLedgerReportsIsRefused) {
     FakeRun run;
     run.header().slab_bytes *= 4096;
     SlabMappings mappings = SlabMappings::attach(run.names());

@@ -108,7 +108,7 @@ TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
     }
 }
 
-TEST(DeclaredSettings, AValueMaySayWhatRunsAndConsumersMustKnow) {
+TEST(DeclaredSettings, AValueMayStateWhatRunsAndConsumersMustKnow) {
     const auto says = [](const char* key) {
         return declared_as(std::string("[[setting]]\nflag = \"a\"\nkind = \"word\"\nwords = \"x, y\"\npreset = \"x\"\n"
                                        "changes = \"results\"\nhelp = \"h\"\n") +

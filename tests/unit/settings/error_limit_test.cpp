@@ -25,7 +25,7 @@ TEST(ErrorLimit, AShareGrowsWithTheItems) {
     EXPECT_EQ(ErrorLimit::parse("25")->allowed(7), 25U);
 }
 
-TEST(ErrorLimit, OfAFewItemsAShareBearsOne) {
+TEST(ErrorLimit, OfAFewItemsAShareAllowsOne) {
     const auto limit = ErrorLimit::parse("10%");
     ASSERT_TRUE(limit);
     EXPECT_FALSE(limit->exceeded(1, 2));

@@ -42,7 +42,7 @@ TEST(FlagRemedies, TheLibrarysOwnWordsNameNone) {
     }
 }
 
-TEST(FlagRemedies, AnErrorHasTheWordsOfWhoeverRunsTheProcess) {
+TEST(FlagRemedies, AnErrorNamesTheOptionsOfItsInterface) {
     EXPECT_EQ(remedy(Remedy::RunAgain), library_remedy(Remedy::RunAgain));
     put_remedies(flag_remedy);
     EXPECT_EQ(remedy(Remedy::RunAgain), flag_remedy(Remedy::RunAgain));

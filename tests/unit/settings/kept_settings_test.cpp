@@ -53,7 +53,7 @@ class KeptSettings : public Parsing {
     }
 };
 
-TEST_F(KeptSettings, AConsumerThatWasToldNothingGoesByTheRuns) {
+TEST_F(KeptSettings, AConsumerThatWasGivenNothingGoesByTheRuns) {
     const RunConfig run = a_run();
     const RunConfig taken = consumer(run);
     EXPECT_EQ(SlabWork::difference(taken, run), "");
@@ -63,7 +63,7 @@ TEST_F(KeptSettings, AConsumerThatWasToldNothingGoesByTheRuns) {
     EXPECT_EQ(kept_settings(folder_).processor, "cut-out");
 }
 
-TEST_F(KeptSettings, WhatItWasToldCountsAndWhatIsItsOwnIsNotTheRuns) {
+TEST_F(KeptSettings, WhatItWasGivenCountsAndWhatIsItsOwnIsNotTheRuns) {
     RunConfig run = a_run();
     run.log_file = "/the/log";
     run.lifeline_fd = 9;
@@ -90,7 +90,7 @@ TEST_F(KeptSettings, WhatItLeavesOpenTheRunHasSettled) {
         << "a folder of that name";
 }
 
-TEST_F(KeptSettings, AProfileThatItWasToldStandsForItsSettings) {
+TEST_F(KeptSettings, AProfileThatItWasGivenStandsForItsSettings) {
     RunConfig run = a_run();
     run.processor = "checksum";
     EXPECT_EQ(SlabWork::difference(consumer(run, {"--profile", "embeddings"}), run)

@@ -57,7 +57,7 @@ settings = "mask-size, normalize"
     }
 }
 
-TEST(DeclaredResults, SayOfWhomTheyAreWhereTheFileIsNoPlugIns) {
+TEST(DeclaredResults, ReportWhoseTheyAreWhereTheFileIsNoPlugIns) {
     const auto results = read_results(results_in("[results]\nof = \"auto\"\nendings = \".a, .b\"", ""));
     ASSERT_TRUE(results);
     EXPECT_EQ(results->processor, "auto");
@@ -73,7 +73,7 @@ TEST(DeclaredResults, AreUnknownOfAFileThatDeclaresNone) {
     EXPECT_TRUE(read_results(results_in("[results]"))) << "none but those that its checkpoint tells of";
 }
 
-TEST(DeclaredResults, AreRefusedWhereTheySayNothingThatCanBeUsed) {
+TEST(DeclaredResults, AreRefusedWhereTheyStateNothingThatCanBeUsed) {
     const struct {
         std::string text;
         const char* says;
@@ -120,7 +120,7 @@ TEST(DeclaredResults, AreRefusedWhereTheySayNothingThatCanBeUsed) {
     EXPECT_THROW((void)read_results(results_in("[results]\nwhole = \"a\"", "")), ConfigError) << "of nobody";
 }
 
-TEST(DeclaredResults, OfThisBuildSayWhoseTablesThereAre) {
+TEST(DeclaredResults, OfThisBuildStateWhoseTablesThereAre) {
     ResultSettings run;
     run.processor = "embeddings-postgres,npy,somebodys,records-postgres";
     EXPECT_THAT(tables_of(run), ElementsAre("embeddings", "records"));

@@ -164,7 +164,7 @@ TEST_F(RoundTrip, SecretsOfTheCommandLineAreInNeitherForm) {
               std::string::npos);
 }
 
-RC_GTEST_FIXTURE_PROP(RoundTrip, TheJsonFormSaysTheSameAsTheTomlForm, ()) {
+RC_GTEST_FIXTURE_PROP(RoundTrip, TheJsonFormReportsTheSameAsTheTomlForm, ()) {
     const RunConfig config = any_config();
     const auto object = nlohmann::json::parse(to_json(config));
     std::size_t settings = 0;

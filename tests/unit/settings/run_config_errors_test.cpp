@@ -167,7 +167,7 @@ TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
 }
 
 // Whoever has weights without a network is told what to do with them, as --weights tells it (safetensors_file.cpp).
-TEST_F(Parsing, AModelThatIsWeightsAloneIsToldApart) {
+TEST_F(Parsing, AWeightsOnlyModelIsRecognised) {
     for (const char* file : {"folder/x.pth", "last.ckpt", "pytorch_model.bin"}) {
         const Refusal refused = refusal({std::string("--model=") + file});
         EXPECT_EQ(refused.kind, ErrorKind::Usage);
@@ -306,7 +306,7 @@ TEST_F(Parsing, VariablesOfTheLaunchScriptAndOfTestsArePassedOver) {
     EXPECT_EQ(parse(), RunConfig{});
 }
 
-TEST_F(Parsing, TheWordThatWasMeantIsTold) {
+TEST_F(Parsing, TheWordThatWasMeantIsReported) {
     EXPECT_THAT(refusal({"--profile", "embedings"}).text,
                 HasSubstr("Did you mean embeddings? Accepted: default, article, embeddings"));
     EXPECT_THAT(refusal({"--config", write_file("rung = 'stream'")}).text, HasSubstr("Did you mean streams?"));

@@ -5,7 +5,7 @@
 namespace offramp {
 namespace {
 
-TEST(SourceOfInput, IsToldByTheInputsName) {
+TEST(SourceOfInput, IsNamedByTheInput) {
     EXPECT_EQ(source_of_input("auto", ""), "synthetic");
     EXPECT_EQ(source_of_input("auto", "/data/photos"), "images");
     EXPECT_EQ(source_of_input("auto", "list.txt"), "images");

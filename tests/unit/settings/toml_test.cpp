@@ -62,7 +62,7 @@ TEST(Toml, ReadsLinesKeysAndComments) {
     EXPECT_EQ(entries[2].line, 5U);
 }
 
-TEST(Toml, RefusesWhatItDoesNotReadAndSaysWhere) {
+TEST(Toml, RefusesWhatItDoesNotReadAndReportsWhere) {
     const struct {
         const char* text;
         const char* says;

@@ -29,7 +29,7 @@ TEST(PageFaulting, TouchesEveryPageWhereTheKernelCannot) {
     expect_faulted_in([](std::span<std::byte> pages) { touch_pages(pages); }, "touch");
 }
 
-TEST(PageFaulting, SaysWhenTheKernelHasNoPages) {
+TEST(PageFaulting, ReportsWhenTheKernelHasNoPages) {
     const auto names = support::own_run("empty");
     const auto region = SharedRegion::create(names.span(0), kBytes);
     // Past the end of the object there is nothing to fault in: where a careless touch would die of SIGBUS.

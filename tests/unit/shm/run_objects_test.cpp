@@ -125,7 +125,7 @@ TEST(RunLock, IsMadeOnce) {
     EXPECT_EQ(kind_of([&] { RunLock::hold(names, true); }), ErrorKind::RunInUse);
 }
 
-TEST(RunLock, SaysThatThereIsNoSuchRun) {
+TEST(RunLock, ReportsThatThereIsNoSuchRun) {
     EXPECT_EQ(kind_of([] { RunLock::hold(own_run("none"), false); }), ErrorKind::NoSuchRun);
     EXPECT_EQ(kind_of([] { RunLock::hold({"a/b", 1}, false); }), ErrorKind::Usage);
 }
@@ -195,7 +195,7 @@ TEST(RunLockFile, SeesThatItsNameStandsForAnotherFile) {
     remove_object(names.lock());
 }
 
-TEST(RunLockFile, LocksAsTold) {
+TEST(RunLockFile, LocksAsRequested) {
     const auto names = own_run("lock");
     auto made = RunLockFile::create(names, 0600);
     auto opened = RunLockFile::open(names);
@@ -309,7 +309,7 @@ TEST(Sweep, OfOneRunLeavesTheOther) {
 }
 
 // A run id may look like the beginning of another run's names.
-TEST(Sweep, TellsRunsApartWhoseNamesBeginAlike) {
+TEST(Sweep, DistinguishesRunsWithACommonPrefix) {
     const auto dead = own_run("prefix");
     const std::string object = dead.span(0).substr(std::string("/offramp-").size());
     const RunNames live{object, RunNames::random_nonce()};
@@ -344,7 +344,7 @@ TEST(Sweep, NeverTouchesAnotherUsersObjects) {
 }
 
 // Who has one of them open or mapped, and be it for reading, has no lock that could be seen: the kernel knows.
-TEST(Sweep, OfARunWhoseLockIsLostWaitsUntilNobodyUsesIt) {
+TEST(Sweep, OfARunWhoseLockIsLostWaitsUntilNoOneUsesIt) {
     const auto names = own_run("lost");
     for (const bool mapped : {true, false}) {
         ChildProcess child([&](int words) {
@@ -369,7 +369,7 @@ TEST(Sweep, OfARunWhoseLockIsLostWaitsUntilNobodyUsesIt) {
     }
 }
 
-TEST(Sweep, LeavesWhatIsNotNamedLikeOurs) {
+TEST(Sweep, KeepsForeignNames) {
     const auto names = own_run("unlike");
     const std::string base = names.lock().substr(0, names.lock().size() - 4);
     { const auto lock = RunLock::hold(names, true); }

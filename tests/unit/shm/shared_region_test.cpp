@@ -163,7 +163,7 @@ TEST(SharedRegion, IsClosedToOtherUsers) {
     EXPECT_EQ(WEXITSTATUS(child.wait()), to_int(ErrorKind::NotPermitted));
 }
 
-TEST(SharedRegion, SaysBeforeAnythingIsMadeThatItDoesNotFit) {
+TEST(SharedRegion, ReportsBeforeAnythingIsMadeThatItDoesNotFit) {
     const auto names = own_run("huge");
     const std::size_t wanted = shared_memory_room().free_bytes + (std::size_t{1} << 40);
     std::string text;

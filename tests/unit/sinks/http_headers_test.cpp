@@ -68,7 +68,7 @@ TEST(RedactedUrl, HasNeitherCredentialsNorQuery) {
     EXPECT_EQ(without_credentials(""), "");
 }
 
-TEST(KeptUrl, NothingOfAQueryCanBeToldByIt) {
+TEST(KeptUrl, HidesTheQuery) {
     const std::string kept = kept_url("https://me:word@host/path?key=SECRET#x");
     EXPECT_EQ(kept, "https://host/path?left-out");
     EXPECT_EQ(kept_url(kept), kept);

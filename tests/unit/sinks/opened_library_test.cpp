@@ -25,13 +25,13 @@ TEST(OpenedLibrary, TheFirstThatIsThereIsOpened) {
     EXPECT_EQ(refusal({"libnowhere.so.7", "libc.so.6"}, "strlen"), "length 4");
 }
 
-TEST(OpenedLibrary, NoneSaysWhoNeedsItAndHowToGetIt) {
+TEST(OpenedLibrary, NoneReportsWhoNeedsItAndHowToGetIt) {
     const std::string said = refusal({"libnowhere.so.7", "libnowhere-other.so.7"}, "strlen");
     EXPECT_THAT(said, HasSubstr("--processor shout needs a library that cannot be opened: libnowhere.so.7: "));
     EXPECT_THAT(said, HasSubstr("apt-get install libshout"));
 }
 
-TEST(OpenedLibrary, OneWithoutTheCallSaysWhich) {
+TEST(OpenedLibrary, OneWithoutTheCallReportsWhich) {
     const std::string said = refusal({"libc.so.6"}, "offramp_shout_loudly");
     EXPECT_THAT(said,
                 HasSubstr("--processor shout needs the call offramp_shout_loudly, which libc.so.6 does not have"));

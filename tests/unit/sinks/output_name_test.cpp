@@ -53,7 +53,7 @@ RC_GTEST_PROP(SamplePath, NeverLeavesTheFolder, ()) {
     }
 }
 
-RC_GTEST_PROP(Escaped, IsOneLineAndTellsTextsApart, (const std::string& a, const std::string& b)) {
+RC_GTEST_PROP(Escaped, IsOneLineAndReportsTextsApart, (const std::string& a, const std::string& b)) {
     RC_ASSERT(escaped(a).find_first_of("\t\n\r") == std::string::npos);
     RC_ASSERT((escaped(a) == escaped(b)) == (a == b));
 }

@@ -62,7 +62,7 @@ TEST(RecordFile, OfNothingGivesNothing) {
     EXPECT_EQ(RecordFile(write_file(folder, "")).from(0, 1), "");
 }
 
-TEST(RecordFile, WhatIsNoFileIsRefusedByItsPath) {
+TEST(RecordFile, RefusesANonFileByItsPath) {
     const ScratchFolder folder;
     EXPECT_THAT(error_of([&] { RecordFile file(folder.path()); }),
                 HasSubstr("cannot read " + folder.path() + ": a folder, not a file"));

@@ -55,7 +55,7 @@ TEST_F(ShardParts, LinesFollowOneAnotherAsInOneRun) {
     EXPECT_EQ(joined(), "0\ta\n0\tb\n1\ta\n9\ta\n10\ta\n") << "once more, over itself";
 }
 
-TEST_F(ShardParts, OfItemsBesideItsOwnAPartSaysNothing) {
+TEST_F(ShardParts, OfItemsBesideItsOwnAPartReportsNothing) {
     join({part_of_lines(0, 2, "1\tmine\n2\tseen\n"), part_of_lines(2, 4, "1\tseen\n2\tmine\n")});
     EXPECT_EQ(joined(), "1\tmine\n2\tmine\n");
 }
@@ -66,7 +66,7 @@ TEST_F(ShardParts, WithoutAnyNothingIsMade) {
 }
 
 // Another merge may have ended and removed them: of what is left a whole file must not be made.
-TEST_F(ShardParts, WhatIsGoneIsToldAndNothingIsReplaced) {
+TEST_F(ShardParts, WhatIsGoneIsReportedAndNothingIsReplaced) {
     const std::vector<ShardPart> parts{part_of_lines(0, 2, "0\ta\n"), part_of_lines(2, 4, "2\ta\n")};
     join(parts);
     std::filesystem::remove(parts[1].folder + "/all.tsv");
@@ -84,7 +84,7 @@ TEST_F(ShardParts, WhatIsGoneIsToldAndNothingIsReplaced) {
     EXPECT_THROW(join_databases(std::vector{database}, folder.path(), "records", Durability::Process), Error);
 }
 
-TEST_F(ShardParts, DamageIsToldWithItsFileAndNothingIsReplaced) {
+TEST_F(ShardParts, DamageIsReportedWithItsFileAndNothingIsReplaced) {
     std::ofstream(folder.path() + "/all.tsv") << "0\tearlier\n";
     for (const char* const lines : {"2\ta\n2", "3\ta\n2\tb\n", "x\n"}) {
         try {
@@ -99,7 +99,7 @@ TEST_F(ShardParts, DamageIsToldWithItsFileAndNothingIsReplaced) {
 }
 
 // The file beside, to which rows are added, is not it.
-TEST_F(ShardParts, ADamagedDatabaseIsTold) {
+TEST_F(ShardParts, ADamagedDatabaseIsReported) {
     std::vector<ShardPart> parts{part(0, 2), part(2, 4)};
     for (ShardPart& part : parts) part.files = {"records.sqlite"};
     OutputDatabase(parts[0].folder, "records", kSchema, Durability::Process).transact([](SqliteDatabase&) {});

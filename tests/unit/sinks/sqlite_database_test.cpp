@@ -101,7 +101,7 @@ TEST(SqliteDatabase, APowerCutIsProvidedForWhenAskedFor) {
     EXPECT_EQ(number(careful, "PRAGMA synchronous"), 2);
 }
 
-TEST(SqliteDatabase, AWriterWaitsForAnotherAndThenSaysSo) {
+TEST(SqliteDatabase, AWriterWaitsForAnotherAndThenReportsIt) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/d.sqlite";
     SqliteDatabase database(path, Durability::Process, std::chrono::milliseconds(30));
@@ -117,7 +117,7 @@ TEST(SqliteDatabase, AWriterWaitsForAnotherAndThenSaysSo) {
     EXPECT_EQ(number(database, "SELECT count(*) FROM t"), 1);
 }
 
-TEST(SqliteDatabase, WhoeverBeginsWaitsForAnotherAndThenSaysSo) {
+TEST(SqliteDatabase, BeginningWaitsForAnotherAndReportsIt) {
     for (const char* const lock : {"BEGIN EXCLUSIVE", "BEGIN IMMEDIATE"}) {
         const ScratchFolder folder;
         const std::string path = folder.path() + "/d.sqlite";
@@ -300,7 +300,7 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
 }
 
 // As a backup is put back: by a consumer that had it open, by one that begins now, and by the run's end.
-TEST(OutputDatabase, AnOlderCopyOfItselfIsRefusedAndTheNewerOneGoesOn) {
+TEST(OutputDatabase, AnOlderCopyOfItselfIsRefusedAndTheNewerOneContinues) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/rows.sqlite", older = folder.path() + "/older";
     const auto begin = [&](std::int64_t row) {
@@ -396,7 +396,7 @@ void copy_files(const std::string& from, const std::string& to) {
     std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
 }
 
-TEST(Overwrite, AnothersDatabaseStaysAndIsSaid) {
+TEST(Overwrite, AnothersDatabaseStaysAndIsReported) {
     for (const auto& [processor, path] :
          {std::pair("records", "records.sqlite"), std::pair("embeddings-sqlite", "embeddings.sqlite"),
           std::pair("checksum,records", "records/records.sqlite")}) {
@@ -435,7 +435,7 @@ TEST(Overwrite, WhatAnotherWroteToItsLogStays) {
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/records.sqlite-shm"));
 }
 
-TEST(Overwrite, WhatIsNoDatabaseStaysAndIsSaid) {
+TEST(Overwrite, WhatIsNoDatabaseStaysAndIsReported) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/records.sqlite";
     const auto refused = [&] { return refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }); };
@@ -455,7 +455,7 @@ TEST(Overwrite, WhatIsNoDatabaseStaysAndIsSaid) {
 }
 
 // A run that was killed: all rows, and that the database is ours, stand in its log alone.
-TEST(Overwrite, ReplacesOursHoweverItWasLeft) {
+TEST(Overwrite, ReplacesOfframpFilesHoweverItWasLeft) {
     const ScratchFolder making, fresh;
     std::vector<test::MemorySlab> slabs;
     slabs.push_back(test::make_slab(0, 4));

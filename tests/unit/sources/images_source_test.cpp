@@ -61,7 +61,7 @@ TEST_F(ImagesSource, GivesTheMiddle) {
     EXPECT_EQ(test::row_of(*source, 3, frame.size), wanted);
 }
 
-TEST_F(ImagesSource, ResizesAsItIsTold) {
+TEST_F(ImagesSource, ResizesAsConfigured) {
     const ImageSize size{32, 32};
     config.interpolation = "bicubic";
     Rgb wanted(size.rgb_bytes());
@@ -128,7 +128,7 @@ TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {
     EXPECT_EQ(row(*source, 2), gradient(kSize, 1));
 }
 
-TEST_F(ImagesSource, AnUnreadableItemSaysWhyAndTheNextIsRead) {
+TEST_F(ImagesSource, AnUnreadableItemReportsWhyAndTheNextIsRead) {
     folder.write("sub/0.jpg", "text");
     const auto source = make(config, picture_input());
     try {

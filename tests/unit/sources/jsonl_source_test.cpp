@@ -40,7 +40,7 @@ TEST_F(JsonlSource, ReadsTheManifestsPicturesInItsOrder) {
     EXPECT_EQ(source->description(), "jsonl: 2 lines of " + folder / "list.jsonl");
 }
 
-TEST_F(JsonlSource, AFileThatIsMissingIsSaidWithItsLine) {
+TEST_F(JsonlSource, AFileThatIsMissingIsReportedWithItsLine) {
     const auto source = make("{\"uri\":\"photos/0.png\"}\n{\"uri\":\"photos/9.png\"}\n");
     EXPECT_EQ(source->origin(1), folder / "list.jsonl" + ":2 (" + folder / "photos/9.png" + ")");
     try {

@@ -116,7 +116,7 @@ TEST_F(NpyArray, RowsLargerThanABlockAreWhole) {
     EXPECT_EQ(floats(*source, 1), std::vector<float>(50'001, 1.0F));
 }
 
-TEST_F(NpyArray, OtherArraysOfTheSameShapeAreTold) {
+TEST_F(NpyArray, OtherArraysOfTheSameShapeAreReported) {
     const auto print = [&](const std::string& file) { return source_fingerprint(*make(file)); };
     const std::string previous = print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200))));
     EXPECT_EQ(print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200)))), previous);
@@ -132,7 +132,7 @@ TEST_F(NpyArray, AFileThatShrinksIsASkippedItem) {
     EXPECT_THROW(floats(*source, 3), UnreadableItem);
 }
 
-TEST_F(NpyArray, WhatIsNoFileIsRefused) {
+TEST_F(NpyArray, RefusesANonFile) {
     const auto refusal = [&](const std::string& path, ErrorKind code) {
         config.input = path;
         try {

@@ -56,7 +56,7 @@ TEST_F(SyntheticSource, NumbersItsItems) {
     EXPECT_EQ(source->max_key_bytes(), 0U);
 }
 
-TEST_F(SyntheticSource, NobodyAsksEachOfItsItemsForANoteOrAFile) {
+TEST_F(SyntheticSource, NoOneAsksEachOfItsItemsForANoteOrAFile) {
     config.batches = std::uint64_t{1} << 50;
     const auto source = make();
     EXPECT_FALSE(source->has_notes());

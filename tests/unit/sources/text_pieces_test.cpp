@@ -68,7 +68,7 @@ TEST(TextLines, AreFoundAcrossBlocks) {
     EXPECT_EQ(lines_of(text), wanted);
 }
 
-TEST(TextLines, SayWhichFileCannotBeRead) {
+TEST(TextLines, ReportWhichFileCannotBeRead) {
     for (const auto& [path, code] :
          {std::pair{"/nowhere/text.txt", ErrorKind::NoInput}, std::pair{"/tmp", ErrorKind::BadInput}}) {
         try {
@@ -285,7 +285,7 @@ TEST_F(TokenBlocksTest, NoOthersJoinForAFewRows) {
     EXPECT_EQ(opened, 0);
 }
 
-TEST_F(TokenBlocksTest, ThoseThatAreThereGoOnWhenNoOtherCanBeHad) {
+TEST_F(TokenBlocksTest, ThoseThatAreThereContinueWhenNoOtherCanBeHad) {
     on_open = [](Maker&) { throw std::runtime_error("no memory"); };
     const auto of = blocks(kRows * 60, 3);
     expect_row(*of, 0);
@@ -305,7 +305,7 @@ TEST_F(TokenBlocksTest, OnesThatComeUpDoNotKeepThemFromEnding) {
     EXPECT_TRUE(soon([&] { return opened == 1; }));
 }
 
-TEST_F(TokenBlocksTest, TellEveryoneWhatWentWrong) {
+TEST_F(TokenBlocksTest, ReportFailuresToAllReaders) {
     on_make = [] { throw std::runtime_error("no tokenizer"); };
     const auto of = blocks(2 * kRows);
     std::atomic<int> told = 0;

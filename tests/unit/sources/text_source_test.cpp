@@ -173,7 +173,7 @@ TEST_F(TokenizedText, TheTokenizerLiesBesideTheModel) {
     EXPECT_THAT(row(*make(), 0), ElementsAre(2, 3, 0, 1, 1, 0));
 }
 
-TEST_F(TokenizedText, WhatIsNoTokenizerIsSaidInTheLibrarysWords) {
+TEST_F(TokenizedText, WhatIsNoTokenizerIsReportedInTheLibrarysWords) {
     config.tokenizer = write("words.json", "{}");
     EXPECT_THAT(error(ErrorKind::BadInput),
                 AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Wanted is a tokenizer.json")));

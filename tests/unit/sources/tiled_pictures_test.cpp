@@ -65,7 +65,7 @@ Rgb shown(const TileOfPicture& tile) {
     return pixels;
 }
 
-TEST_F(TiledPicturesSource, TilesAreCutInOrderWhoeverAsksFirst) {
+TEST_F(TiledPicturesSource, TilesAreCutInOrder) {
     const std::vector<ImageSize> sizes{{100, 61}, {1, 1}, {16, 16}, {17, 40}, {9, 200}};
     for (std::size_t i = 0; i < sizes.size(); ++i) write(std::string(1, static_cast<char>('a' + i)), sizes[i]);
     const auto source = make();

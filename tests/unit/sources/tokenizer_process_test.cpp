@@ -69,7 +69,7 @@ TEST_F(TokenizerStandIn, EndsWithItsOwner) {
     EXPECT_EQ(::kill(pid, 0), -1);
 }
 
-TEST_F(TokenizerStandIn, ItsDeathInMidRunIsSaid) {
+TEST_F(TokenizerStandIn, ItsDeathInMidRunIsReported) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4)\nos._exit(1)\n"));
     tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("ended in the middle of its work"));
@@ -145,7 +145,7 @@ TEST_F(TokenizerStandIn, ATextThatCouldNotBeReadAheadIsNotTakenForAnEmptyOne) {
     std::filesystem::remove(file);
 }
 
-TEST_F(TokenizerStandIn, WhoWaitsForOneThatEndsIsToldSo) {
+TEST_F(TokenizerStandIn, WaitingForAnEndedProcessFails) {
     TokenizerProcess tokenizer(program("sys.stdin.read()\n"));  // never says that it is up
     std::thread beside([&tokenizer] { EXPECT_THROW(tokenizer.open(), Error); });
     tokenizer.end_input();

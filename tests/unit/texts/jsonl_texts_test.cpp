@@ -82,7 +82,7 @@ TEST_F(JsonlTextsTest, AnIdStaysAsItIsWhateverBecomesOfItsKey) {
     EXPECT_EQ(made(R"({"id": 12345678901234567890123, "text": ""})").beside(0).id, "12345678901234567890123");
 }
 
-TEST_F(JsonlTextsTest, AHashTellsIdsTextsAndColumnsApart) {
+TEST_F(JsonlTextsTest, AHashDistinguishesIdsTextsAndColumns) {
     const auto hash = [&](const std::string& line) { return made(line).hash(0); };
     const std::uint64_t plain = hash(R"({"id": "a", "text": "x", "n": 1})");
     EXPECT_EQ(plain, hash(R"({"n": 1, "text":"x", "id": "a"})"));

@@ -171,7 +171,7 @@ TEST_F(LiveTraceTest, WhatIsNoRequestIsNone) {
     EXPECT_FALSE(recording());
 }
 
-TEST_F(LiveTraceTest, AProcessThatRecordsAlreadyGoesOnWithThat) {
+TEST_F(LiveTraceTest, AProcessThatRecordsAlreadyContinuesWithThat) {
     make_folder("a-1");
     ask("a-1");
     ASSERT_TRUE(keep_ranges("main"));

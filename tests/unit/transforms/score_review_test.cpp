@@ -108,7 +108,7 @@ TEST_F(ScoreReviewTest, ALogitIsAnyNumber) {
     EXPECT_FALSE(passes(NAN));
 }
 
-TEST_F(ScoreReviewTest, WhatNobodyTakesForTheForegroundIsNotLookedAt) {
+TEST_F(ScoreReviewTest, WhatNoOneTakesForTheForegroundIsNotLookedAt) {
     begin(kFloat32, {});
     EXPECT_TRUE(passes(NAN));
     EXPECT_THAT(skipped_, IsEmpty());

@@ -53,7 +53,7 @@ TEST(ConnectionLimit, WhatIsDisconnectedMakesRoom) {
     EXPECT_EQ(limit.connections(), 1U);
 }
 
-TEST(ConnectionLimit, TellsTheHostsOwnConnectionsFromItsOwn) {
+TEST(ConnectionLimit, DistinguishesTheHostsOwnConnectionsFromItsOwn) {
     ConnectionLimit limit(1000);
     const Pair hosts;
     limit.disconnected(hosts.ours.get());

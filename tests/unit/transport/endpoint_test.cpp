@@ -128,7 +128,7 @@ TEST(Endpoint, IsNoLinkAndNoFifo) {
     EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }), ErrorKind::Protocol);
 }
 
-TEST(Endpoint, SaysWhereItCannotBeWritten) {
+TEST(Endpoint, ReportsWhereItCannotBeWritten) {
     const TemporaryFolder folder;
     std::string text;
     EXPECT_EQ(kind_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ErrorKind::CannotWrite);

@@ -22,7 +22,7 @@ TEST(PeerAddress, OfAForeignPidNamespaceKeepsTheUser) {
     EXPECT_EQ(peer.pid, 0);
 }
 
-TEST(PeerAddress, IsNobodyWhenItIsAnythingElse) {
+TEST(PeerAddress, IsEmptyOtherwise) {
     for (const char* text : {"", "localhost", "127.0.0.1:1:2:3", "localhost:1:2", "localhost:1:2:3:4",
                              "localhost:1:2:3 ", "localhost:-1:2:3", "localhost:1::3", "localhost:1:2:x",
                              "localhost:1:2:99999999999", "localhost:1:2:4294967295", "localhost 1:2:3"}) {
