@@ -196,8 +196,8 @@ class Program:
 class OfframpRun(Program):
     """Our producer and consumers, started with the launcher's flags but without the launcher."""
 
-    def __init__(self, name, places, flags, consumers, consumer_flags, program, lacks=None):
-        """`lacks(program, flags)`: the flags that an older program lacks; it starts without them."""
+    def __init__(self, name, places, flags, consumers, consumer_flags, program, adapt=None):
+        """`adapt(program, flags)`: the flags as an older program knows them."""
         super().__init__(name, places)
         self._program = program
         self._consumers = consumers
@@ -206,13 +206,12 @@ class OfframpRun(Program):
         flags = {"batches": BATCHES, "warmup-batches": 0, **flags, "run-dir": self._run_dir, "log-level": "warning", "log-format": "text",
                  "status-seconds": 0.1, "visibility-timeout": 3600}
         flags = {name: value for name, value in flags.items() if value is not None}
-        self._command = self._command_line(program, {**flags, "run-id": self._run_id}, lacks)
-        self._consumer_command = self._command_line("offramp-consumer", {**flags, **consumer_flags}, lacks) if consumers else []
+        self._command = self._command_line(program, {**flags, "run-id": self._run_id}, adapt)
+        self._consumer_command = self._command_line("offramp-consumer", {**flags, **consumer_flags}, adapt) if consumers else []
 
-    def _command_line(self, program, flags, lacks):
+    def _command_line(self, program, flags, adapt):
         path = self._places.binaries / program
-        lacking = lacks(path, flags) if lacks else ()
-        return [path, *flag_list({name: value for name, value in flags.items() if name not in lacking})]
+        return [path, *flag_list(adapt(path, flags) if adapt else flags)]
 
     def start(self):
         self._spawn("producer", self._command,

@@ -17,6 +17,7 @@ from targets import Reaches
 NAME = "other build"
 LADDER, PRODUCER = "offramp-ladder", "offramp-producer"   # older builds have no ladder: their producer knows its rungs
 HELP_SECONDS = 60
+OLDER_NAMES = {"visibility-timeout": "lease-seconds"}    # of flags that the driver adds, before 0.1.0
 
 
 def programs_in(folder):
@@ -53,6 +54,11 @@ def flags_known_by(program):
     except (OSError, subprocess.SubprocessError) as problem:
         raise ContestantError(f"{NAME}: cannot read the flags of {program}: {problem}") from problem
     return set(re.findall(r"--([a-z][a-z0-9-]*)", help_text))
+
+
+def with_older_names(program, flags):
+    known = flags_known_by(program)
+    return {OLDER_NAMES[name] if name not in known and OLDER_NAMES.get(name) in known else name: value for name, value in flags.items()}
 
 
 def flags_it_lacks(program, wanted, of_the_row):

@@ -13,7 +13,7 @@ from contestants import ContestantError, OfframpRun, Peer
 from intervals import ratio, spread
 from materials import Materials, Missing
 from one_shots import MessageBench, run_python_for_json
-from other_build import flags_it_lacks, program_of
+from other_build import flags_it_lacks, program_of, with_older_names
 from specs import Messages, Ours, PeerProgram
 
 PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
@@ -76,7 +76,7 @@ class RowBuilder:
                                    self._materials.fill_in(spec.consumer_flags), spec.payload_bytes)
         elif isinstance(spec, Ours):
             program = OfframpRun(spec.name, self._places_of(spec), self._materials.fill_in(spec.flags), spec.consumers,
-                                 self._materials.fill_in(spec.consumer_flags, spec.flags), program_of(spec), self._lacking(spec))
+                                 self._materials.fill_in(spec.consumer_flags, spec.flags), program_of(spec), self._adapting(spec))
         else:
             program = Peer(spec.name, self._places, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers)
         self._stack.callback(program.close)
@@ -94,14 +94,15 @@ class RowBuilder:
     def _places_of(self, spec):
         return dataclasses.replace(self._places, binaries=spec.build) if spec.build else self._places
 
-    def _lacking(self, spec):
-        """A function that lists flags which an older program lacks, and adds a note; None for this build."""
-        def lacks(program, flags):
+    def _adapting(self, spec):
+        """A function that renames flags for an older program, drops those it lacks and adds a note; None for this build."""
+        def adapt(program, flags):
+            flags = with_older_names(program, flags)
             lacking = sorted(flags_it_lacks(program, flags, {*spec.flags, *spec.consumer_flags}))
             if lacking:
                 self._note(f"{spec.name}: {program.name} does not support {', '.join(f'--{name}' for name in lacking)} and ran without")
-            return lacking
-        return lacks if spec.build else None
+            return {name: value for name, value in flags.items() if name not in lacking}
+        return adapt if spec.build else None
 
     def _note(self, note):
         if note not in self.notes:

@@ -87,7 +87,7 @@ class Runs(OlderBuild):
         row = self.results("W4a-4-readers", "--beside", self.folder, *self.others)["W4a-4-readers"]
         self.assert_compared(row)
         self.assertEqual(["other build: offramp-producer does not support --log-format and ran without",
-                          "other build: offramp-consumer does not support --visibility-timeout, --log-format and ran without"], row["notes"])
+                          "other build: offramp-consumer does not support --log-format, --visibility-timeout and ran without"], row["notes"])
 
     def test_a_build_that_cannot_do_the_rows_work_fails_the_row_and_reports_why(self):
         self.program("offramp-producer", lacks=["samples-per-slab"], folder="bin")
@@ -147,6 +147,14 @@ class Parts(OlderBuild):
             other_build.flags_it_lacks(program, {"batch", "log-format"}, {"batch", "log-format"})
         with self.assertRaisesRegex(ContestantError, "cannot read the flags of .*/absent"):
             other_build.flags_known_by(self.folder / "absent")
+
+    def test_a_flag_has_its_older_name_in_an_older_build(self):
+        older = self.program("older")
+        older.write_text("#!/bin/sh\necho '--lease-seconds --batch'\n")
+        newer = self.program("offramp-producer")
+        flags = {"visibility-timeout": 3600, "batch": 4}
+        self.assertEqual({"lease-seconds": 3600, "batch": 4}, other_build.with_older_names(older, flags))
+        self.assertEqual(flags, other_build.with_older_names(newer, flags))
 
     def test_its_interval_has_to_reach_one(self):
         def judged(low, high):
