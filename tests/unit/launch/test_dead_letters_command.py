@@ -11,7 +11,7 @@ import types
 import unittest
 import unittest.mock
 
-from offramp_launch import incidents, progress, dead_letter
+from offramp_launch import incidents, progress, dead_letters
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places

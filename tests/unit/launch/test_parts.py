@@ -12,7 +12,7 @@ import tempfile
 import unittest
 import unittest.mock
 
-from offramp_launch import arguments, commands, demo, doctor, progress, dead_letter, run_command, run_dir, screen, shared_folder, summary, testing
+from offramp_launch import arguments, commands, demo, doctor, progress, dead_letters, run_command, run_dir, screen, shared_folder, summary, testing
 from offramp_launch.setup import build
 from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
