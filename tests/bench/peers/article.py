@@ -30,7 +30,7 @@ IN_FLIGHT = 3   # batches submitted and unfinished, where nothing else bounds th
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strategy", choices=RUNGS, required=True)
+    parser.add_argument("--rung", choices=RUNGS, required=True)
     parser.add_argument("--model", choices=("deeplabv3", "copy", "encoder"), default="deeplabv3")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--batch", type=int, default=4)
