@@ -27,7 +27,7 @@ const char* flag_remedy(Remedy which) noexcept {
         case Remedy::OneProducer:
             return "Stop it (offramp stop), or give this run another --run-dir";
         case Remedy::BeginRun:
-            return "Start without --adopt, or check --run-dir";
+            return "Start without --recover, or check --run-dir";
         case Remedy::RunAgain:
             return "Run again with --resume";
         case Remedy::LessMemory:

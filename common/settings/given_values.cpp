@@ -31,6 +31,19 @@ constexpr std::array<std::string_view, 12> kOtherVariables{
 constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_CRASH_",
                                                          "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 
+// For the launcher, for measurements and tests, and for few users: --help-all alone lists them.
+constexpr std::array<std::string_view, 58> kInFullHelpOnly{
+    "run-id", "log-level", "log-file", "lifeline-fd", "producer-restarts", "producer-wait-seconds",
+    "turn", "recover", "input-list", "id-column", "text-column", "columns",
+    "synthetic-on", "batches", "interpolation", "prefetch", "random-weights", "seed",
+    "memory-format", "copy-bytes", "copy-outputs", "cuda-graphs", "deterministic", "batches-per-slab",
+    "max-delay-seconds", "allow-unpinned", "spill-dir", "strategy", "warmup-batches", "drain-warmup",
+    "measure-limits", "profile-batches", "trace-dir", "status-seconds", "samples-folder", "retry",
+    "finish", "sink-patience-seconds", "write-path", "write-copy", "image-range", "picture-size",
+    "vector-columns", "http-patience-seconds", "http-ca-file", "http-timeout-seconds", "consumer-python", "print-config",
+    "list", "probe", "sweep", "samples-per-slab", "output-dtype", "vector-dtype",
+    "truncate-dim", "resize-size", "by-length", "index"};
+
 std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     std::vector<std::string> flags{kConfigFlag};
     for (const Setting& setting : settings) flags.push_back(setting.flag);
@@ -54,7 +67,7 @@ std::string help_of(const Setting& setting) {
     if (!argument.starts_with('-'))
         throw ConfigError("'" + argument + "' is not a flag", "Every setting is a flag: --name value; see --help");
     std::vector<std::string> known = flags_of(settings);
-    known.insert(known.end(), {"help", "version"});
+    known.insert(known.end(), {"help", "help-all", "version"});
     const std::size_t dashes = std::min(argument.find_first_not_of('-'), argument.size());
     const std::string name = argument.substr(dashes, argument.find('=') - dashes);
     throw ConfigError("unknown flag " + argument.substr(0, argument.find('=')),
@@ -70,7 +83,9 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
         "Takes large model outputs off the GPU. Every flag may also be set in the environment (OFFRAMP_IMAGE_SIZE) or "
         "in the file of --config (image-size = 512); the command line wins, then the environment.",
         program);
+    const bool lists_all = std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--help-all"; });
     app.set_help_flag("-h,--help", "Print this and exit");
+    app.set_help_all_flag("--help-all", "Print every flag, also those that few users need, and exit");
     app.set_version_flag("--version", program + " " + std::string(program_version()), "Print the version and exit");
     app.allow_extras();
 
@@ -81,13 +96,18 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
         CLI::Option* const option = setting.value_name.empty()
                                         ? app.add_flag("--" + setting.flag, text, help_of(setting))
                                         : app.add_option("--" + setting.flag, text, help_of(setting));
-        option->group(setting.group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+        const bool is_listed =
+            lists_all || std::ranges::find(kInFullHelpOnly, setting.flag) == kInFullHelpOnly.end();
+        option->group(is_listed ? setting.group : "")->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
         if (!setting.value_name.empty()) option->type_name(setting.value_name);
     }
 
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
+        std::cout << app.help();
+        return std::nullopt;
+    } catch (const CLI::CallForAllHelp&) {
         std::cout << app.help();
         return std::nullopt;
     } catch (const CLI::CallForVersion& version) {

@@ -31,7 +31,7 @@ REFUSED = (
      OF_THE_PROGRAM, "Leave it out"),
     (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--strategy", "--when-full", "--spill-dir", "--visibility-timeout",
       "--max-failures", "--kill-stalled", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),
-    (("--adopt", "--producer-restarts"), "the program is not the launcher's to start", "Leave it out"),
+    (("--recover", "--producer-restarts"), "the program is not the launcher's to start", "Leave it out"),
     (("--consumer-user",), "the memory of such a run is open to its own user alone", "Leave it out, and start this command as that user"),
     (("--lifeline-fd", "--finish", "--retry"), "it is the launcher's own word", "Leave it out"),
 )

@@ -50,7 +50,10 @@ def program_of(spec):
 def flags_known_by(program):
     """The flags in the program's help."""
     try:
-        help_text = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS).stdout
+        listed = subprocess.run([str(program), "--help-all"], capture_output=True, text=True, check=False, timeout=HELP_SECONDS)
+        if listed.returncode != 0:      # an older build lists every flag with --help
+            listed = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS)
+        help_text = listed.stdout
     except (OSError, subprocess.SubprocessError) as problem:
         raise ContestantError(f"{NAME}: cannot read the flags of {program}: {problem}") from problem
     return set(re.findall(r"--([a-z][a-z0-9-]*)", help_text))

@@ -133,7 +133,7 @@ class WhenFull(unittest.TestCase):
         with run.kept_from_sweeps():
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
-            run.start_producer("--adopt")
+            run.start_producer("--recover")
             self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
 
     def resume(self, run, wanted):
@@ -207,7 +207,7 @@ class WhenFull(unittest.TestCase):
                 folder, = disk.iterdir()
                 self.assertIn(run.run_id, folder.name)
                 (folder / "slab-1-77.spill.new").write_bytes(b"half")   # as a death in the middle of a write leaves it
-                run.start_producer("--adopt")
+                run.start_producer("--recover")
                 self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
             self.assertGreaterEqual(run.status()["spilled_samples"], SAMPLES - IN_THE_POOL)
             code, summary = self.deliver(run)
@@ -237,7 +237,7 @@ class WhenFull(unittest.TestCase):
                 run.until(lambda: is_stopped(run.producer), point)
                 kill(run.producer)
                 self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
-                run.start_producer("--adopt")
+                run.start_producer("--recover")
                 self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
             run.start_consumer()
             self.assertEqual(run.wait(run.producer), 0, run.logs())

@@ -65,7 +65,7 @@ class RealRun:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_producer(self, *flags, program=None):
-        if "--adopt" not in flags:      # an earlier run's stays until this one has begun
+        if "--recover" not in flags:      # an earlier run's stays until this one has begun
             (self.run_dir / "status.json").unlink(missing_ok=True)
         self.producer = self._start("producer", program or producer_for([*self.flags, *flags]), *flags, "--run-id", self.run_id)
         return self.producer

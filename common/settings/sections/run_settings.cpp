@@ -36,7 +36,7 @@ void describe_run(SettingGroup& group) {
     group.path("turn", &RunSettings::turn, kProgram, "FILE", "a path",
                "Compute only while no other program that names this file does; all else goes on meanwhile");
     group.action(
-        "adopt", &RunSettings::adopt,
+        "recover", &RunSettings::recover,
         "Take over the run in --run-dir whose producer died; the other flags must be those it was started with");
 }
 

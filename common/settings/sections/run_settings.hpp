@@ -22,7 +22,7 @@ struct RunSettings {
     std::uint32_t producer_restarts = 3;  // of a producer that dies; the launch script's
     double producer_wait_seconds = 60;    // that a consumer without a launcher waits for another producer; 0: none does
     std::string turn;                     // a file that is locked while the model computes; empty: nobody else does
-    bool adopt = false;                   // take the run over whose producer died; on the command line only
+    bool recover = false;                  // take the run over whose producer died; on the command line only
 
     bool operator==(const RunSettings&) const = default;
 };

@@ -24,9 +24,9 @@ from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, remove
 from offramp_launch.run_dir import new_run_id
 
 # Each shard's run is told these by the job.
-OF_A_SHARD = ("--shard", "--resume", "--overwrite", "--adopt", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn", "--finish")
+OF_A_SHARD = ("--shard", "--resume", "--overwrite", "--recover", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn", "--finish")
 # Which an environment or a file of settings may say, too.
-SET_BY_JOB = ("shard", "resume", "overwrite", "adopt", "samples-folder", "input-list")
+SET_BY_JOB = ("shard", "resume", "overwrite", "recover", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "a program of one's own cuts its input itself",

@@ -173,7 +173,7 @@ class Supervisor(Watch):
         # One that had not come so far that consumers could join has published nothing: there is nothing to take over. Nor is there
         # when it removed its memory itself, or when nobody of the run was left to hold it, not even for a moment: then no consumer
         # had joined, and another's sweep may have removed it.
-        more = ["--adopt"] if self._hold.keeps_memory_of(self._producer_pids) else []
+        more = ["--recover"] if self._hold.keeps_memory_of(self._producer_pids) else []
         spent = self._spent_cpu_seconds + self._producer.cpu_seconds
         try:
             self._start_producer(more)

@@ -56,7 +56,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                   .look = [this] { look_at_trace(); }}),
       place_({.run_dir = config_.run_dir,
               .run_id = config_.run_id,
-              .start = config_.adopt ? RunStart::Recovered : RunStart::Begun,
+              .start = config_.recover ? RunStart::Recovered : RunStart::Begun,
               .readable_by_group = !config_.consumer_user.empty(),
               .check_recovered = [this](const std::string& run_dir) { require_kept_settings(run_dir, config_); }}),
       turn_(config_.turn),
@@ -278,7 +278,7 @@ void ProducerRun::leave_to_successor(std::exception_ptr error) {
     if (!device_is_lost || !place_.owns_run() || !strategy_->traits().survives_producer() ||
         !launcher_.may_be_succeeded())
         return;
-    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", lifecycle_.failure());
+    spdlog::critical("{}. What is in flight is left to another producer (--recover)", lifecycle_.failure());
     save_recording();
     std::_Exit(to_int(kind));
 }

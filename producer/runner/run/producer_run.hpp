@@ -36,7 +36,7 @@ namespace offramp {
 class ProducerRun final : private StoppableRun {
   public:
     // `config` is resolved (defaults.hpp).
-    // `strategy`: taken over; one that survives its producer where `config.adopt` is set.
+    // `strategy`: taken over; one that survives its producer where `config.recover` is set.
     // `began_ns`: CLOCK_MONOTONIC when the program started.
     ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals,
                 std::uint64_t began_ns);

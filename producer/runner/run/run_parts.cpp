@@ -125,7 +125,7 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
     require_results_apart(config, *source);
     if (makes_a_file_of_each_result(config)) require_distinct_results(*source, model.transformer->outputs());
     const ItemRange share = share_of(*source, config);
-    if (!config.adopt && !traits.outputs_dropped)
+    if (!config.recover && !traits.outputs_dropped)
         require_no_files_of_others(config, config.catalogue, *source, share, model.transformer->outputs(),
                                    model.transformer->upsample_factor());
     spdlog::info("source: {}{}", source->description(),

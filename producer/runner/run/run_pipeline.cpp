@@ -76,7 +76,7 @@ void RunPipeline::flow() {
 void RunPipeline::run() {
     const RunConfig& config = parts_.config;
     // Figures of a run that was interrupted mean nothing.
-    const bool measures_limits = config.measure_limits > 0 && !config.adopt;
+    const bool measures_limits = config.measure_limits > 0 && !config.recover;
     // The first batch is computed while its slab is being made; but nobody's turn passes in waiting for one.
     if (parts_.turn.is_shared()) parts_.egress.wait_until_first_usable();
     auto turn = parts_.turn.take([this] { return !parts_.lifecycle.stopped(); });
@@ -92,7 +92,7 @@ void RunPipeline::run() {
 // Where others wait for the device, nothing of it is under way there on return.
 void RunPipeline::compute() {
     const RunConfig& config = parts_.config;
-    if (!config.adopt && (config.drain_warmup || config.profile_batches > 0))
+    if (!config.recover && (config.drain_warmup || config.profile_batches > 0))
         measuring_.flow();
     else
         inference_.run(input_, parts_.egress.path());

@@ -106,7 +106,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
     // A run that is about to be recovered may have nobody left who holds it.
-    if (!parsed->adopt)
+    if (!parsed->recover)
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", strategy->traits().name);

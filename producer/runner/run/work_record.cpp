@@ -17,7 +17,7 @@ WorkRecord::WorkRecord(const RunConfig& config, const BatchSource& source, Place
       share_(share_of(source, config)),
       place_(std::move(place)),
       dropped_(place_.run_dir) {
-    if (!config_.adopt) open_checkpoint({});
+    if (!config_.recover) open_checkpoint({});
 }
 
 void WorkRecord::open_checkpoint(const Predecessor& predecessor) {
@@ -26,7 +26,7 @@ void WorkRecord::open_checkpoint(const Predecessor& predecessor) {
     if (config_.output.empty() || !place_.keeps_results) return;
     // A producer that died before it published any sample may have left another run's checkpoint there: slabs of empty
     // rows alone are noted by nobody.
-    const bool recovers = config_.adopt && predecessor.totals.published.samples > 0;
+    const bool recovers = config_.recover && predecessor.totals.published.samples > 0;
     const auto earlier = recovers         ? EarlierWork::Recovered
                          : config_.resume ? EarlierWork::Resumed
                                           : EarlierWork::DoneAgain;

@@ -50,7 +50,7 @@ TEST(RungEgress, IsCalledByItsRungAndTheRunsOwnIsTheDefaultOne) {
 TEST(RungEgress, WithoutSlabsThatOutliveTheProducerNothingIsTakenOver) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "streams", "compute-alone"}) {
         RunConfig config = with_rung(rung);
-        config.adopt = true;
+        config.recover = true;
         const bool keeps_slabs = traits_of(rung).has_pool();
         if (keeps_slabs) {
             EXPECT_NO_THROW(RungEgress::chosen_by(config)) << rung;

@@ -27,7 +27,7 @@ def parse(argv):
             flags["finish"] = f"finish {rest.pop(0)}"
         elif name in ("prepare-own-run", "prepare-own-work"):
             flags["prepare"] = f"prepare {'on ' if name == 'prepare-own-work' else ''}for {rest.pop(0)}"
-        elif name in ("print-config", "sweep", "prepare", "finish", "adopt", "resume", "overwrite"):
+        elif name in ("print-config", "sweep", "prepare", "finish", "recover", "resume", "overwrite"):
             flags[name] = True
         elif name in KNOWN:
             flags[name] = rest.pop(0)

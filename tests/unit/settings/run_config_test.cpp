@@ -100,7 +100,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "4",
                                     "--producer-wait-seconds",
                                     "2.5",
-                                    "--adopt",
+                                    "--recover",
                                     "--source",
                                     "images",
                                     "--input",
@@ -222,7 +222,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.lifeline_fd = 9;
     expected.producer_restarts = 4;
     expected.producer_wait_seconds = 2.5;
-    expected.adopt = true;
+    expected.recover = true;
     expected.source = "images";
     expected.input = "in";
     expected.synthetic_on = "device";
