@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRA
                                                          "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 
 // For the launcher, for measurements and tests, and for few users: --help-all alone lists them.
-constexpr std::array<std::string_view, 58> kInFullHelpOnly{
+constexpr std::array<std::string_view, 56> kInFullHelpOnly{
     "run-id", "log-level", "log-file", "lifeline-fd", "producer-restarts", "producer-wait-seconds",
     "turn", "recover", "input-list", "id-column", "text-column", "columns",
     "synthetic-on", "batches", "interpolation", "prefetch", "random-weights", "seed",
@@ -40,9 +40,9 @@ constexpr std::array<std::string_view, 58> kInFullHelpOnly{
     "max-delay-seconds", "allow-unpinned", "spill-dir", "strategy", "warmup-batches", "drain-warmup",
     "measure-limits", "profile-batches", "trace-dir", "status-seconds", "samples-folder", "retry",
     "finish", "sink-patience-seconds", "write-path", "write-copy", "image-range", "picture-size",
-    "vector-columns", "http-patience-seconds", "http-ca-file", "http-timeout-seconds", "consumer-python", "print-config",
-    "list", "probe", "sweep", "samples-per-slab", "output-dtype", "vector-dtype",
-    "truncate-dim", "resize-size", "by-length", "index"};
+    "vector-columns", "http-patience-seconds", "http-ca-file", "http-timeout-seconds", "consumer-python", "probe",
+    "sweep", "samples-per-slab", "output-dtype", "vector-dtype", "truncate-dim", "resize-size",
+    "by-length", "index"};
 
 std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     std::vector<std::string> flags{kConfigFlag};

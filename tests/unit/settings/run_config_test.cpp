@@ -327,7 +327,7 @@ TEST_F(Parsing, ValuesThatLookLikeSomethingElseStayText) {
 
 TEST_F(Parsing, HelpNamesEveryFlagAndAnswersAlone) {
     testing::internal::CaptureStdout();
-    EXPECT_EQ(try_parse({"--help"}), std::nullopt);
+    EXPECT_EQ(try_parse({"--help-all"}), std::nullopt);
     const std::string help = testing::internal::GetCapturedStdout();
     std::set<std::string> groups;
     for (const Setting& setting : make_settings()) {
@@ -336,6 +336,18 @@ TEST_F(Parsing, HelpNamesEveryFlagAndAnswersAlone) {
         groups.insert(setting.group);
     }
     for (const std::string& group : groups) EXPECT_THAT(help, HasSubstr("\n" + group + ":\n"));
+}
+
+TEST_F(Parsing, TheShortHelpListsAtMostSixtyFlags) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(try_parse({"--help"}), std::nullopt);
+    const std::string help = testing::internal::GetCapturedStdout();
+    std::size_t flags = 0;
+    for (std::size_t at = help.find("\n  -"); at != std::string::npos; at = help.find("\n  -", at + 1)) ++flags;
+    EXPECT_GT(flags, 30U);
+    EXPECT_LE(flags, 60U);
+    EXPECT_THAT(help, HasSubstr("--batch N"));
+    EXPECT_THAT(help, testing::Not(HasSubstr("--lifeline-fd")));
 }
 
 TEST_F(Parsing, VersionNamesProgramAndVersion) {
