@@ -154,7 +154,7 @@ class Consumers(World):
             print(kept[0].sum() >= 0)      # no hole in memory
         """, self.run_dir)
         said = self.end(keeper)
-        self.assertIn("kept a view of its slab's tensor 'values'. Copy what is to be kept: numpy.array(view)\nTrue", said)
+        self.assertIn("kept a view of its slab's tensor 'values'. Copy data that you keep: numpy.array(view)\nTrue", said)
         self.assertEqual(expected(1), sorted(self.finish(producer, 1)))
 
     def test_a_loop_that_keeps_views_is_reported(self):

@@ -1,8 +1,8 @@
 """
-Outputs off the GPU, for loops and consumers in Python: an `Egress` takes batches of tensors, a `Consumer` in another process reads them in
-shared memory. Delivery is at least once: what a consumer that dies was reading goes to another one.
+Move GPU outputs to consumers: an `Egress` takes batches of tensors from your loop, and a `Consumer` in another process reads them in shared memory.
+Delivery is at least once: if a consumer dies, its slabs go to another one.
 
-Needs libofframp.so.1, and NumPy where arrays are read. Nothing but the standard library is imported with it.
+Needs libofframp.so.1, and NumPy to read arrays. Importing the package imports only the standard library.
 """
 
 from offramp._consumer import Consumer

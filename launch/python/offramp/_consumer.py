@@ -1,4 +1,4 @@
-"""A consumer's loop: the library's runs on a thread of ours, and hands one slab after another to the thread that iterates."""
+"""A consumer's loop: the library runs on its own thread and hands slabs to the thread that iterates."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from offramp._threads import start_without_signals
 
 class Consumer:
     """
-    Reads a run's slabs, by turns with the run's other consumers: in a loop, or with a function.
+    Reads a run's slabs, in a loop or with a function. Each slab goes to one of the run's consumers.
 
         for slab in offramp.Consumer("run"):
             for sample, logits in slab:
                 save(sample.key, logits)
 
-    In a loop a slab is accepted when the loop asks for the next one: commit its results before. A loop that is left in another way (`break`,
-    `return`, an exception, Ctrl-C) has not accepted its last slab, which goes back, without counting a failure, for this or another consumer: where an exception
-    shall count against the slab, use run(). A process that dies in the middle of a slab is counted, and the slab goes to another consumer.
-    Everything may so come a second time: commit so that this leaves the same.
+    A loop accepts a slab by asking for the next one, so commit its results first. If the loop ends in another way (`break`, `return`, an
+    exception, Ctrl-C), its last slab is returned without counting a failure, and is delivered again. To count an exception against the slab, use
+    run(). If the process dies, a failure is counted and the slab goes to another consumer. Slabs can arrive twice: make commits idempotent.
 
-    `run_dir`: the producer's; nothing of it is touched before the loop begins. `window`: slabs held at once; 0: chosen. `wait_for_run`: seconds
-    for a run that is not there yet.
+    `run_dir`: the producer's run directory, which is first used when the loop begins. `window`: slabs held at the same time; 0: chosen.
+    `wait_for_run`: seconds to wait for a run that does not exist yet.
 
-    Owns: a thread while it runs, which ends with the loop. Thread: a loop, any, one at a time; stop(), any. Blocks: the loop, until the next
-    slab is there or the run has ended. Errors: Error and its kinds: NoSuchRun, ProducerGone, NotPermitted.
+    Owns: a thread while the loop runs. Thread: iterate from any thread, one at a time; stop(), any. Blocks: the loop, until the next slab
+    is available or the run ends. Errors: Error and its subclasses, mainly NoSuchRun, ProducerGone and NotPermitted.
     """
 
     def __init__(self, run_dir: str | os.PathLike[str], window: int = 0, wait_for_run: float = 10.0):
@@ -65,19 +64,21 @@ class Consumer:
                 loop.answer(_abi.OK)
                 if not told and before is not None and (name := before._kept_view()):
                     told = True
-                    warnings.warn(f"a view of the tensor '{name}' is still there when its slab's turn is long over: it shows whatever lies there "
-                                  "now. Copy what is to be kept: numpy.array(view)", KeptViewWarning, stacklevel=2)
+                    warnings.warn(f"a view of the tensor '{name}' is still referenced after its slab's turn: it may show other data "
+                                  "now. Copy data that you keep: numpy.array(view)", KeptViewWarning, stacklevel=2)
                 before = slab
 
     def run(self, function: Callable[[Slab], None]) -> bool:
         """
-        Calls `function(slab)` for one slab after another on this thread, to the run's end (True) or until stop() (False).
+        Calls `function(slab)` for each slab on this thread. Returns True at the run's end, False after stop().
 
-        A slab is accepted when the function returns. `raise offramp.Retry` where its sink is away: the slab goes back without counting a failure, and Retry comes
-        out here. `raise offramp.Failed`: a failure is counted, and the slab goes to another consumer, or once more to this one; after three failures (or
-        what the producer chose) it is dead-lettered. `raise offramp.Reject`: it is dead-lettered immediately. In both cases the next slab follows. Any other
-        exception comes out here, and its slab is counted. ViewKept is raised in the same way for a function that keeps a view of its slab.
-        Ctrl-C and SystemExit give the slab back.
+        A slab is accepted when the function returns. Exceptions of the function:
+        offramp.Failed: a failure is counted, and the slab is delivered again. After three failures (or `max_failures` of the producer) it becomes
+        a dead letter. The loop continues.
+        offramp.Reject: the slab becomes a dead letter immediately. The loop continues.
+        offramp.Retry: the slab is returned without counting a failure, and run() raises Retry. Use it if the sink is unavailable.
+        Any other exception: a failure is counted, and run() raises it. Keeping a view of the slab raises ViewKept in the same way.
+        Ctrl-C and SystemExit: the slab is returned without counting a failure.
         """
         if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise BadArgument(f"{function!r} is not a plain function of a slab. Give one that has done its work when it returns")
@@ -89,7 +90,7 @@ class Consumer:
                     finally:
                         slab._end()
                     if name := slab._kept_view():
-                        raise ViewKept(f"the consumer's function kept a view of its slab's tensor '{name}'. Copy what is to be kept: "
+                        raise ViewKept(f"the consumer's function kept a view of its slab's tensor '{name}'. Copy data that you keep: "
                                        "numpy.array(view)")
                 except (Failed, Reject) as problem:
                     loop.answer_with_reason(_abi.FAILED if isinstance(problem, Failed) else _abi.REJECTED, str(problem))
@@ -104,7 +105,7 @@ class Consumer:
             return loop.ran_to_the_end()
 
     def stop(self) -> None:
-        """Ends the loop, and every later one, when the slab at hand is done. From any thread, and from a signal handler."""
+        """Ends this loop after the current slab, and every later loop. Thread: any; also safe in a signal handler."""
         if self._pid == os.getpid():
             self._library.offramp_consumer_stop(self._handle)
 
@@ -124,7 +125,7 @@ class _Loop:
     """
     One offramp_consumer_run(), as a context. Owns: the thread that it runs on. Thread: that which iterates; abandon(), any.
 
-    The two threads take turns: the library's waits for an answer to each slab, the other one for slabs.
+    The library's thread waits for an answer to each slab while the iterating thread processes it.
     """
 
     def __init__(self, consumer: Consumer):
@@ -155,7 +156,7 @@ class _Loop:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
-        """Whatever way the loop was left: what was not accepted goes back."""
+        """Returns the slab that was not accepted, however the loop was left."""
         if self._pid != os.getpid():
             return
         interrupted: BaseException | None = None
@@ -170,7 +171,7 @@ class _Loop:
             raise interrupted
 
     def slabs(self) -> Iterator[Slab]:
-        """One after another; each is answered before the next is asked for. Errors: how the run ended, where that was not in order."""
+        """Yields slabs; answer each before the next. Errors: the library's error that ended the run."""
         while True:
             try:
                 given = self._handed.get()
@@ -201,13 +202,13 @@ class _Loop:
         return self._end == _abi.OK
 
     def abandon_if_forgotten(self) -> None:
-        """At the main thread's end: who had the slab is gone, or may be at any moment."""
+        """Called when the main thread ends: the slab's thread may be gone."""
         if self._owner is threading.main_thread() or self._owner.daemon or not self._owner.is_alive():
             self._library.offramp_consumer_stop(self._handle)
             self._answers.put(_abi.RETRY)
 
     def _leave(self) -> None:
-        """From here on the library's thread ends by itself, whether or not somebody waits for it."""
+        """Makes the library's thread end by itself."""
         if self._end is None and self._asked == self._answered and not self._ending:
             self._library.offramp_consumer_stop(self._handle)
         self._answers.put(_abi.RETRY)       # to the slab that was not accepted, or to one that is on its way
@@ -245,5 +246,5 @@ def _abandon_forgotten_loops() -> None:
         loop.abandon_if_forgotten()
 
 
-# Before the interpreter waits for the threads of loops that nobody goes on with. Where that is not to be had, it waits for the run's end.
+# Ends abandoned loops before the interpreter joins their threads. Without this hook it would wait until the run ends.
 getattr(threading, "_register_atexit", lambda function: None)(_abandon_forgotten_loops)

@@ -1,4 +1,4 @@
-"""The producer's door: batches of a loop's outputs on their way to consumers."""
+"""The producer side: an Egress moves batches of a loop's outputs to consumers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Batch = TypeVar("_Batch")
 
 class Egress:
     """
-    Takes batches of tensors off the device, without making it wait, and hands them to consumers of other processes.
+    Moves batches of tensors off the device without blocking it, and hands them to consumers in other processes.
 
         with offramp.Egress(output="OUT", processor="post.py:save", consumers=8) as egress:
             for keys, images in egress.pending(loader):
@@ -44,34 +44,37 @@ class Egress:
                     logits = model(images.cuda(non_blocking=True))
                 egress.submit({"logits": logits}, keys)
 
-    `processor`: what consumers make of the outputs, as `offramp run --processor` has it: "npy", "post.py:save", "so:./mine.so", "exec:./tool",
-    several with commas. The Egress starts `consumers` of them (0: chosen), and more in place of those that die; `settings` are further flags of
-    theirs, as {"png-level": 3}. Results go to the folder `output`. Without a processor consumers are somebody else's to start, who meet the run
-    in the directory `run_dir`: absent, empty, or an earlier run's. In a program that `offramp run --producer` started, leave all of these out.
+    `processor`: the post-processing that consumers run, as in `offramp run --processor`: "npy", "post.py:save", "so:./mine.so",
+    "exec:./tool", or several separated by commas. The Egress starts `consumers` of them (0: chosen) and replaces those that die. `settings`
+    are further consumer flags, such as {"png-level": 3}. Results are written to the folder `output`. Without a processor you start consumers
+    yourself: they connect to the directory `run_dir`, which must be absent, empty or left by an earlier run. Omit all of these in a program
+    that `offramp run --producer` starts.
 
-    `resume`: go on where an earlier run into this output ended or died: pending() leaves out what is done. `identity`: whatever your results
-    depend on, as a text or a mapping, such as {"weights": "v3"}; with it, the processor, its options and the tensors' types and shapes two runs
-    are of the same work, and only then one goes on with the other's. Without a processor or a launcher nothing is noted unless `resume` is given.
+    `resume`: continue an earlier run into this output. pending() then skips batches that are done. `identity`: a text or mapping that
+    describes everything your results depend on, such as {"weights": "v3"}. A run resumes another only if identity, processor, processor
+    options, tensor types and tensor shapes are the same. Without a processor or launcher, progress is recorded only with `resume=True`.
 
-    `repeated_keys`: "refuse", or "allow" where a key may name several samples. See submit().
+    `repeated_keys`: "refuse", or "allow" if one key may name several samples. See submit().
 
-    `tensors`: of one batch, as {"logits": ("float32", (64, 21, 512, 512))}, shape[0] being the most samples that a batch holds; without it the
-    first batch says it. `device`: "cpu", "cuda", "cuda:1"; without it that of the first batch. Where both are given consumers of somebody
-    else's may come at once, else from the first batch on: they wait 10 s for a run that is not there, unless they are told otherwise.
+    `tensors`: types and shapes of a batch, such as {"logits": ("float32", (64, 21, 512, 512))}, where shape[0] is the largest batch size.
+    Default: those of the first batch. `device`: "cpu", "cuda" or "cuda:1". Default: that of the first batch. With both, the run opens
+    immediately. Otherwise it opens with the first batch. Consumers wait 10 s for a run by default.
 
-    `name`: of what fills the slabs, for consumers. `slabs`, `samples_per_slab`: buffers in shared memory and their size. `when_full`: "wait",
-    or "drop" for batches that find no free slab. `max_failures`: deaths of consumers that a slab may cause before it is dead-lettered.
-    `max_delay`: seconds that a small batch waits for others to share its slab. `visibility_timeout`: seconds without progress, before another
-    consumer gets the slab, too. `kill_stalled`: such a consumer is killed, and its slab counts the death as a failure; one in the Egress's own process
-    never is. Without it, and for that one, drain() waits for ever where a function never returns, be it in every consumer or in one that this Egress
-    started; a RuntimeWarning tells it. A function that is only slow calls slab.progress(). Whatever is 0 or empty is chosen (offramp.h).
+    `name`: a name for the source of the slabs, which consumers see. `slabs`, `samples_per_slab`: number and size of the buffers in shared
+    memory. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed deliveries before a slab becomes a dead letter.
+    `max_delay`: seconds that a small batch waits to share a slab with others. `visibility_timeout`: seconds without progress before a slab
+    is also delivered to another consumer. `kill_stalled`: kill consumers without progress and count a failure against their slab. A consumer in
+    the Egress's own process is never killed. Zero and empty values use the defaults in offramp.h.
 
-    Leaving the context drains; leaving it by an exception abandons what consumers have not done. So does an Egress that is neither left, drained nor
-    closed, with a ForgottenWarning, when nothing refers to it any more, or the program ends.
+    A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True` prevents this. A function
+    that is only slow should call slab.progress().
 
-    Owns: the run, the library's threads, and its own, which let tensors go and note what is done; the consumers that it starts. Thread: any;
-    calls take turns. Blocks: submit() while all slabs are full; drain(). In a forked child every call is WrongProcess: the run is the parent's.
-    Errors: Error and its kinds; ConsumersFailed, with the reason, where consumers that it started gave up.
+    Leaving the context drains the run. Leaving it by an exception abandons unfinished work. An Egress that is garbage-collected, or alive at
+    program exit, without drain() or close() also abandons unfinished work, with a ForgottenWarning.
+
+    Owns: the run, the library's threads, its own threads and the consumers that it starts. Thread: any; calls are serialized.
+    Blocks: submit() while all slabs are full; drain(). In a forked child every call raises WrongProcess: the run belongs to the parent.
+    Errors: Error and its subclasses; ConsumersFailed, with the reason, if consumers that the Egress started failed.
     """
 
     def __init__(self, run_dir: str | os.PathLike[str] | None = None, tensors: Mapping[str, tuple[object, Sequence[int]]] | None = None,
@@ -114,7 +117,7 @@ class Egress:
                 run_dir = _new_run_dir()
         folder = path_of(place.run_dir if place else "" if run_dir is None else run_dir)
         folder = os.path.abspath(folder) if folder else folder      # the loop may change the working folder before its first batch
-        library()       # where it is not there, it is said now
+        library()       # raises LibraryNotFound early
         told = place.output if place else output
         results = None if told is None else os.path.abspath(told)
         resume = resume or bool(place and place.resume)
@@ -132,7 +135,7 @@ class Egress:
         self._keys_before = KeysBefore() if self._once and (place is not None or processor is not None) else None
         named_by = place.processor if place else processor
         self._file_names = None if named_by is None else file_names_of(named_by)
-        self._may_drop = when_full == "drop"        # then what was submitted may have no results
+        self._may_drop = when_full == "drop"        # so a submitted batch may have no results
         self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before)
         _open.add(self)
         if self._layout is not None and self._device is not None:
@@ -145,36 +148,36 @@ class Egress:
     def submit(self, outputs: object, keys: Iterable[str] | None = None, items: Iterable[int] | None = None, stream: object = None,
                copy: bool = False) -> None:
         """
-        Hands over one batch, and returns at once; waits only while all slabs are full.
+        Submits one batch and returns immediately; blocks only while all slabs are full.
 
-        `outputs`: a mapping from names to tensors, each of shape (samples, ...), or one tensor, which is then named "output". All of the CPU, or of
-        one CUDA device: tensors of PyTorch, arrays of NumPy, and whatever has DLPack, CUDA's array interface or the buffer protocol (CuPy, JAX, Numba).
-        They are held until they are copied, and must not be written to before: a loop that writes into the same tensor again, a CUDA graph's
-        replay and torch.compile(mode="reduce-overhead") do; there `copy=True` takes a copy first, on the stream that is current.
+        `outputs`: a mapping from names to tensors of shape (samples, ...), or a single tensor, which is named "output". All must be on the CPU or
+        on one CUDA device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack, the CUDA array interface or the buffer protocol
+        (CuPy, JAX, Numba). Do not write to a tensor until it is copied. Pass `copy=True` if the loop reuses its tensors, replays a CUDA graph
+        or uses torch.compile(mode="reduce-overhead"). The copy runs on the current stream.
 
-        Samples go as they lie in the first batch, in any order of their dimensions (channels-last), and consumers see its strides; where `tensors` was
-        given they are row-major. What lies in another way, or has gaps, is copied so first, on the stream that it is written on. A tensor with
-        gradients goes without them.
+        Samples keep the memory layout of the first batch, including channels-last, and consumers see its strides. If `tensors` was given, the
+        layout is row-major. Tensors with another layout or with gaps are copied first, on the stream that writes them. Gradients are dropped.
 
-        `keys`: one a sample, which names its results; without them the items' numbers do. A batch that has a key twice is refused. So is one with a key
-        of an earlier batch, where the Egress knows that it names results, by `processor` or the launcher: they would be replaced. Some 2 million keys
-        are kept for that (256 MiB), those that pending() leaves out too; what repeats a later one is not noticed. With when_full="drop" only
-        pending()'s are: a batch of this run may have been dropped, and may be submitted again. `items`: numbers, one a sample, rising from batch
-        to batch; without them they are counted on. `stream`: the torch.cuda.Stream, the cupy.cuda.Stream, or the number of the cudaStream_t, that
-        the tensors are written on; without it that which PyTorch uses now; of other packages' arrays the one that CUDA's array interface says, as
-        those of CuPy and Numba do, else the legacy stream. For arrays of JAX their computation is waited for.
+        `keys`: one per sample; they name its results. Default: item numbers. A batch with a repeated key is refused. If keys name results
+        (with `processor` or under a launcher), a key of an earlier batch is refused too, because its result would be replaced. The check covers
+        about 2 million recent keys (256 MiB), including those that pending() skips. With when_full="drop" it covers only the skipped keys,
+        because a dropped batch may be submitted again.
+        `items`: one number per sample, increasing across batches. Default: counted.
+        `stream`: the stream that writes the tensors, as a torch.cuda.Stream, a cupy.cuda.Stream or a cudaStream_t number. Default: PyTorch's
+        current stream; for arrays of other packages, the stream in their CUDA array interface (CuPy, Numba), else the legacy stream. submit()
+        waits for the computation of JAX arrays.
 
-        An exception of a signal handler's (Ctrl-C, an alarm) may come out of it when the batch is taken. Submit the batch again, or go on: with keys or
-        pending() it is not taken twice.
+        A signal handler's exception (Ctrl-C, an alarm) can leave submit() after the batch was accepted. Submit the batch again or continue:
+        with keys or pending() it is not accepted twice.
 
-        Errors: TypeError and BadArgument for what cannot be handed over, which say what to call; nothing was taken then. TensorChanged: an earlier
-        batch's tensor was written to, freed or resized before it was copied; nothing was taken, the loop may go on, and resume=True makes it again,
-        or the loop itself where repeated_keys="allow" lets it. It never accuses a loop that wrote afterwards, and misses one whose tensor was copied
-        before somebody looked. submit() looks, as it begins, at the batch before it, and at all that are not copied yet if that was 5 ms ago; drain()
-        at all; a thread, every 20 ms, only where there was no submit() for 20 ms. So in a loop of shorter steps a write is told by the first submit()
-        that looks, where the tensor still waits to be copied then, and else not. Of writes PyTorch's counter tells, which tensors of
-        inference_mode(), slices of other tensors, `.data`, and arrays of NumPy and others do not have. Stopped, in a run that the launcher was asked
-        to end: leave the context with it, which drains.
+        Errors: TypeError and BadArgument for unsupported arguments; the message names the call to make, and nothing was submitted. TensorChanged:
+        an earlier batch's tensor was written to, freed or resized before it was copied. The current batch was not submitted, and the loop may
+        continue. Produce the changed batch again with resume=True, or in the same loop with repeated_keys="allow".
+        The check has no false positives, but it misses a change if the copy finishes before the next check. submit() checks the previous batch
+        every time, and all pending tensors every 5 ms. drain() checks all; a thread checks every 20 ms while submit() is idle.
+        Writes are detected with PyTorch's version counter, which does not cover inference_mode() tensors, slices of other tensors, `.data`,
+        NumPy arrays and arrays of other packages.
+        Stopped: the launcher was asked to end this run. Let the exception leave the context, which drains.
         """
         self._require_own()
         self._require_not_asked_to_end()
@@ -231,7 +234,7 @@ class Egress:
             self._is_submitting = False
 
     def _settled(self) -> _AtHand | None:
-        """The batch of a submit() that an exception ended, if the library has it; noted here as any other. May itself be ended so, and begun again."""
+        """The batch of an interrupted submit(), if the library accepted it. May itself be interrupted and called again."""
         at_hand, run = self._at_hand, self._run
         if at_hand is None or run is None:
             return None
@@ -251,7 +254,7 @@ class Egress:
             self._keys_before.add(at_hand.keys, len(at_hand.key_text))
 
     def _is_once_more(self, taken: _AtHand, keys: Sequence[str] | None, key_text: bytes | None, rows: int, items: list[int] | None) -> bool:
-        """Whether this is the batch that is taken, and not one that is like it."""
+        """Whether this is the accepted batch itself and not one with equal keys and size."""
         if (key_text, rows, items) != (taken.key_text, taken.rows, taken.given_items):
             return False
         if self._numbering.is_pendings:
@@ -260,15 +263,14 @@ class Egress:
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
         """
-        The batches that are not done: with resume=True without those that an earlier run came to the end with, else all of them.
+        Yields the batches that are not done. With resume=True it skips those that an earlier run finished.
 
-        `batches`: in the order, and of the size, that they had then (shuffle=False); new ones may follow behind them. `keys`: a function that says a
-        batch's keys, or where it has none how many samples it holds; without it a batch is a tuple whose first part is its keys. Each batch that
-        is given is submitted whole, with its keys, in this order; a loop may leave some out, which then are not done. Without keys each batch is
-        submitted, in order, before the next one is taken. In a run that the launcher was asked to end there are no more. It may be called again, with
-        the batches that come next.
+        `batches`: in the same order and of the same size as before (shuffle=False); new ones may follow. `keys`: a function that returns a
+        batch's keys, or its number of samples if it has none. Default: the first element of the batch, a tuple. Submit each batch whole, with
+        its keys, in this order. A batch that the loop does not submit stays undone. Without keys, submit each batch before you take the next one.
+        The iteration ends early if the launcher was asked to end the run. pending() may be called again with the batches that follow.
 
-        Errors: BadArgument where batches that are done had other keys; what was submitted is not affected. Of fewer batches drain() tells.
+        Errors: BadArgument if batches that are done had other keys; submitted batches are not affected. drain() raises it if batches are missing.
         """
         self._require_own()
         with self._turn:
@@ -277,11 +279,11 @@ class Egress:
 
     def drain(self, timeout: float | None = None) -> None:
         """
-        Takes no more, and returns when consumers are done with everything, and those that this Egress started have put their results together.
-        Errors: Timeout after so many seconds; it may be called again. ConsumersFailed, where the results are not whole: consumers gave up, or samples
-        became dead letters. In a run that the launcher
-        was asked to end before all batches were given it then is SystemExit(130), as of any such run. TensorChanged, after all of that: see submit().
-        BadArgument where pending() was given fewer batches than the run before had done.
+        Waits until consumers have processed every batch, and consumers that this Egress started have written their final results.
+
+        Errors: Timeout after `timeout` seconds; call it again. ConsumersFailed if consumers failed or samples became dead letters.
+        TensorChanged, after all other work: see submit(). BadArgument if pending() got fewer batches than an earlier run finished.
+        SystemExit(130) if the launcher was asked to end the run before all batches were submitted.
         """
         self._require_own()
         if timeout is not None and not _validate.seconds("the timeout", timeout) >= 0:
@@ -289,14 +291,14 @@ class Egress:
         self._numbering.finish()
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
-            with self._turn:        # nothing was left to be submitted: what an earlier run left is put together
+            with self._turn:        # all batches were done: finish the earlier run's results
                 self._open_run([_layout(name, told) for name, *told in self._checkpoint.tensors], self._device or "cpu")
         if self._run is not None:
             if self._consumers is not None:
                 self._wait_for_consumers(self._run, self._consumers, deadline)
             self._run.drain(timeout)
             if self._consumers is not None and not self._consumers.wait(deadline):
-                raise Timeout(f"the results are not put together after {timeout} s. Call it again")
+                raise Timeout(f"final results are not written after {timeout} s. Call drain() again")
             if self._consumers is None and self._launched is None:
                 self._require_all_done(self._run)
             self._is_done = True
@@ -305,7 +307,7 @@ class Egress:
             raise SystemExit(ENDED_BY_THE_USER)
 
     def scale(self, consumers: int) -> None:
-        """From now on there are so many consumers of those that this Egress started. Errors: BadArgument."""
+        """Sets the number of consumers that this Egress runs. Errors: BadArgument if it has started none."""
         self._require_own()
         if self._consumers is None or self._run is None:
             raise BadArgument("there are no consumers of this Egress to be scaled yet: it starts them with processor=, and they come with the first batch. "
@@ -313,12 +315,12 @@ class Egress:
         self._consumers.scale(consumers)
 
     def stats(self) -> Stats:
-        """What went through so far."""
+        """Returns the counters of the run so far."""
         self._require_own()
         return Stats() if self._run is None else self._run.stats()
 
     def close(self) -> None:
-        """Ends the run: what was not drained is abandoned. May be called again; does nothing in a forked child."""
+        """Ends the run and abandons unfinished work. Idempotent; has no effect in a forked child."""
         if self._pid != os.getpid():
             return
         self._closed = True
@@ -365,23 +367,23 @@ class Egress:
             raise Stopped("the run was asked to end, and takes no more batches. Leave the context, which drains")
 
     def _wait_for_consumers(self, run: Run, consumers: Consumers, deadline: float | None) -> None:
-        """A run in which nothing is submitted would be over before its consumers have met it."""
+        """An empty run would end before its consumers connect."""
         while (now := run.stats()).batches_submitted == 0 and now.consumers == 0 and not self._is_drained:
             consumers.require_alive()
             if deadline is not None and time.monotonic() >= deadline:
-                raise Timeout("the consumers have not come yet. Call it again")
+                raise Timeout("no consumer has connected yet. Call drain() again")
             time.sleep(0.01)
         self._is_drained = True
 
     def _require_all_done(self, run: Run) -> None:
-        """By consumers of somebody else's: others' commands tell of their own. Errors: ConsumersFailed."""
+        """For consumers that this program did not start: no other command reports their failures. Errors: ConsumersFailed."""
         if samples := run.stats().samples_dead_lettered:
             lost = "1 sample was" if samples == 1 else f"{samples} samples were"
             raise ConsumersFailed(f"{lost} dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir {self._run_dir}",
                                   DEAD_LETTERS)
 
     def _open_run(self, layout: list[Layout], device: str) -> Run:
-        """Called again it goes on where an exception ended it, with the layout and the device that it had then."""
+        """May be called again after an exception: it continues with the same layout and device."""
         checkpoint, consumers = self._checkpoint, self._consumers
         run = self._opening
         if run is None:
@@ -409,7 +411,7 @@ class Egress:
         return run
 
     def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> tuple[list[Outputs], Before | None]:
-        """In the run's order, and found good for it; and what is to be remembered of them, once they are taken."""
+        """Validated outputs in the run's order, and the batch cache to keep once they are accepted."""
         names = list(named) if self._layout is None else [layout.name for layout in self._layout]
         try:
             tensors = [named[name] for name in names]
@@ -441,7 +443,7 @@ class Egress:
 
 
 def _of_another_shape(layout: Layout, each: Outputs) -> str:
-    """All samples of a run have one shape, and those of several sizes go as the largest."""
+    """The message for a batch whose sample shape differs from the run's: it explains padding."""
     wrong = f"'{layout.name}' has the shape {each.shape}; the run was opened for {layout.shape}"
     if len(each.shape) != len(layout.shape):
         return f"{wrong}. Reshape it to {len(layout.shape)} dimensions, or open another run for it"
@@ -475,7 +477,7 @@ class _AtHand(NamedTuple):
 
 
 def _is_called_by(code: CodeType, egress: Egress) -> bool:
-    """On this thread: before Python 3.11 Ctrl-C may leave a mark that somebody is at work."""
+    """Walks this thread's stack: before Python 3.11 Ctrl-C may leave a flag set."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (frame.f_code is not code or frame.f_locals.get("self") is not egress):
         frame = frame.f_back
@@ -493,7 +495,7 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
 
 
 def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:
-    """Where the program was started by one, which decides what an Egress else is told."""
+    """The launcher that started this program, if any; its flags replace the Egress's arguments."""
     started_by = launched(knows_its_run=any(given is not None for given in own.values()))
     if started_by is None:
         return None
@@ -529,7 +531,7 @@ def _require_whole(own: Mapping[str, Any]) -> None:
 
 
 def _facts(identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]) -> dict[str, str]:
-    """What makes two runs the same work, beside their tensors."""
+    """The facts, besides tensors, that must be equal for a run to resume another."""
     try:
         told = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
     except TypeError as problem:
@@ -539,7 +541,7 @@ def _facts(identity: str | Mapping[str, object] | None, processor: str | None, s
 
 
 def _new_run_dir() -> str:
-    """Where the launcher, too, looks for runs, and which is short enough for a socket's address. Errors: NotPermitted, CannotWrite."""
+    """A new folder where the launcher looks for runs, short enough for a socket's address. Errors: NotPermitted, CannotWrite."""
     folder = os.path.abspath(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What goes wrong, a class for each of the library's codes, with the library's own sentence and remedy."""
+"""One exception class for each of the library's error codes. The text is the library's message and remedy."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ class Error(Exception):
 
 
 class Internal(Error):
-    """A fault of ours."""
+    """A bug in Offramp."""
 
 
 class Timeout(Error, TimeoutError):
-    """Not yet: it may be called again."""
+    """The operation did not finish in time; call it again."""
 
     code = 2
 
 
 class WrongProcess(Error):
-    """The object was made by another process, before a fork."""
+    """The object was made before a fork, by another process."""
 
     code = 3
 
@@ -32,13 +32,13 @@ class CallbackFailed(Error):
 
 
 class Failed(Error):
-    """Raise it in a consumer's function when a slab failed, in words of one's own: what any other exception does, but the loop goes on."""
+    """Raise it in a consumer's function to count a failure against the slab, with your message, and continue with the next slab."""
 
     code = 5
 
 
 class Reject(Error):
-    """Raise it in a consumer's function when no consumer will do better: the slab is dead-lettered immediately, with these words."""
+    """Raise it in a consumer's function if a retry cannot help: the slab becomes a dead letter immediately, with your message."""
 
     code = 6
 
@@ -56,7 +56,7 @@ class NoSuchRun(Error):
 
 
 class SystemFailure(Error):
-    """The system refused something: memory, descriptors, files."""
+    """The operating system refused a resource: memory, descriptors, files."""
 
     code = 71
 
@@ -68,19 +68,19 @@ class CannotWrite(Error):
 
 
 class Retry(Error):
-    """Raise it in a consumer's function whose sink is away: the slab goes back, and nothing is counted against it."""
+    """Raise it in a consumer's function whose sink is unavailable: the slab is returned without counting a failure."""
 
     code = 75
 
 
 class Protocol(Error):
-    """The other side is of another build, or its bytes are damaged."""
+    """The peer is another build of Offramp, or its data is corrupt."""
 
     code = 76
 
 
 class NotPermitted(Error):
-    """The other side belongs to another user."""
+    """The peer belongs to another user."""
 
     code = 77
 
@@ -98,7 +98,7 @@ class DeviceOutOfMemory(Error, MemoryError):
 
 
 class DeviceBroken(Error):
-    """The device's context is lost: end the process."""
+    """The device context is lost. Restart the process."""
 
     code = 82
 
@@ -110,25 +110,25 @@ class DeviceUnsupported(Error):
 
 
 class RunInUse(Error):
-    """Another producer has this run directory."""
+    """Another producer uses this run directory."""
 
     code = 85
 
 
 class ProducerGone(Error):
-    """The producer died, and no other took over."""
+    """The producer died, and no other producer recovered its run."""
 
     code = 86
 
 
 class Stopped(Error):
-    """The run takes no more."""
+    """The run was stopped and accepts no more batches."""
 
     code = 130
 
 
 class ConsumersFailed(Error):
-    """The consumers that an Egress started gave up, or not all samples are done; `code` is the exit code of their command (launch/guide/reference/exit-codes.md)."""
+    """Consumers failed, or not all samples are done; `code` is an exit code (launch/guide/reference/exit-codes.md)."""
 
     def __init__(self, text: str, code: int = 1):
         super().__init__(text)
@@ -136,32 +136,32 @@ class ConsumersFailed(Error):
 
 
 class TensorChanged(Error, RuntimeError):
-    """A tensor was written to, freed or resized after submit() and before it was copied: consumers may get something else than was submitted."""
+    """A tensor was written to, freed or resized after submit() and before it was copied, so consumers may read wrong data."""
 
 
 class TurnOver(Error, RuntimeError):
-    """A slab was used after its turn: its memory holds something else by now."""
+    """A slab was used after its turn, when its memory may hold other data."""
 
 
 class ViewKept(Error, RuntimeError):
-    """A consumer's function kept a view of its slab. The slab is not accepted."""
+    """A consumer's function kept a view of its slab. A failure is counted against the slab."""
 
 
 class LibraryNotFound(Error, ImportError):
-    """libofframp.so.1 is not there, or is another version's."""
+    """libofframp.so.1 is missing or has another version."""
 
 
 class KeptViewWarning(RuntimeWarning):
-    """A loop kept a view of a slab beyond its turn: the view shows whatever lies there now."""
+    """A loop kept a view of a slab after its turn; the view may show other data."""
 
 
 class ForgottenWarning(RuntimeWarning):
-    """An Egress was neither drained nor closed: what consumers had not done is lost."""
+    """An Egress was neither drained nor closed, so unfinished work was abandoned."""
 
 
 _BY_CODE = {kind.code: kind for kind in Error.__subclasses__() if "code" in vars(kind)}
 
 
 def error_of(code: int, text: str) -> Error:
-    """The exception for a code of the library's."""
+    """Returns the exception for an error code of the library."""
     return _BY_CODE.get(code, Internal)(text)

@@ -198,7 +198,7 @@ class Processor:
         finally:
             slab._end()
         if kept := slab._kept_view():
-            raise ViewKept(f"{self._name} kept a view of its slab's tensor '{kept}'. Copy what is to be kept: numpy.array(view)")
+            raise ViewKept(f"{self._name} kept a view of its slab's tensor '{kept}'. Copy data that you keep: numpy.array(view)")
 
     def close(self) -> None:
         close = getattr(self._object, "close", None)

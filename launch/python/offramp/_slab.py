@@ -1,4 +1,4 @@
-"""What a consumer gets: one slab, its samples, and views of its tensors."""
+"""A slab as a consumer sees it: its samples and views of its tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy
 
 
-_OVER = "the slab's turn is over, and its memory holds something else by now. Use it before the next one is asked for, and copy what is to be kept"
+_OVER = "the slab's turn is over, and its memory may hold other data. Use it before you ask for the next one, and copy data that you keep"
 
 
 class Sample(NamedTuple):
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 
 class TensorInfo(NamedTuple):
-    """What one of the slab's tensors is like: `shape[0]` counts the slab's samples, empty rows included; strides are in elements."""
+    """Description of one tensor of a slab: `shape[0]` counts its samples, including empty rows; strides are in elements."""
 
     name: str
     dtype: DType
@@ -42,7 +42,7 @@ class TensorInfo(NamedTuple):
 
 
 class _Bytes:
-    """What each view of a tensor holds in the end, so that a weak reference tells whether there is one. Keeps the mapping."""
+    """The base object of every view of a tensor: a weak reference to it detects remaining views. Keeps the mapping."""
 
     def __init__(self, mapping: _Mapping | None, address: int, info: TensorInfo):
         self._mapping = mapping
@@ -57,17 +57,17 @@ def _size_of(info: TensorInfo) -> int:
 
 class Slab:
     """
-    One slab, for the time of its turn: from when a loop or a function gets it until the loop asks for the next one, or the function returns.
+    One slab, valid during its turn: until the loop asks for the next one or the function returns.
 
-    `slab["logits"]` is a read-only NumPy array over the shared memory, without a copy; copy what is to be kept. `for sample, values in slab:`
-    gives each sample with its row, or with a mapping from names to rows where the slab has several tensors; rows that mean nothing are left out.
-    `slab.torch("logits")` is the same as a torch.Tensor.
+    `slab["logits"]` is a read-only NumPy array over the shared memory, without a copy. Copy data that you keep. `slab.torch("logits")` is the
+    same data as a torch.Tensor. `for sample, values in slab:` yields each sample with its row. If the slab has several tensors, `values` maps
+    names to rows. Empty rows are skipped.
 
     Borrows: the slab's memory. Thread: any, one at a time. Errors: TurnOver for every use after the turn.
     """
 
     def __init__(self, library: Any, consumer: ctypes.c_void_p | None, given: _abi.Slab, mappings: Mappings):
-        """For Consumer and processors alone. `library`: what has the calls of a consumer that a slab makes."""
+        """For Consumer and processors only. `library`: has the consumer calls that a slab uses."""
         self._library, self._consumer, self._given = library, consumer, given
         self._mappings: Mappings | None = mappings
         self._turn = threading.RLock()
@@ -77,14 +77,14 @@ class Slab:
         self._arrays: dict[str, numpy.ndarray] = {}
         self._of_torch: dict[str, Any] = {}
         self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
-        self.name = given.name.decode(errors="replace")     # of what fills the slabs: Egress(name=)
+        self.name = given.name.decode(errors="replace")     # Egress(name=)
 
     def __repr__(self) -> str:
         return f"<offramp.Slab, {'after its turn' if self._over else ', '.join(info.name for info in self.tensors)}>"
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Those whose rows mean something, in the order of their rows."""
+        """Samples in the order of their rows, without empty rows."""
         self._require_turn()
         if self._samples is None:
             size = self._given.sample_size
@@ -95,20 +95,20 @@ class Slab:
 
     @property
     def tensors(self) -> tuple[TensorInfo, ...]:
-        """Name, type, shape and strides of each, in the producer's order. Needs no NumPy."""
+        """Name, type, shape and strides of each tensor, in the producer's order. Does not need NumPy."""
         self._require_turn()
         if self._infos is None:
             self._infos = tuple(self._info_of(self._tensor(index)) for index in range(self._given.tensor_count))
         return self._infos
 
     def __len__(self) -> int:
-        """How many samples mean something."""
+        """The number of samples, without empty rows."""
         return len(self.samples)
 
     def __getitem__(self, name: str) -> numpy.ndarray:
         """
-        The tensor of this name: read-only, in its producer's type and strides, `shape[0]` samples with empty rows included. Errors: KeyError
-        for another name; TypeError for bfloat16 without the package ml_dtypes; ModuleNotFoundError without NumPy.
+        Returns a tensor as a read-only array with the producer's type and strides. `shape[0]` counts empty rows too. Errors: KeyError for an
+        unknown name; TypeError for bfloat16 without the package ml_dtypes; ModuleNotFoundError without NumPy.
         """
         self._require_turn()
         if name not in self._arrays:
@@ -117,9 +117,9 @@ class Slab:
 
     def torch(self, name: str) -> Any:
         """
-        The same as a torch.Tensor of the CPU over the shared memory, without a copy, bfloat16 included; needs no NumPy. PyTorch has no tensors that are
-        only read, and the memory is: a write into it is a SIGSEGV, which ends the process. Clone what is to be changed or kept. Errors: KeyError for
-        another name; TypeError where this PyTorch lacks the type; ModuleNotFoundError without PyTorch.
+        Returns a tensor as a torch.Tensor on the CPU over the shared memory, without a copy. Supports bfloat16 and does not need NumPy. Do not
+        write to it: PyTorch has no read-only tensors, and a write ends the process with SIGSEGV. Clone data that you change or keep.
+        Errors: KeyError for an unknown name; TypeError if this PyTorch lacks the type; ModuleNotFoundError without PyTorch.
         """
         self._require_turn()
         if name not in self._of_torch:
@@ -134,15 +134,15 @@ class Slab:
             yield sample, only[sample.row] if only is not None else {name: array[sample.row] for name, array in arrays.items()}
 
     def progress(self) -> None:
-        """Says that this consumer is at work: call it at least once in the run's visibility timeout, 30 s where nobody chose another."""
+        """Reports progress. Call it more often than the run's visibility timeout (default: 30 s)."""
         with self._turn:
             self._require_turn()
             self._library.offramp_consumer_progress(self._consumer)
 
     def still_current(self) -> bool:
         """
-        Before a commit: whether the slab is still this consumer's to commit; where it is not, another one does the work. Never needed to be
-        correct.
+        Returns whether this consumer may still commit the slab; if not, another consumer processes it. An optimization: commits are
+        correct without it.
         """
         with self._turn:
             self._require_turn()
@@ -202,7 +202,7 @@ class Slab:
         return torch.frombuffer(data, dtype=dtype).as_strided(info.shape, info.strides)
 
     def _end(self) -> None:
-        """The turn is over; called once by whoever had the slab."""
+        """Ends the turn. Called once."""
         with self._turn:
             self._over = True
             self._arrays.clear()
@@ -210,7 +210,7 @@ class Slab:
             self._mappings = None
 
     def _kept_view(self) -> str | None:
-        """The name of a tensor of which somebody has a view after the turn."""
+        """The name of a tensor that still has a view after the turn."""
         if any(view() is not None for _, view in self._views):
             gc.collect()
         return next((name for name, view in self._views if view() is not None), None)

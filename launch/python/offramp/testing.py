@@ -1,5 +1,5 @@
 """
-For tests of processors: a slab as a file, and the consumer itself, which processes it without a run, as `offramp dead-letters retry` does.
+Test processors without a run: save a slab to a file and process it with a real consumer, like `offramp dead-letters retry`.
 
     slab = save_slab(folder / "slab.safetensors", {"logits": numpy.zeros((2, 21, 8, 8), "float32")}, ["a", "b"])
     files = process(slab, "post.py:save", folder / "results")
@@ -26,7 +26,7 @@ from offramp._validate import one_a_sample
 
 __all__ = ["build", "process", "save_slab"]
 
-PROGRAMS = "OFFRAMP_BIN_DIR"        # as the launcher has it: the folder of offramp-consumer
+PROGRAMS = "OFFRAMP_BIN_DIR"        # the folder of offramp-consumer
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parents[2]
 _STORED = {"int": "I", "uint": "U", "float": "F", "bfloat": "BF"}
@@ -34,10 +34,10 @@ _STORED = {"int": "I", "uint": "U", "float": "F", "bfloat": "BF"}
 
 def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys: Iterable[str] | None = None, name: str = "test") -> pathlib.Path:
     """
-    Writes a slab as dead letters are written, and returns its path.
+    Writes a slab in the format of dead letters and returns its path.
 
-    `tensors`: by name, each of shape (samples, ...), as for Egress.submit(), on the CPU. `keys`: one a sample, which names its
-    results; without them 0, 1, 2. `name`: what slab.name will be. Errors: TypeError and BadArgument, which say what to call.
+    `tensors`: by name, each of shape (samples, ...) on the CPU, as for Egress.submit(). `keys`: one per sample; they name its results. Default:
+    "0", "1", and so on. `name`: the value of slab.name. Errors: TypeError and BadArgument for unsupported arguments.
     """
     given = {each: outputs_of(each, tensor, copy=False) for each, tensor in tensors.items()}
     if not given:
@@ -58,11 +58,11 @@ def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys:
 def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathLike[str], options: Mapping[str, object] | None = None,
             python: str = sys.executable) -> dict[str, bytes]:
     """
-    What a consumer with this processor leaves of the slab: each file in `output`, by its name there, with its bytes.
+    Processes the slab and returns all files in `output`: a mapping from relative paths to bytes.
 
-    `slab`: what save_slab() wrote, or a dead letter (RUN/dead-letters/NAME.safetensors). `processor`, `options`, `python`: as --processor,
-    --processor-option and --consumer-python have them. Blocks: until the consumer has ended. Errors: Failed, with its words, where the
-    processor fails; Error where there is no consumer.
+    `slab`: a path from save_slab(), or a dead letter (RUN/dead-letters/NAME.safetensors). `processor`, `options`, `python`: the values of
+    --processor, --processor-option and --consumer-python. Blocks: until the consumer exits. Errors: Failed, with the consumer's output, if the
+    processor fails; Error if offramp-consumer is not found.
     """
     given = ",".join(f"{key}={value}".replace(",", r"\,") for key, value in (options or {}).items())
     command = [str(consumer()), "--processor", processor, "--consumer-python", python, "--output", os.fspath(output),
@@ -79,8 +79,8 @@ def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathL
 
 def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
     """
-    Compiles a processor in C or C++ into `folder`, and returns what --processor takes: so:FOLDER/NAME.so. The headers are the
-    package's, else those that pkg-config knows, else the checkout's; the compilers those of CC and CXX. Errors: Error, with the compiler's words.
+    Compiles a processor in C or C++ into `folder` and returns its name for --processor: so:FOLDER/NAME.so. CC and CXX name the compilers.
+    Headers come from the package, else from pkg-config, else from the checkout. Errors: Error, with the compiler's output.
     """
     path, made = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
     compiler, standard = (os.environ.get("CC", "cc"), "-std=c11") if path.suffix == ".c" else (os.environ.get("CXX", "c++"), "-std=c++20")
@@ -90,13 +90,13 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
     except OSError as problem:
         raise Error(f"{compiler} cannot be started ({problem.strerror}). Install a compiler, or name one in CC or CXX") from None
     if done.returncode != 0:
-        remedy = "" if _include() or "offramp_processor.h" not in done.stderr else "\nThere are no headers of Offramp here: apt-get install offramp-dev"
+        remedy = "" if _include() or "offramp_processor.h" not in done.stderr else "\nOfframp's headers are not installed. Install them: apt-get install offramp-dev"
         raise Error(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}{remedy}")
     return f"so:{made}"
 
 
 def consumer() -> pathlib.Path:
-    """The program offramp-consumer: of OFFRAMP_BIN_DIR, else of the package, else of the checkout's build, else of the PATH. Errors: Error."""
+    """Finds offramp-consumer: in OFFRAMP_BIN_DIR, else in the package, the checkout's build or the PATH. Errors: Error."""
     named = os.environ.get(PROGRAMS)
     places = [named] if named else [str(_PACKAGE / "programs" / "bin"), str(_CHECKOUT / "build" / "release" / "bin"), os.environ.get("PATH", "")]
     found = shutil.which("offramp-consumer", path=os.pathsep.join(places))

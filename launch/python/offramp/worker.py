@@ -1,6 +1,6 @@
 """
-`offramp-consumer --processor post.py:save` goes on as this module, in the interpreter that --consumer-python names: the consumer itself is a
-library here (libofframp_worker.so), and calls the user's function with one slab after another. Nobody starts it by hand.
+`offramp-consumer --processor post.py:save` executes this module, in the interpreter that --consumer-python names. The consumer runs in the
+library libofframp_worker.so and calls the user's function for each slab. Do not start this module by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIBRARY = "OFFRAMP_WORKER_LIBRARY"
 
 
 def know_the_package() -> None:
-    """`offramp` is the package that this file is part of. Others that lie beside it are of the interpreter that it was installed for, perhaps not of this."""
+    """Imports this file's package as `offramp`, without adding its parent folder to sys.path: other packages there may be for another interpreter."""
     folder = dirname(__file__)
     spec = importlib.util.spec_from_file_location("offramp", join(folder, "__init__.py"), submodule_search_locations=[folder])
     assert spec is not None and spec.loader is not None
@@ -44,15 +44,15 @@ from offramp import _host
 def main(argv: list[str]) -> int:
     path = os.environ.pop(LIBRARY, "")      # it would be taken for a setting
     if not path:
-        print(f"offramp.worker: {LIBRARY} is not set. Start offramp-consumer --processor FILE.py:FUNCTION: it starts this", file=sys.stderr)
+        print(f"offramp.worker: {LIBRARY} is not set. Start offramp-consumer --processor FILE.py:FUNCTION, which starts this module", file=sys.stderr)
         return 64
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)     # what is printed stands in the log, also of one that is killed
+        sys.stdout.reconfigure(line_buffering=True)     # so that the log is complete if this process is killed
     worker = ctypes.CDLL(path)
     worker.offramp_worker_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]
     words = [b"offramp-consumer", *map(os.fsencode, argv)]
     table = _host.table()
-    # The consumer blocks signals, and reads them. What the user's code forks takes them: multiprocessing ends its pools by SIGTERM.
+    # The consumer blocks signals and reads them. Forked children unblock them: multiprocessing ends its pools with SIGTERM.
     os.register_at_fork(after_in_child=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []))
     return int(worker.offramp_worker_main(len(words), (ctypes.c_char_p * (len(words) + 1))(*words), ctypes.byref(table)))
 
@@ -62,4 +62,4 @@ if __name__ == "__main__":
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)      # threads of the user's keep nobody waiting, and what is to be closed is closed
+    os._exit(code)      # does not wait for the user's threads
