@@ -136,7 +136,7 @@ class OnRay(unittest.TestCase):
     def test_what_no_other_try_mends_ends_the_job_with_its_reason(self):
         world = self.begun()
         self.assertEqual(world.drive("--flags", "--seed=3").wait(), 65, world.said())
-        self.assertIn("which no other try mends: the input or the model is not what", world.said())
+        self.assertIn("which a retry cannot fix: the input or the model is not what", world.said())
         self.assertIn("--seed was 0 and is 3", world.said())
         self.assertEqual(world.drive("--attempts", "1", "--offramp", "/nowhere/offramp").wait(), 75, world.said())
         self.assertIn("'/nowhere/offramp' cannot be started on", world.said())

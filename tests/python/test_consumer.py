@@ -166,7 +166,7 @@ class Consumers(World):
                 kept.append(slab["index"])
                 values = slab["values"]     # noqa: F841: bound for longer than the slab's turn, as every loop's variables are
         self.assertEqual([offramp.KeptViewWarning], [each.category for each in told])
-        self.assertIn("'index' is still there", str(told[0].message))
+        self.assertIn("'index' is still referenced", str(told[0].message))
         self.hear(producer)
         self.assertEqual("32 0\n", self.end(producer))
 

@@ -53,7 +53,7 @@ class Stalled(unittest.TestCase):
     def test_that_consumers_stay_stalled_is_reported_ever_more_seldom(self):
         told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
         self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in told])
-        self.assertRegex(told[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and nobody ends them: .*run/status.json")
+        self.assertRegex(told[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and kill_stalled is off: .*run/status.json")
 
     def test_where_they_are_killed_those_that_stay_are_reported(self):
         told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1}))

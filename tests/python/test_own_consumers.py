@@ -144,7 +144,7 @@ def save(slab):
         self.post.write_text(self.HANGS)
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
         self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than "
-                                                r"1\.\d s, and nobody ends them: .*kill_stalled=True")
+                                                r"1\.\d s, and kill_stalled is off: .*kill_stalled=True")
         self.assertIsNone(loop.poll())
         self.work.close_gate("over")
         self.end(loop)
@@ -265,7 +265,7 @@ def save(slab):
                     if again is None:
                         egress.submit(numpy.full((2, 3), number, "float32"), keys)
                     else:
-                        with self.assertRaisesRegex(offramp.BadArgument, f"the key '{again}' names a sample of an earlier batch.*TensorChanged told of.*repeated_keys='allow'"):
+                        with self.assertRaisesRegex(offramp.BadArgument, f"the key '{again}' names a sample of an earlier batch.*TensorChanged reported.*repeated_keys='allow'"):
                             egress.submit(numpy.full((2, 3), number, "float32"), keys)
             self.assertEqual((2, 4), egress.stats()[:2])
         self.assertEqual({"a": 0, "b": 0, "c": 3, "d": 3}, self.values_of("out"))
@@ -342,7 +342,7 @@ def save(slab):
         os.kill(command, signal.SIGKILL)
         gate.unlink()
         said = self.end(loop, 1)
-        self.assertRegex(said.splitlines()[-1], "ConsumersFailed: the command that watched the consumers was killed by signal 9")
+        self.assertRegex(said.splitlines()[-1], "ConsumersFailed: the command that supervises the consumers was killed by signal 9")
         wait_for(lambda: not left_of(self.folder), "that its consumers are gone")
         self.work.run(resume=True)
         self.assertEqual(BATCHES * ROWS + 1, len(self.work.results()))

@@ -99,12 +99,12 @@ CALLS = {
 
 
 def reason_of(why: str) -> bytes:
-    """Why a slab failed, as C takes it."""
+    """Encodes the reason of a failure for C."""
     return why.encode(errors="replace").replace(b"\0", b"?")
 
 
 def declare(library: ctypes.CDLL) -> None:
-    """Tells ctypes what each call takes. AttributeError: the library lacks one."""
+    """Sets argument and result types of each call. Errors: AttributeError if the library lacks one."""
     for name, (result, *arguments) in CALLS.items():
         call = getattr(library, name)
         call.restype, call.argtypes = result, arguments

@@ -1,4 +1,4 @@
-"""What is submitted: tensors of PyTorch, arrays of NumPy, and what says in another way where its elements lie. No package is imported for it but NumPy."""
+"""Submitted arrays: PyTorch tensors, NumPy arrays and objects with an exchange interface. Imports no package except NumPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _known: dict[Any, DType] = {}       # other packages' dtypes
 
 
 class Outputs(NamedTuple):
-    """One tensor as the library wants it: samples one after another in one order, the first one at `address` on `device`."""
+    """One tensor in the library's form: dense samples in one order, the first at `address` on `device`."""
 
     owner: Any          # keeps the memory
     address: int
@@ -25,8 +25,8 @@ class Outputs(NamedTuple):
     shape: tuple[int, ...]
     device: str         # "cpu", "cuda:0"
     order: Order = ROW_MAJOR
-    stream: int | None = None       # that it is written on; without it, the one that PyTorch uses
-    memory: Memory | None = None    # says whether the tensor is changed
+    stream: int | None = None       # that writes the tensor; default: PyTorch's current one
+    memory: Memory | None = None    # detects changes
 
 
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
@@ -47,7 +47,7 @@ def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
 
 
 def _said(given: object, attribute: str) -> Any:
-    """Some packages have it, and say only when they are asked that this array has not."""
+    """Some packages raise only when the attribute is read."""
     try:
         return getattr(given, attribute, None)
     except Exception:
@@ -58,7 +58,7 @@ def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outpu
     if callable(getattr(array, "filled", None)):
         raise TypeError(f"'{name}' is a masked array. Submit array.filled(VALUE)")
     dtype = OF_ARRAY_TYPE.get(array.dtype.str)
-    if dtype is None:       # ml_dtypes' bfloat16, or none of ours
+    if dtype is None:       # ml_dtypes' bfloat16, or unsupported
         if array.dtype.str.startswith(">"):
             raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
         dtype = _dtype(name, array.dtype.name)
@@ -85,7 +85,7 @@ def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int)
 
 
 def _through_numpy(name: str, given: Any) -> Any:
-    """What has the buffer protocol or NumPy's array interface, as an array without a copy."""
+    """An array without a copy, through the buffer protocol or NumPy's array interface."""
     numpy = _numpy()
     try:
         if numpy is not None:
@@ -118,7 +118,7 @@ def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream:
     device = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
     if copy or lies != order or tensor.is_neg():
         made = _copied(tensor, order, stream)
-        # Its allocator thinks of the stream that it was made on, which may be another one than reads it now.
+        # PyTorch's allocator knows only the stream that made the tensor; another one may read it now.
         return Outputs(made if stream is None else (made, tensor), made.data_ptr(), dtype, shape, device, order)
     address = tensor.data_ptr()
     return Outputs(tensor, address, dtype, shape, device, order, memory=Memory(name, tensor, address, dtype.bits // 8))

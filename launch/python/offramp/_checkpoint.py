@@ -1,12 +1,12 @@
 """
-FOLDER/.offramp-egress: which batches of a work are done, in a form that outlives the loop. JSON, a line each:
+FOLDER/.offramp-egress records which batches are done, so that a later run can resume. JSON lines:
 
     {"offramp_egress": 1, "work": "NAME", "identity": {"processor": "npy", ...}, "tensors": [["logits", "float32", [64, 21, 512, 512]]]}
     {"done": [[0, 640, "HASH"], [704, 768, "HASH"]]}        any number; items 0 to 639 and 704 to 767
 
-A batch is done once a consumer has committed the results of all its samples and said so: the file may lag behind the results, and never leads.
-HASH is the sum, modulo 2**64, of a hash of each batch's keys and of the number of its first item, so that a loop which goes on with other keys, or
-in another order, is found out. A line that does not end, or is none of these, says nothing: what it stood for is made again.
+A batch is done once a consumer has committed the results of all its samples and reported so. The file may lag behind the results, never lead.
+HASH is the sum, modulo 2**64, of a hash of each batch's keys and first item number. It detects a resumed loop with other keys or another order.
+Incomplete and unknown lines are ignored; their batches are processed again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
 MOST_RANGES = 1 << 16       # of what is done: a loop that drops leaves a gap for each
-Told = list[Any]        # of a tensor: name, type, shape
+Told = list[Any]        # a tensor's name, type, shape
 
 
 class Done(NamedTuple):
@@ -45,15 +45,15 @@ class Done(NamedTuple):
 
 class DoneBatches:
     """
-    What is done, as the ranges that it consists of. With twice MOST_RANGES of them the shortest are forgotten, the oldest first, until MOST_RANGES are left:
-    what they stand for is made again. Thread: one.
+    Finished items, as ranges. At twice MOST_RANGES, the shortest ranges are dropped, oldest first, until MOST_RANGES remain; their batches are
+    processed again. Thread: one.
     """
 
     def __init__(self) -> None:
         self._ranges: list[Done] = []      # in order; they neither overlap nor touch
 
     def add(self, batch: Done) -> None:
-        """Of what is there already nothing is added."""
+        """Ignores a batch that overlaps finished items."""
         at = bisect.bisect_right(self._ranges, (batch.begin, MODULUS, MODULUS))
         if at > 0 and self._ranges[at - 1].end > batch.begin or at < len(self._ranges) and self._ranges[at].begin < batch.end:
             return
@@ -91,9 +91,9 @@ class Checkpoint:
         self._inside: int | None = None     # the folder's descriptor
         self._share: int | None = None      # in the lock that a launcher has on it
         self._file: io.FileIO | None = None
-        self._new: io.FileIO | None = None      # kept open: nobody else's gets its number meanwhile
+        self._new: io.FileIO | None = None      # kept open, so that its inode number is not reused
         self._bytes = self._anew_bytes = 0
-        # Submitted: first item, samples, keys; or, without keys, a batch that does not count as done from now on.
+        # Submitted batches: first item, samples, keys. Without keys: a batch that no longer counts as done.
         self._told: collections.deque[tuple[int, int, bytes | None]] = collections.deque()
         self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
         self._firsts: list[int] = []                # of these, in order
@@ -180,7 +180,7 @@ class Checkpoint:
     def _require_same(self, told: Mapping[str, object], now: Mapping[str, object]) -> None:
         other = [f"{name} was {told.get(name)!r} and is {now.get(name)!r}" for name in sorted({*told, *now}) if told.get(name) != now.get(name)]
         if other:
-            raise BadArgument(f"what lies in {self.folder} is of another work: {'; '.join(other)}. Go on with what it was, or leave resume=True out and give "
+            raise BadArgument(f"{self.folder} has results of another work: {'; '.join(other)}. Go on with what it was, or leave resume=True out and give "
                               "another output")
 
     @property
@@ -196,7 +196,7 @@ class Checkpoint:
 
     def begin(self, in_place: bool) -> None:
         """
-        `in_place`: at once; else the launcher puts it there, once it has found that results may go to this folder. A file that it goes on with
+        `in_place`: immediately. Otherwise the launcher moves the file there after it has checked the folder. A file that it goes on with
         stays as it is until then, since another loop may be adding to it: it is written anew with the first batch that is done.
         """
         self._require_in_place()
@@ -251,7 +251,7 @@ class Checkpoint:
             self._more.append(done)
 
     def write(self) -> None:
-        """What completed() told of."""
+        """Writes what completed() reported."""
         if not self._more:
             return
         self._require_in_place()

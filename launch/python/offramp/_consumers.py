@@ -18,21 +18,21 @@ from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound
 from offramp._library import library
 
 LOOK_AGAIN_SECONDS = 0.01
-LAST_OUTPUT_BYTES = 1 << 16        # of the end of what it said, in which its last words are looked for
+LAST_OUTPUT_BYTES = 1 << 16        # of its output's end, which is searched for the final messages
 OPTIONS = "processor-option"
 OF_SEVERAL = (OPTIONS, "columns")       # flags whose value has commas in it
-# What a flag is called in a program that makes an Egress.
+# The Egress argument for each flag.
 _IN_PYTHON = {"resume": "resume=True", "output": "output", "processor": "processor", "consumers": "consumers", "kill-stalled": "kill_stalled=True",
               **{flag: f"settings={{'{flag}': True}}" for flag in ("overwrite", "durable")},
               **{flag: f"settings={{'{flag}': ...}}" for flag in (OPTIONS, "input", "sink", "sink-table", "http-url", "http-header", "consumer-python", "png-level")}}
-# Of an Egress's own arguments, or decided by it.
+# Flags that are arguments of an Egress, or that it sets.
 SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "program", "work", "wait", "lifeline-fd")
 
 
 class Consumers:
     """
-    Owns: the command's process, which starts, watches and ends consumers, and puts together what they made. It ends by itself once the run is over,
-    or this process is. Thread: one at a time. Blocks: wait(), close().
+    Owns: the command's process, which supervises consumers and writes final results. It exits by itself after the run or this process ends.
+    Thread: one at a time. Blocks: wait(), close().
     """
 
     def __init__(self, run_dir: str, output: str, processor: str, consumers: int, settings: Mapping[str, object], work: str, resume: bool):
@@ -44,7 +44,7 @@ class Consumers:
             environment.setdefault("OFFRAMP_BIN_DIR", programs)
         self._run_dir = run_dir
         self._said = tempfile.TemporaryFile()
-        # In a session of its own: a terminal's Ctrl-C reaches the loop alone, whose run tells it what to do.
+        # A separate session, so that a terminal's Ctrl-C reaches only the loop.
         self._process = subprocess.Popen([*launcher_command("consume-set-up"), *flags], env=environment, stdin=subprocess.DEVNULL, stdout=self._said,
                                          stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -54,7 +54,7 @@ class Consumers:
             raise self._failure()
 
     def wait(self, deadline: float | None) -> bool:
-        """Until it has ended, for a run that is over; False when the time is over before. Errors: ConsumersFailed."""
+        """Waits for the command's exit after the run ended; False at the deadline. Errors: ConsumersFailed."""
         while self._process.poll() is None:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -65,7 +65,7 @@ class Consumers:
         return True
 
     def scale(self, consumers: int) -> None:
-        while not os.path.exists(f"{self._run_dir}/control.sock"):      # it has not met the run yet
+        while not os.path.exists(f"{self._run_dir}/control.sock"):      # the command has not connected to the run yet
             self.require_alive()
             time.sleep(LOOK_AGAIN_SECONDS)
         done = subprocess.run([*launcher_command("scale"), str(consumers), "--run-dir", self._run_dir], stdin=subprocess.DEVNULL, capture_output=True,
@@ -75,7 +75,7 @@ class Consumers:
             raise BadArgument(final_messages(done.stdout + done.stderr))
 
     def close(self) -> None:
-        """Until it has ended: then no consumer is left. A run that was not drained it may not even have met."""
+        """Waits until the command and all its consumers have exited."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         self._process.wait()
@@ -86,14 +86,14 @@ class Consumers:
         words = final_messages(self._said.read().decode(errors="replace"))
         code = self._process.returncode
         if code < 0:
-            words = f"the command that watched the consumers was killed by signal {-code}; its last words: {words}"
+            words = f"the command that supervises the consumers was killed by signal {-code}; its last message: {words}"
         elif code == 0:
             words = "the consumers were ended before the run was over"
         return ConsumersFailed(f"{in_python(words)} (logs: {self._run_dir}/logs)", code if code >= 0 else 128 - code)
 
 
 def launcher_command(command: str) -> list[str]:
-    """The launcher lies beside the package: in the repository, and where it is installed."""
+    """The launcher is beside the package, in the repository and when installed."""
     package = pathlib.Path(__file__).resolve().parent
     for folder in (package.parents[1] / "offramp_launch", package.parent / "offramp_launch", package / "offramp_launch"):
         if (folder / "__main__.py").exists():
@@ -103,7 +103,7 @@ def launcher_command(command: str) -> list[str]:
 
 
 def _programs() -> str | None:
-    """Of the library's own build or installation, where it is known."""
+    """The program folder of the library's build or installation, if known."""
     named = library()._name
     folder = pathlib.Path(named).resolve().parents[1] / "bin"
     return str(folder) if os.path.isabs(named) and (folder / "offramp-consumer").exists() else None
@@ -131,7 +131,7 @@ def flag_of(name: str) -> str:
 
 
 def _value_of(flag: str, value: object) -> str:
-    """As one text: a flag stands once, and the last one would count."""
+    """One text per flag, because a repeated flag would replace the first."""
     if flag == OPTIONS and isinstance(value, Mapping):
         return ",".join(f"{_option_name(key)}={_one(flag, each)}".replace(",", r"\,") for key, each in value.items())
     if isinstance(value, (list, tuple)):
@@ -165,7 +165,7 @@ def _option_name(key: object) -> str:
 
 
 def require_files(processor: str) -> None:
-    """What a processor of one's own is read from, looked at before there are consumers. Errors: BadArgument."""
+    """Checks that the files of custom processors exist, before consumers start. Errors: BadArgument."""
     for name in processor.split(","):
         kind, colon, rest = name.partition(":")
         path = rest if kind == "so" else name.rpartition(":")[0] if colon and name.rpartition(":")[0].endswith(".py") else None
@@ -175,7 +175,7 @@ def require_files(processor: str) -> None:
 
 
 def in_python(words: str) -> str:
-    """What a command says of flags, in words of an Egress."""
+    """Replaces flags in a command's message with arguments of an Egress."""
     words = words.replace("--resume to add to them (a sample of the same key replaces its earlier result),",
                           "--resume to leave out what is done, with egress.pending(),")
     return re.sub(r"--([a-z][a-z-]*)(?:=true\b)?", lambda flag: _IN_PYTHON.get(flag[1], flag[0]), words)

@@ -1,4 +1,4 @@
-"""Types of elements: DLPack's codes, NumPy's type strings, and the names that everybody has for them."""
+"""Element types: DLPack codes, NumPy type strings and common names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class DType(NamedTuple):
-    """Of one element: its name ("float32", "bfloat16"), DLPack's type code and its size in bits."""
+    """An element type: name ("float32", "bfloat16"), DLPack type code and size in bits."""
 
     name: str
     code: int

@@ -17,7 +17,7 @@ _DEVICE_ORDINAL = 9                         # CUpointer_attribute
 
 
 class Exchanged(NamedTuple):
-    """An array as it lies: strides in elements. `stream`: the handle of the one that it is written on."""
+    """An array in memory: strides in elements. `stream`: the handle of the stream that writes it."""
 
     owner: object
     address: int
@@ -64,7 +64,7 @@ class _Taken:
 
 
 def of_dlpack(name: str, given: Any) -> Exchanged:
-    """Nobody's stream is waited for. Errors: TypeError, BadArgument; what the capsule held is given back then."""
+    """Does not wait for any stream. Errors: TypeError, BadArgument; they release the capsule's content."""
     device, capsule = _export(name, given)
     owner, tensor = _taken(name, capsule)
     if tensor.dtype.lanes != 1:
@@ -98,7 +98,7 @@ def _export(name: str, given: Any) -> tuple[str, object]:
 
 
 def _wait_until_computed(given: Any) -> None:
-    """JAX computes on streams that nobody else knows, and neither its DLPack nor its CUDA interface waits for them, or names them."""
+    """JAX computes on private streams, and neither its DLPack nor its CUDA interface waits for them or names them."""
     if callable(ready := getattr(given, "block_until_ready", None)):
         ready()
 
@@ -119,7 +119,7 @@ def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
 
 
 def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
-    """`told`: what the array says. Errors: TypeError, BadArgument."""
+    """`told`: the array's interface. Errors: TypeError, BadArgument."""
     try:
         shape, typestr, address = tuple(int(extent) for extent in told["shape"]), told["typestr"], int(told["data"][0] or 0)
         strides, mask, stream = told.get("strides"), told.get("mask"), told.get("stream")
@@ -142,7 +142,7 @@ def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
 
 
 def _handle_of(name: str, stream: object) -> int:
-    if stream is None or stream == 1:       # ready for everybody; the legacy stream
+    if stream is None or stream == 1:       # no stream to wait for; the legacy stream
         return LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 2:
         raise TypeError(f"'{name}' says that it is written on the stream {stream!r}. Say which: submit(..., stream=)")

@@ -1,4 +1,4 @@
-"""Steps at which tests let a loop die: common/base/failpoint.hpp, for the package. Outside tests nobody has preloaded what decides there."""
+"""Points at which tests can kill a loop, as in common/base/failpoint.hpp. No effect outside tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors in Python behind the C struct of offramp_processor.h: found, called, and their results handed to the consumer's sinks."""
+"""Runs Python processors behind the C struct of offramp_processor.h and passes their results to the consumer's sinks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ProcessorTable(ctypes.Structure):
 
 STRUCTS = {"offramp_host": Host, "offramp_processor_options": Options, "offramp_processor": ProcessorTable}
 
-DEBUGGER = "OFFRAMP_PDB"     # `dead-letters retry --pdb`: standard input is somebody's
+DEBUGGER = "OFFRAMP_PDB"     # `dead-letters retry --pdb`: a person uses standard input
 _debugs = bool(os.environ.pop(DEBUGGER, ""))
 
 _processors: dict[int, Processor] = {}     # by the number that C has for each
@@ -61,12 +61,12 @@ _numbers = itertools.count(1)
 
 
 def table() -> ProcessorTable:
-    """The struct that the consumer calls. Lives as long as somebody holds it."""
+    """The struct that the consumer calls. Keep a reference while it is in use."""
     return ProcessorTable(ctypes.sizeof(ProcessorTable), _Create(_create), _Process(_process), _Destroy(_destroy))
 
 
 class Wrong(Exception):
-    """The user's file, or what is in it, cannot be used: told in one line."""
+    """The user's file or its content is unusable; the message is one line."""
 
 
 def _create(host: Any, options: Any, made: Any) -> int:
@@ -99,10 +99,10 @@ def _process(number: int, host: Any, slab: Any) -> int:
 
 
 def _end_of_a_child() -> None:
-    """Connection and slab are its parent's, which goes on: whatever it did here would be done twice."""
+    """Ends a forked child, because the connection and the slab belong to its parent."""
     with contextlib.suppress(BaseException):
         sys.stdout.flush()
-        print("offramp: a child that the processor forked came back out of it, and is ended. End it there, by os._exit()", file=sys.stderr, flush=True)
+        print("offramp: a forked child returned from the processor and was ended. Call os._exit() in the child", file=sys.stderr, flush=True)
     os._exit(1)
 
 
@@ -111,7 +111,7 @@ def _verdict(number: int, host: Any, slab: Any) -> int:
         _processors[number].process(host, slab.contents)
         return _abi.OK
     except _Refused as refused:
-        return refused.code         # the consumer knows why
+        return refused.code         # the consumer has the reason
     except Retry as problem:
         return _explained(host, str(problem) or "offramp.Retry", _abi.RETRY)
     except Reject as problem:
@@ -155,7 +155,7 @@ def _explained(host: Any, why: str, code: int) -> int:
 
 
 class _Refused(Exception):
-    """A commit was; the consumer has its own words for it."""
+    """The consumer refused a commit and has its own message."""
 
     def __init__(self, code: int):
         super().__init__(code)
@@ -163,7 +163,7 @@ class _Refused(Exception):
 
 
 class _Calls:
-    """What a Slab asks of the library, asked of the host."""
+    """Implements the library calls of a Slab with those of the host."""
 
     def __init__(self, host: Any):
         self._host, self._address = host.contents, ctypes.addressof(host.contents)
@@ -259,7 +259,7 @@ def check(name: str, options: dict[str, str]) -> Any:
 
 
 class _AsItIsNow(importlib.machinery.SourceFileLoader):
-    """Compiles the file that is there: what was kept of it before may be taken for it, where both were written within a second."""
+    """Ignores cached bytecode, which can be stale if the file changed within a second."""
 
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)
@@ -267,7 +267,7 @@ class _AsItIsNow(importlib.machinery.SourceFileLoader):
 
 
 def find(place: str) -> Any:
-    """What FILE.py:NAME or PACKAGE.MODULE:NAME is. Errors: Wrong; what the file itself raises."""
+    """The object that FILE.py:NAME or PACKAGE.MODULE:NAME names. Errors: Wrong; exceptions of the file itself."""
     where, _, name = place.rpartition(":")
     if where.endswith(".py"):
         path = pathlib.Path(where).absolute()
@@ -385,7 +385,7 @@ def _plain(value: Any) -> Any:
 
 
 def _of_the_users(text: str) -> str:
-    """The traceback without our own frames, which are nobody's mistake."""
+    """The traceback without this module's frames."""
     lines, kept, ours = text.splitlines(), [], False
     for line in lines:
         if line.startswith("  File "):

@@ -1,4 +1,4 @@
-"""What samples are called by."""
+"""Validation of sample keys."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Collection, Iterator, Sequence
 from offramp._errors import BadArgument
 
 EXAMPLE = "['a', 'b']"
-# For the keys of earlier batches, which takes some 2 million. Each also takes its text, Python's part of that, and its place in the set.
+# Room for about 2 million keys of earlier batches. Each takes its text, Python's overhead and a place in the set.
 ROOM_BYTES, BESIDE_TEXT_BYTES = 1 << 28, 100
 
 
 def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | None:
-    """Of what one_a_sample() gave: one after another, with a NUL behind each: for the library, and at once. `once`: none stands twice."""
+    """Encodes keys for the library, each followed by a NUL. `once`: refuse repeated keys."""
     if keys is None:
         return None
     try:
@@ -36,11 +36,11 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
     return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
-# Processors that name files by keys, with their endings; those of one's own choose any. All others name rows, and take any key.
+# Built-in processors that name files by keys, with their endings. Custom processors may use any ending. All others accept any key.
 _IMAGES = (".png", ".jpg", ".webp")
 ENDINGS = {"npy": (".npy",), "safetensors": (".safetensors",), "mask-png": _IMAGES, "cut-out": _IMAGES, "overlay": _IMAGES, "image": _IMAGES, "write": (".bin",)}
 _OF_ROWS = ("checksum", "embeddings-parquet", "embeddings-postgres", "embeddings-sqlite", "http", "mask-rle", "none", "records", "records-postgres")
-# In keys with a NUL behind each: a part that names no file or folder, or one of ours.
+# In NUL-terminated keys: a part that cannot name a file or folder, or that Offramp reserves.
 _UNUSABLE = re.compile(rb"(?<![^\0/])(?:[/\0]|\.\.?[/\0]|\.offramp-)|[^/\0]{256,}/")
 
 
@@ -49,8 +49,8 @@ MOST_FOLDERS = 1 << 18      # that are kept
 
 class FileNames:
     """
-    Whether keys can name files below the output, which consumers would find out only when the batch is at its end. `endings`: of the files; None: any.
-    Thread: one at a time.
+    Checks early that keys can name files in the output. Consumers would find a bad key only after the batch was processed. `endings`: of the
+    files; None: any. Thread: one at a time.
     """
 
     def __init__(self, endings: tuple[str, ...] | None):
@@ -110,7 +110,7 @@ def _require_path(key: str) -> None:
                           f"os.path.relpath({key!r}, FOLDER)")
     for part in parts:
         why = ("an empty part" if not part else f"the part '{part}'" if part in (".", "..") else
-               "a part that begins with '.offramp-', as names of ours do" if part.startswith(".offramp-") else
+               "a part that begins with '.offramp-', which Offramp reserves" if part.startswith(".offramp-") else
                "a folder's name of more than 255 bytes" if part is not parts[-1] and len(part.encode("utf-8", "surrogateescape")) > 255 else None)
         if why is not None:
             raise BadArgument(f"the key {key!r} has {why}, and results are named by keys, below the output. Give a relative path without it, such as "
@@ -119,8 +119,8 @@ def _require_path(key: str) -> None:
 
 class KeysBefore:
     """
-    The keys of earlier batches, whose samples' results are called by them: texts and not hashes, so that no good key is refused. Once they fill their
-    room no more are kept, and later keys are compared with these. Thread: any.
+    The keys of earlier batches, which name results. Stores texts and not hashes, so that no valid key is refused. Once full, it adds no more
+    keys but still compares. Thread: any.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class KeysBefore:
         if not self._keys.isdisjoint(keys):
             twice = next(key for key in keys if key in self._keys)
             raise BadArgument(f"the key {twice!r} names a sample of an earlier batch, whose results this one's would replace. Give each a key of its own; or, "
-                              "where it is to replace them, as those of a batch that TensorChanged told of, Egress(repeated_keys='allow')")
+                              "to replace them, such as those of a batch that TensorChanged reported, pass Egress(repeated_keys='allow')")
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
@@ -144,7 +144,7 @@ class KeysBefore:
         return len(self._keys)
 
     def add(self, keys: Sequence[str], text_bytes: int) -> None:
-        """Of a batch that was taken, or that pending() leaves out: an earlier run has done it."""
+        """Adds keys of a batch that was submitted, or that pending() skips."""
         if self._room > 0:
             self._room -= text_bytes + BESIDE_TEXT_BYTES * len(keys)
             self._keys.update(keys)

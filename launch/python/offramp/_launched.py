@@ -1,4 +1,4 @@
-"""A program that `offramp run --producer` started: where its run is, and how it is told to end."""
+"""Connects a program that `offramp run --producer` started to its run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDED_BY_THE_USER = 130
 
 
 class Place(NamedTuple):
-    """What the launcher settled, which is told by variables of its settings' names."""
+    """The launcher's settings, read from environment variables."""
 
     run_dir: str
     run_id: str
@@ -39,9 +39,9 @@ class Place(NamedTuple):
 
 class Launched:
     """
-    The launcher's SIGTERM asks the loop to come to an end: pending() gives no more batches, submit() takes no more. A second one, or the launcher's
-    death, is a KeyboardInterrupt, by which an Egress abandons what is in flight. Owns: the lifeline, a thread that waits for its end, and the
-    handler of SIGTERM, where the program has none and the Egress is made on its main thread.
+    The launcher's SIGTERM asks the loop to end: pending() yields no more batches and submit() raises Stopped. A second SIGTERM, or the
+    launcher's death, raises KeyboardInterrupt, and the Egress abandons unfinished work. Owns: the lifeline, a thread that watches it, and the
+    SIGTERM handler, if the program has none and makes the Egress on its main thread.
     """
 
     def __init__(self, place: Place, lifeline: int):
@@ -58,7 +58,7 @@ class Launched:
 
     @property
     def asked_to_end(self) -> bool:
-        """Whoever asks ends when it is so; that is said to the launcher, which hears of this process only what a script or torchrun in between makes of it."""
+        """Reports the early end to the launcher, because a script or torchrun in between may hide this process's exit code."""
         if self._asked > 0 and not self._has_said_so:
             self._has_said_so = True
             _say(self.place, CUT_SHORT)
@@ -87,13 +87,12 @@ _launched: Launched | None = None
 
 def launched(knows_its_run: bool = False) -> Launched | None:
     """
-    Nothing in a program that was started in another way. What a program in between closed (torchrun closes all that it does not know) is made up for
-    by a connection to the launcher; not so where an Egress `knows_its_run`, for then a program that was started so has started this one for itself.
-    Errors: BadArgument.
+    None if no launcher started this program. If a program in between closed the lifeline (torchrun does), connects to the launcher instead.
+    Does not connect if the Egress `knows_its_run`: then a launched program started this one for its own purposes. Errors: BadArgument.
     """
     global _launched
     if _launched is None and (told_of := os.environ.get(LIFELINE)):
-        del os.environ[LIFELINE]        # what this program starts is not the run's producer
+        del os.environ[LIFELINE]        # child programs are not the run's producer
         told = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in Place._fields if name not in ("resume", "kill_stalled")}
         if not told["run_dir"]:
             raise BadArgument(f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Leave both to `offramp run --producer`")

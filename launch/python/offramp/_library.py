@@ -20,7 +20,7 @@ _opened: ctypes.CDLL | None = None
 
 
 def places() -> list[str]:
-    """Where it is looked for, in this order; what OFFRAMP_LIBRARY names is the only one then."""
+    """Candidate paths, in order. OFFRAMP_LIBRARY replaces all others."""
     if named := os.environ.get(VARIABLE):
         return [named]
     package = pathlib.Path(__file__).resolve().parent
@@ -31,7 +31,7 @@ def places() -> list[str]:
 
 
 def library() -> ctypes.CDLL:
-    """The library, opened. LibraryNotFound: it is nowhere, or another version's."""
+    """Opens the library. Errors: LibraryNotFound if it is missing or has another version."""
     global _opened
     if _opened is None:
         with _lock:
@@ -40,7 +40,7 @@ def library() -> ctypes.CDLL:
 
 
 def library_version() -> str:
-    """The version of the library that is used, as "0.1.0"."""
+    """Returns the library's version, such as "0.1.0"."""
     return str(library().offramp_version().decode())
 
 
@@ -82,7 +82,7 @@ def path_of(run_dir: str | os.PathLike[str]) -> bytes:
 
 
 def checked(call: Callable[..., Any], *arguments: Any, besides: tuple[int, ...] = ()) -> int:
-    """Calls, with a place for an error behind the arguments, and raises what it says. Returns the codes that are not failures."""
+    """Calls a library function with an error buffer and raises its error. Returns codes that are not errors."""
     error = _abi.ErrorText()
     code = int(call(*arguments, ctypes.byref(error)))
     if code != _abi.OK and code not in besides:

@@ -1,4 +1,4 @@
-"""Mappings of slabs of our own: what the library unmaps at a run's end stays readable as long as somebody has a view of it."""
+"""Second mappings of slabs, which keep views readable after the library unmaps its own at a run's end."""
 
 from __future__ import annotations
 
@@ -83,4 +83,4 @@ def _regions() -> list[_Region]:
     return regions
 
 
-_second: set[int] = set()      # where such mappings lie in this process: none of them is mapped once more
+_second: set[int] = set()      # addresses of second mappings in this process, which are not mapped again

@@ -1,4 +1,4 @@
-"""Which batch is which: the numbers of their items, and what pending() gave and is not submitted."""
+"""Item numbers of batches, and the batches of pending() that are not submitted yet."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _Batch = TypeVar("_Batch")
 
 class Numbering:
     """
-    Borrows: the comparison, where what is done is noted; the keys before, where a key names results. Thread: pending() may be in others than of()
-    and submitted(), which take turns. A batch's numbers are settled by submitted(), once the library has taken it; that may be said twice of one batch.
+    Borrows: the comparison, if progress is recorded; the earlier keys, if keys name results. Thread: pending() may run in other threads than of()
+    and submitted(), which are serialized. submitted() fixes a batch's numbers once the library has accepted it; it may be called twice for one batch.
     """
 
     def __init__(self, comparison: Comparison | None, once: bool, before: KeysBefore | None):
@@ -25,7 +25,7 @@ class Numbering:
         self._before = before
         self._next_item = 0                 # of a checkpoint's batches
         self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
-        self._unfinished = 0                # calls of pending() that did not come to the end of their batches
+        self._unfinished = 0                # calls of pending() that have not reached the end of their batches
         self._given: collections.deque[_Given] = collections.deque()
 
     @property
@@ -103,7 +103,7 @@ class Numbering:
             self._given.popleft()
 
     def _require_no_other_like_it(self, rows: int) -> None:
-        """Of batches without keys, which their sizes alone tell apart."""
+        """Without keys, only the size identifies a batch. Errors: BadArgument."""
         if sum(given.is_of(None, rows) for given in list(self._given)) > 1:
             raise BadArgument(f"a batch of {rows} samples without keys, and pending() has given several such that are not submitted: it may be any of them. "
                               "Without keys each batch is submitted, in order, before the next one is taken; or say their keys: pending(batches, keys=...)")

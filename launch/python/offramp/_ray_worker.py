@@ -1,4 +1,4 @@
-"""What Ray's workers do: a shard's command, under their eyes. Nothing of Ray is imported, and nothing of the package: it is sent to nodes as it is."""
+"""Ray workers, which run and supervise a shard's command. Imports neither Ray nor the package, because Ray sends this module to nodes by value."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Worker:
         self._flags = flags
 
     def ready(self) -> int:
-        """Where this is answered, there is a place."""
+        """Answers once the worker is scheduled."""
         return 0
 
     def do(self, index: int, attempt: str = "") -> int:
-        """The command's exit code. Why it is so stands in the job's folder, behind a line that begins this attempt."""
+        """Returns the command's exit code. The reason is in the log, after a line that begins this attempt."""
         lifeline, held = os.pipe()
         try:
             with self._log(index) as log:
@@ -59,14 +59,14 @@ class Worker:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(LOOK_SECONDS)
                 return code if code >= 0 else FIRST_SIGNAL - code
-            # Later it may be anybody's use of /dev/shm.
+            # Later, other programs may fill /dev/shm.
             if time.monotonic() < begun + BEGINNING_SECONDS and (problem := no_room_for_both()):    # the slabs are there by now
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return refuse(log, problem)
 
     def _log(self, index: int) -> Any:
-        """The job's folder may take nothing now: what the command does there then says its exit code."""
+        """The log, or /dev/null if the job's folder cannot be written."""
         path = log_path(self._folder, index)
         with contextlib.suppress(OSError):
             path.parent.mkdir(exist_ok=True)
@@ -102,7 +102,7 @@ def environment() -> dict[str, str]:
 
 
 def no_room_for_both() -> str:
-    """Why Ray's object store, were it full, and what lies in /dev/shm by now have no room there together; nothing where they have."""
+    """The error if a full object store of Ray would not fit into /dev/shm beside its present content; else empty."""
     room = os.statvfs(SHARED_MEMORY)
     free = room.f_bavail * room.f_frsize
     growing = store_grows_by(os.getppid())

@@ -1,4 +1,4 @@
-"""One run of the library's, and how long a batch's tensors are held."""
+"""A run in the library, and the tensors that it holds until they are copied."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ QUIET_SECONDS = 0.02    # without a submit, before the thread looks, at them and
 LOOK_AT_CONSUMERS_SECONDS = 0.5     # who are waited for: do they make progress
 KILLED_WITHIN_SECONDS = 5   # those that kill_stalled kills are gone by then
 FIRST_WARNING_SECONDS = 30  # from the first warning that they do not to the second
-VISIBILITY_TIMEOUT_SECONDS = 30     # where nobody chose another (offramp.h)
+VISIBILITY_TIMEOUT_SECONDS = 30     # the default (offramp.h)
 BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
 _NEVER = (1 << 64) - 1
 
 
 class Stats(NamedTuple):
-    """What went through an egress so far."""
+    """Counters of an Egress."""
 
     batches_submitted: int = 0
     samples_submitted: int = 0
@@ -43,10 +43,10 @@ class Stats(NamedTuple):
     samples_dropped: int = 0
     samples_dead_lettered: int = 0
     bytes_copied: int = 0
-    copy_seconds: float = 0.0           # of the device
-    slab_wait_seconds: float = 0.0      # the copies waited for a free slab
+    copy_seconds: float = 0.0           # on the device
+    slab_wait_seconds: float = 0.0      # copies waited for a free slab
     consumers: int = 0                  # living
-    stalled: int = 0                    # of them: without progress for the visibility timeout, and holding slabs
+    stalled: int = 0                    # living, without progress for the visibility timeout, and holding slabs
 
 
 class Run:
@@ -86,8 +86,7 @@ class Run:
 
     def open(self) -> None:
         """
-        Before all else. Where it does not come to its end, by an exception of a signal handler's or without room for a thread, it is called again, and does
-        the rest; or close() ends what was begun.
+        Call it first. After an exception (of a signal handler, or a thread that cannot start), call it again to continue, or close().
         """
         assert self._handle is not None
         if not self.is_begun:
@@ -161,7 +160,7 @@ class Run:
             self._call(lambda _: completions.note_the_rest())
 
     def _supervise_consumers(self) -> None:
-        """While somebody waits for them, after every WAIT_SECONDS."""
+        """Called every WAIT_SECONDS while the loop waits for consumers."""
         self._require_consumers()
         self._warner.look(self.stats)
 
@@ -208,8 +207,8 @@ class Run:
 
 
 class StallWarner:
-    """Warns of consumers without progress that nobody kills, while they are waited for: at first at once, then after twice as long each time. Where they are
-    killed, of those that are still there after a while."""
+    """Warns about stalled consumers while the loop waits for them: immediately, then at doubling intervals. With kill_stalled, warns only about those
+    that remain after a while."""
 
     def __init__(self, options: Mapping[str, Any]):
         self._kills = bool(options.get("kill_stalled"))
@@ -231,7 +230,7 @@ class StallWarner:
             self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
             how, remedy = (("kill_stalled has not ended them: they are in this process, which it leaves alone, another user's, or slow to die",
                             "In this process let the function return; end others yourself") if self._kills else
-                           ("nobody ends them", "Kill them, or open the Egress with kill_stalled=True"))
+                           ("kill_stalled is off", "Kill them, or open the Egress with kill_stalled=True"))
             warnings.warn(f"{told.stalled} of {told.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
                           f"and {how}: they are waited for ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow calls "
                           "slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=_level_of_the_caller())
@@ -266,7 +265,7 @@ class Watch:
 
 
 class _Thread(threading.Thread):
-    """One that may be joined although Ctrl-C came while it was started: it was told to end, and does so at once if it has yet to begin."""
+    """A thread that can be joined even if Ctrl-C interrupted its start."""
 
     def join(self, timeout: float | None = None) -> None:
         if self.is_alive():
@@ -275,15 +274,14 @@ class _Thread(threading.Thread):
 
 class Releases:
     """
-    Holds each batch's tensors until the library says that they are copied, and finds those that are changed before. A loop that submits does both by itself;
-    whoever would wake another thread for it, or hand it the interpreter, would take longer than all the rest of submit(). Owns: a thread for a loop that does
-    not, asleep in the library while it does.
+    Holds each batch's tensors until they are copied, and detects changes before that. A loop that submits does both itself, because waking another
+    thread costs more than all the rest of submit(). Owns: a thread that does both while the loop does not submit.
     """
 
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, tell_changed: Callable[[int], None] | None):
         self._library, self._handle, self._tell_changed = library, handle, tell_changed
         self._held: dict[int, list[object]] = {}
-        self._watches: dict[int, Watch] = {}        # of those that are held, and were not told to be changed
+        self._watches: dict[int, Watch] = {}        # of held batches that were not reported as changed
         self._next = self._released = 0
         self._stopped = False
         # With the first batch, or stop(). No Event, whose lock Ctrl-C could leave taken.
@@ -324,13 +322,13 @@ class Releases:
         self._watches.clear()
 
     def drop(self, released: int) -> None:
-        """Of two threads: each batch is popped once, whoever comes first."""
+        """Called by two threads: each batch is popped once."""
         for number in range(self._released, released):
             self._pop(number)
         self._released = max(self._released, released)
 
     def latest_is_changed(self) -> bool:
-        """Before or after it was copied: of the batch that a loop still has in its hands."""
+        """Whether the latest batch changed, before or after its copy."""
         watch = self._watches.get(self._next - 1)
         return watch is not None and watch.changed() is not None
 
@@ -345,7 +343,7 @@ class Releases:
             now = ctypes.c_uint64()
             code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
             for number, watch, how in suspects if code in (_abi.OK, _abi.TIMEOUT) else ():
-                # Of two threads one gets it, and tells; it may be another batch's by now, if this one was not taken.
+                # Only one of two threads reports it; the number may be another batch's by now, if this one was not accepted.
                 if number >= now.value and watch is self._watches.get(number) and watch is self._watches.pop(number, None):
                     if self._tell_changed is not None and watch.first is not None:
                         self._tell_changed(watch.first)
@@ -368,9 +366,9 @@ class Releases:
 
 
 class Completions:
-    """Notes in the checkpoint what consumers are done with, or never will be. Owns: a thread, asleep in the library meanwhile. Borrows: the checkpoint."""
+    """Records finished and failed items in the checkpoint. Owns: a thread, asleep in the library meanwhile. Borrows: the checkpoint."""
 
-    MOST = 1024     # ranges at once
+    MOST = 1024     # ranges per call
 
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, checkpoint: Checkpoint):
         self._library, self._handle, self._checkpoint = library, handle, checkpoint

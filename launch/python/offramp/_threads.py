@@ -5,14 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 
-# An error of the thread itself comes to nobody else, and faulthandler is to tell of it.
+# The kernel sends a thread's own faults to that thread, and faulthandler must report them.
 _ITS_OWN = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 
 
 def start_without_signals(thread: threading.Thread) -> None:
     """
-    Signals are the program's. Those that it handles Python brings to the main thread, wherever they land; but one that the program blocks, to wait for it
-    with sigwait() or a signalfd, would come to a thread that does not block it, and end the process. The new thread has the mask from its start on.
+    Blocks signals in the new thread, because they belong to the program. If the program blocks a signal and waits for it with sigwait() or a
+    signalfd, an unblocked thread would receive it and end the process.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())       # each of these calls may be where Ctrl-C comes in
     try:

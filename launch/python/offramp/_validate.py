@@ -1,4 +1,4 @@
-"""Arguments of another type than they may be: what is wrong with each, and what to give instead."""
+"""Validation of argument types, with messages that name the fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offramp._errors import BadArgument
 
 
 def whole(name: str, told: Any, most: int, of: str) -> int:
-    """Python's or NumPy's, `of`: which it may be. Errors: TypeError, BadArgument."""
+    """Accepts whole numbers of Python and NumPy. `of`: the accepted values, for messages. Errors: TypeError, BadArgument."""
     number = None if isinstance(told, bool) else _whole(told)
     if number is None:
         raise TypeError(f"{name} is {told!r:.80}. Give a whole number: {of}, or 0 to have it chosen")
@@ -54,7 +54,7 @@ def by_name(name: str, told: Any, example: str) -> Mapping[Any, Any]:
 
 
 def one_a_sample(name: str, told: Iterable[Any], example: str) -> Sequence[Any]:
-    """In their order, which a set does not have."""
+    """A sequence in a fixed order; refuses sets. Errors: TypeError."""
     if isinstance(told, (list, tuple)):
         return told
     if isinstance(told, (str, bytes)):

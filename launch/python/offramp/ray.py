@@ -1,6 +1,6 @@
 """
-A job's shards (`offramp job init`), done by the workers of a Ray cluster: actors that start the command `offramp shard`, an index after another.
-Ray carries integers, indices there and exit codes back: nothing of the input or the results is in its object store. Imported only where Ray is.
+Runs a job's shards (`offramp job init`) on a Ray cluster: actors run `offramp shard`, one index after another. Ray transfers only indices and exit
+codes; inputs and results stay out of its object store. Import this module only if Ray is installed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ray: Any = importlib.import_module("ray")       # has no types, or is not there 
 ray.cloudpickle.register_pickle_by_value(_ray_worker)       # a node needs no package, the command alone
 
 DONE, INTERRUPTED = 0, 130
-OF_EVERY_SHARD = ("--job", "--index", "--lifeline-fd", "-h", "--help")      # which the driver says, or by which nothing is done
+OF_EVERY_SHARD = ("--job", "--index", "--lifeline-fd", "-h", "--help")      # set by the driver, or without effect on work
 LOOK_SECONDS = 1.0
 WARNING_INTERVAL_SECONDS = 60
 
 
 class ShardFailed(Error):
-    """A shard ended with a code that no other try mends, or was tried as often as it may be; `index`, and `code`: its exit code (launch/guide/reference/exit-codes.md)."""
+    """A shard failed permanently or used up its attempts. `index`: the shard. `code`: its exit code (launch/guide/reference/exit-codes.md)."""
 
     def __init__(self, text: str, index: int, code: int):
         super().__init__(text)
@@ -49,16 +49,16 @@ def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float
         resources: Mapping[str, float] | None = None, workers: int = 0, flags: Sequence[str] = (), offramp: str | None = None, pause: float = 10,
         say: Callable[[str], None] = print) -> int:
     """
-    Does the shards of a job that are not done, and returns how many those were. A driver that was killed is started again with the same call.
+    Runs the unfinished shards of a job and returns how many it ran. If the driver is killed, repeat the call to continue.
 
-    job: the folder of `offramp job init`, on all nodes under this path. address: of ray.init(); not looked at where Ray is connected.
-    num_gpus, num_cpus, resources: what a worker takes of its node; a job for CPUs gives num_gpus=0. workers: how many at most; 0: as many as the
-    cluster has room for, also when it grows. flags: of `offramp shard`, such as ["--consumers", "4"]. offramp: the command on all nodes; None: this
-    one's launch/offramp in a checkout, else the `offramp` of the workers' Python or PATH. attempts: at one shard, with `pause` seconds after the
-    first, twice as many after each other. Blocks until all is done.
+    job: the folder of `offramp job init`, at the same path on all nodes. address: for ray.init(); ignored if Ray is connected.
+    num_gpus, num_cpus, resources: a worker's resources; for CPU jobs pass num_gpus=0. workers: the most workers; 0: as many as fit the cluster,
+    also when it grows. flags: for `offramp shard`, such as ["--consumers", "4"]. offramp: the command on all nodes. Default: launch/offramp in a
+    checkout, else the `offramp` of the workers' Python or PATH. attempts: tries per shard. pause: seconds before the second try, doubled for each
+    further one. say: prints progress. Blocks until all shards are done.
 
-    Errors: ShardFailed; RunInUse, where another driver is at the job; BadArgument for what is not a number; of what is not a job, with the code of
-    `job status`; SystemFailure where workers die before they begin; Ray's own.
+    Errors: ShardFailed; RunInUse if another driver runs this job; BadArgument for invalid numbers; Error with the code of `job status` if the folder
+    is not a job; SystemFailure if workers die before they start; Ray's own exceptions.
     """
     needs = {name: float(number) for name, number in {"GPU": num_gpus, "CPU": num_cpus, **(resources or {})}.items() if number}
     require(job=job, attempts=attempts, pause=pause, workers=workers, needs=needs, flags=flags)
@@ -72,7 +72,7 @@ def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float
 
 
 def require_done(folder: pathlib.Path) -> None:
-    """A command may end with 0 and have done nothing. Errors: ShardFailed."""
+    """Checks that every shard has a record: a wrong command can exit with 0. Errors: ShardFailed."""
     if missing := status_of(folder)["missing"]:
         raise ShardFailed(f"the commands of all shards ended with 0, and no record says that these are done: {', '.join(map(str, missing))}. Look at {log_path(folder, missing[0])}, "
                           "whether the command is Offramp's (--offramp), and give the same command again", missing[0], TRY_AGAIN)
@@ -82,14 +82,14 @@ def require(job: object, attempts: int, pause: float, workers: int, needs: Mappi
     if attempts < 1 or workers < 0 or pause < 0:
         raise BadArgument(f"attempts is {attempts}, workers {workers} and pause {pause}. Give at least 1 attempt, and no number below 0")
     if not needs or min(needs.values()) < 0:
-        raise BadArgument(f"a worker takes {needs or 'nothing'} of its node, which says not how many a node can have. Give num_gpus, or num_cpus")
+        raise BadArgument(f"a worker takes {needs or 'nothing'} of its node, so the number of workers per node is unknown. Give num_gpus or num_cpus")
     for word in flags:
         if word.partition("=")[0] in OF_EVERY_SHARD:
             raise BadArgument(f"flags have '{word}', which is not a flag for all shards. Leave it out")
 
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
-    """As `job status --json` tells it. Errors: BadArgument, or Error with another code of its, in its words."""
+    """The output of `job status --json`. Errors: BadArgument, or Error with the command's code and message."""
     done = subprocess.run([*launcher_command("job"), "status", "--json", "--job", str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         problem = BadArgument if done.returncode == BadArgument.code else Error
@@ -107,7 +107,7 @@ def command_on_nodes(given: str | None) -> str:
 
 @contextlib.contextmanager
 def alone(folder: pathlib.Path) -> Iterator[None]:
-    """Where the folder takes no file now, or has no locks, there are those of the shards alone. Errors: RunInUse."""
+    """Locks the job for one driver. If the folder cannot be locked, the shards' own locks remain. Errors: RunInUse."""
     with contextlib.ExitStack() as kept:
         with contextlib.suppress(OSError):
             lock = os.open(folder / "ray.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -115,7 +115,7 @@ def alone(folder: pathlib.Path) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RunInUse(f"another driver is at the job {folder}. Let it do its work, or end it before this command is given again") from None
+                raise RunInUse(f"another driver is at the job {folder}. Wait for it, or end it and run this command again") from None
         yield
 
 
@@ -149,7 +149,7 @@ class Driver:
         self._idle: list[Any] = []
         self._calls: dict[Any, tuple[Any, int | None]] = {}
         self._unborn = 0
-        self._token = secrets.token_hex(4)      # tells this driver's attempts from another one's
+        self._token = secrets.token_hex(4)      # distinguishes this driver's attempts from another's
         self._told_at = time.monotonic()
 
     def run(self) -> None:
@@ -166,7 +166,7 @@ class Driver:
         if self._given_up:
             index, why = next(iter(self._given_up.items()))
             raise ShardFailed(f"{len(self._given_up)} shards were tried {self._attempts} times and are not done: {', '.join(map(str, self._given_up))}; shard {index}: "
-                              f"{why}. Mend that, and give the same command again: what is done stays done", index, TRY_AGAIN)
+                              f"{why}. Fix that and run the same command again; finished shards are kept", index, TRY_AGAIN)
 
     def _hire_and_dismiss(self) -> None:
         wanted = min(len(self._left), max(1, self._room()), self._most or sys.maxsize)
@@ -180,12 +180,12 @@ class Driver:
             self._dismiss(self._idle.pop())
 
     def _room(self) -> int:
-        """For how many workers, on the nodes that are alive."""
+        """How many workers fit on the living nodes."""
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         return sum(min(int(node.get(name, 0) / number) for name, number in self._needs.items()) for node in nodes)
 
     def _hand_out(self) -> None:
-        """To workers that have a place: one that waits for it keeps no shard waiting."""
+        """Assigns shards only to workers that are scheduled."""
         while self._idle and self._queue and self._queue[0][0] <= time.monotonic():
             _, index = heapq.heappop(self._queue)
             actor = self._idle.pop(0)       # who ended last, perhaps as its node cannot do it, comes last
@@ -228,7 +228,7 @@ class Driver:
         elif code == TRY_AGAIN or code > FIRST_SIGNAL:
             self._try_again(index, f"it ended with {told(code)}: {self._words_of(index)}")
         else:
-            raise ShardFailed(f"shard {index} ended with exit code {code}, which no other try mends: {self._words_of(index)} (log: "
+            raise ShardFailed(f"shard {index} ended with exit code {code}, which a retry cannot fix: {self._words_of(index)} (log: "
                               f"{log_path(self._folder, index)})", index, code)
 
     def _count_unborn(self, why: str) -> None:
@@ -246,7 +246,7 @@ class Driver:
             heapq.heappush(self._queue, (time.monotonic() + self._pause * 2 ** (tries - 1), index))
 
     def _words_of(self, index: int) -> str:
-        """Of its last attempt alone: the log has those before, too."""
+        """The messages of the last attempt; the log also has earlier ones."""
         with contextlib.suppress(OSError):
             _, found, said = log_path(self._folder, index).read_bytes().rpartition(begin_of(self._attempt(index)).encode())
             if found:
