@@ -1,25 +1,25 @@
-/* Offramp: outputs off the GPU, for programs of one's own, in any language that can call C.
+/* Offramp: moves outputs off the GPU. The C interface, for programs in any language that can call C.
  *
- * A producer opens an egress and submits batches of tensors that are on the device, on a stream of its own; a consumer
- * attaches to the run by its directory and reads slabs in shared memory. Delivery is at least once: what a consumer
- * that dies was reading goes to another one.
+ * A producer opens an egress and submits batches of device tensors on its own stream. A consumer attaches to the run
+ * by its directory and reads slabs in shared memory. Delivery is at least once: when a consumer dies, another one gets
+ * the slabs that it held.
  *
- * Every call returns an offramp_code and, where an `offramp_error` is given, says why in a sentence with a remedy. No
- * exception, exit, abort, signal handler or output on a terminal comes out of it. Text is UTF-8.
+ * Every call returns an offramp_code. On failure it fills in the `offramp_error`, if you pass one, with the reason and
+ * a remedy. The library never throws, exits, aborts, installs a signal handler or writes to a terminal. Text is UTF-8.
  *
- * A struct whose first field is `size` has its size in bytes there, sizeof of it: later versions grow at the end only,
- * and what is not there is 0. Zero it before you fill it in (`offramp_egress_options options = {0}`): a word that was
- * reserved may get a meaning, and an older library ignores it. offramp_error and offramp_dtype never grow; from one
- * offramp_sample to the next are offramp_slab.sample_size bytes.
+ * Where a struct's first field is `size`, it holds the sizeof of the struct. Later versions only append fields, and a
+ * missing field counts as 0. Zero the struct before you fill it in (`offramp_egress_options options = {0}`): a later
+ * version may use a reserved field. offramp_error and offramp_dtype never grow. Step through samples by
+ * offramp_slab.sample_size bytes.
  *
- * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and
- * does nothing, and the child keeps none of the run's locks. Calls on one handle may come from any thread.
- * offramp_egress_submit() and offramp_egress_drain() take turns: one that waits for slabs keeps the other waiting, and
- * a timeout counts from the turn on; all other calls take none.
+ * A handle belongs to the process that made it. In a forked child every call on it does nothing and returns
+ * OFFRAMP_WRONG_PROCESS, and the child keeps none of the run's locks. Any thread may call on a handle.
+ * offramp_egress_submit() and offramp_egress_drain() are serialized: while one waits for slabs, the other waits too,
+ * and its timeout starts when its own work starts. All other calls run concurrently.
  *
- * A handle is closed when no other call on it runs, offramp_consumer_stop() in a signal handler included. Afterwards
- * every call on it, as on a pointer that no open call returned, is refused with OFFRAMP_BAD_ARGUMENT and reads nothing
- * of it. A handle that is opened later may get the address of a closed one, and then is meant: forget what you closed.
+ * Close a handle only when no other call on it runs, including offramp_consumer_stop() in a signal handler. A call on
+ * a closed handle, or on a pointer that no open call returned, returns OFFRAMP_BAD_ARGUMENT without reading it. Forget
+ * a closed handle: a later one may get the same address.
  */
 #ifndef OFFRAMP_H
 #define OFFRAMP_H
@@ -41,31 +41,31 @@ extern "C" {
  * OFFRAMP_INTERNAL. */
 typedef enum offramp_code {
     OFFRAMP_OK = 0,
-    OFFRAMP_INTERNAL = 1,        /* a fault of ours */
+    OFFRAMP_INTERNAL = 1,        /* a bug in Offramp */
     OFFRAMP_TIMEOUT = 2,         /* not yet: call again */
-    OFFRAMP_WRONG_PROCESS = 3,   /* the handle was made by another process, before a fork */
-    OFFRAMP_CALLBACK_FAILED = 4, /* a consumer's own function said that it failed */
-    OFFRAMP_FAILED = 5,          /* of a consumer's function: the slab failed, and this process can go on */
-    OFFRAMP_REJECTED = 6,        /* of a consumer's function: no consumer will do better */
+    OFFRAMP_WRONG_PROCESS = 3,   /* another process made the handle, before a fork */
+    OFFRAMP_CALLBACK_FAILED = 4, /* a consumer's function returned a failure */
+    OFFRAMP_FAILED = 5,          /* from a consumer's function: the slab failed; this process can go on */
+    OFFRAMP_REJECTED = 6,        /* from a consumer's function: no consumer can process the slab */
     OFFRAMP_BAD_ARGUMENT = 64,
     OFFRAMP_NO_SUCH_RUN = 69,
     OFFRAMP_SYSTEM = 71,
     OFFRAMP_CANNOT_WRITE = 73,
-    OFFRAMP_RETRY = 75, /* of a consumer's function: its sink is away; give the slab back without counting a failure */
+    OFFRAMP_RETRY = 75, /* from a consumer's function: its sink is unavailable; the slab goes back without a failure */
     OFFRAMP_PROTOCOL = 76,
     OFFRAMP_NOT_PERMITTED = 77,
     OFFRAMP_SHARED_MEMORY_FULL = 80,
     OFFRAMP_DEVICE_OUT_OF_MEMORY = 81,
     OFFRAMP_DEVICE_BROKEN = 82, /* the device's context is lost: end the process */
     OFFRAMP_DEVICE_UNSUPPORTED = 83,
-    OFFRAMP_RUN_IN_USE = 85, /* another producer has this run directory */
+    OFFRAMP_RUN_IN_USE = 85, /* another producer uses this run directory */
     OFFRAMP_PRODUCER_GONE = 86,
-    OFFRAMP_STOPPED = 130 /* by offramp_consumer_stop(), or a run that takes no more */
+    OFFRAMP_STOPPED = 130 /* by offramp_consumer_stop(), or the run accepts no more */
 } offramp_code;
 
 typedef struct offramp_error {
     int32_t code;    /* an offramp_code */
-    char text[1020]; /* one line, cut where it is longer; NUL-terminated */
+    char text[1020]; /* one line, truncated to fit; NUL-terminated */
 } offramp_error;
 
 /* Type codes are DLPack's: 0 integer, 1 unsigned, 2 float, 4 bfloat, 6 bool. */
@@ -75,16 +75,16 @@ typedef struct offramp_dtype {
     uint16_t lanes; /* 1 */
 } offramp_dtype;
 
-/* Dimension 0 counts samples, and all samples of a run have one shape. Samples of several sizes go as the largest: pad
- * them, submit a tensor of their lengths beside them, and cut in the consumer. */
+/* Dimension 0 counts samples, and all samples of a run have one shape. Pad samples of different sizes to the largest,
+ * submit their lengths as a second tensor, and trim them in the consumer. */
 typedef struct offramp_tensor {
     size_t size;
     const char* name; /* at most 63 bytes */
     offramp_dtype dtype;
     uint32_t dims; /* 1 to 8 */
     const int64_t* shape;
-    const int64_t* strides; /* in elements; NULL: row-major. Samples lie one after another without gaps */
-    const void* data;       /* read-only bytes: of a consumer's slab; NULL in offramp_egress_options */
+    const int64_t* strides; /* in elements; NULL: row-major. Samples are contiguous */
+    const void* data;       /* read-only bytes in a consumer's slab; NULL in offramp_egress_options */
 } offramp_tensor;
 
 OFFRAMP_API const char* offramp_version(void);
@@ -95,34 +95,34 @@ OFFRAMP_API const char* offramp_code_name(int32_t code); /* "OFFRAMP_TIMEOUT"; "
 
 typedef struct offramp_egress offramp_egress;
 
-/* Whatever is 0 or NULL but for `tensors` and `run_dir` is chosen. */
+/* Set `tensors` and `run_dir`. A field that is 0 or NULL gets its default. */
 typedef struct offramp_egress_options {
     size_t size;
-    const char* run_dir;           /* where consumers meet the run: absent, empty, or an earlier run's */
-    const offramp_tensor* tensors; /* of one batch; shape[0]: the most samples that one holds */
+    const char* run_dir;           /* where consumers find the run: absent, empty, or an earlier run's */
+    const offramp_tensor* tensors; /* of one batch; shape[0]: maximum samples per batch */
     uint32_t tensor_count;         /* 1 to 16 */
-    const char* device;            /* where they are: "auto", "cpu", "cuda", "cuda:N" */
+    const char* device;            /* where the tensors are: "auto", "cpu", "cuda", "cuda:N" */
     const char* run_id;            /* in the names of shared memory: letters, digits, '.', '_', '-', at most 48 */
-    const char* name;              /* of what fills the slabs, for consumers; at most 63 bytes */
+    const char* name;              /* shown to consumers; at most 63 bytes */
     uint32_t slabs;                /* shared-memory buffers of samples_per_slab samples */
     uint32_t samples_per_slab;
     uint32_t max_key_bytes;            /* 255; at most 1024 */
-    uint32_t max_consumers;            /* 64, which is the most */
-    uint32_t drop_when_full;           /* 1: a batch that finds no free slab is dropped and counted; 0: submit waits */
-    uint32_t max_failures;              /* 3: deaths and failures that a slab may cause before it is dead-lettered */
-    double max_delay_seconds;          /* 0.002: of a small batch that waits for others to share its slab */
-    double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
-    uint32_t report_completed;           /* 1: offramp_egress_take_completed() tells which items are done */
-    uint32_t kill_stalled;             /* 1: a consumer without progress for that long is killed (SIGKILL), which is
-                                          counted against the slab that it worked on; one in the process of the egress itself
-                                          never is. 0: it stays, and keeps its slabs. No other number */
-    uint32_t report_failed;            /* 1: offramp_egress_take_failed() tells which items will not be done */
+    uint32_t max_consumers;            /* 64; at most 64 */
+    uint32_t drop_when_full;           /* 1: drop and count a batch that finds no free slab; 0: submit waits */
+    uint32_t max_failures;             /* 3: failures and deaths of consumers before a slab is dead-lettered */
+    double max_delay_seconds;          /* 0.002: how long a small batch waits for others to share its slab */
+    double visibility_timeout_seconds; /* 30: time without progress before another consumer also gets the slab */
+    uint32_t report_completed;         /* 1: offramp_egress_take_completed() returns completed items */
+    uint32_t kill_stalled;             /* 1: kill (SIGKILL) a consumer without progress for the visibility timeout, and
+                                          count a failure against its slab; never one in the egress's own process.
+                                          0: the consumer stays and keeps its slabs. No other value is valid */
+    uint32_t report_failed;            /* 1: offramp_egress_take_failed() returns dropped and dead-lettered items */
     uint32_t reserved;
 } offramp_egress_options;
 
-/* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. A child that the
- * process forks inherits no memory, lock or socket of the run. Where no descriptor is left for a consumer
- * that connects, the consumer waits until there is one. */
+/* Creates and page-locks shared memory, then accepts consumers. Blocks until the first slabs exist. A forked child
+ * inherits no memory, lock or socket of the run. When the process is out of file descriptors, a connecting consumer
+ * waits for one. */
 OFFRAMP_API int32_t offramp_egress_open(const offramp_egress_options* options, offramp_egress** egress,
                                         offramp_error* error);
 
@@ -131,28 +131,27 @@ typedef struct offramp_batch {
     const void* const* tensors; /* addresses on the device, in the options' order; dense, `rows` samples each */
     uint32_t tensor_count;
     uint32_t rows;           /* 1 to the options' shape[0] */
-    const char* const* keys; /* one a row, which names its results; NULL: the items' numbers */
-    const uint64_t* items;   /* one a row, rising from batch to batch; NULL: counted on */
-    void* stream; /* cudaStream_t or CUstream that the tensors are written on; NULL: the legacy stream. Not used on the
-                     CPU */
-    void* owner;  /* handed to `release`, on any thread, also within this call, when the tensors may be overwritten or
-                     freed; a call of the library within it returns OFFRAMP_BAD_ARGUMENT */
-    void (*release)(void* owner); /* NULL: nobody needs to know. Never called for a batch that was refused */
-    double timeout_seconds;       /* of the wait for slabs; 0 or less: until there are some */
-    /* In place of `keys`, where an array of pointers is dear: one key after another, a NUL behind each. */
+    const char* const* keys; /* one per row, names its results; NULL: the items' numbers */
+    const uint64_t* items;   /* one per row, rising from batch to batch; NULL: counted on */
+    void* stream; /* cudaStream_t or CUstream that writes the tensors; NULL: the legacy stream. Ignored on the CPU */
+    void* owner;  /* passed to `release` when the tensors may be overwritten or freed: on any thread, also within this
+                     call. Within `release`, calls into the library return OFFRAMP_BAD_ARGUMENT */
+    void (*release)(void* owner); /* may be NULL. Not called for a rejected batch */
+    double timeout_seconds;       /* maximum wait for slabs; 0 or less: no limit */
+    /* Instead of `keys`, when an array of pointers is expensive: keys one after another, each NUL-terminated. */
     const char* key_text;
     size_t key_text_bytes;
-    uint64_t* released; /* set by a call that takes the batch, as by offramp_egress_wait_released(); NULL: not asked */
+    uint64_t* released; /* set when the batch is accepted, as by offramp_egress_wait_released(); may be NULL */
 } offramp_batch;
 
-/* Returns at once; waits only while all slabs are full, and returns OFFRAMP_TIMEOUT when the batch's `timeout_seconds`
- * are over before: it was not taken, and may be submitted again. Keys and items are copied; the tensors are read later,
- * behind the work that the stream has now. */
+/* Waits only while all slabs are full. OFFRAMP_TIMEOUT after the batch's `timeout_seconds`: the batch was not
+ * accepted; you may submit it again. Keys and items are copied. The tensors are read later, after the work already
+ * queued on the stream. */
 OFFRAMP_API int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error);
 
-/* Takes no more, and returns when consumers are done with everything. OFFRAMP_TIMEOUT after `timeout_seconds`
- * (negative: never): call again. A slab that no consumer comes back from keeps it waiting for as long as they live,
- * unless kill_stalled is set; one that only some hang on another consumer finishes. */
+/* Accepts no more batches, and returns when consumers have finished all slabs. OFFRAMP_TIMEOUT after `timeout_seconds`
+ * (negative: never): call again. A slab that stalls one consumer goes to another. If it stalls every consumer, the
+ * drain waits while they live; set kill_stalled to end them. */
 OFFRAMP_API int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds, offramp_error* error);
 
 typedef struct offramp_egress_stats {
@@ -160,18 +159,17 @@ typedef struct offramp_egress_stats {
     uint64_t batches_submitted, samples_submitted;
     uint64_t samples_published, samples_completed, samples_dropped, samples_dead_lettered;
     uint64_t bytes_copied;
-    double copy_seconds;      /* of the device */
-    double slab_wait_seconds; /* the copies waited for a free slab */
+    double copy_seconds;      /* spent by the device */
+    double slab_wait_seconds; /* copies waiting for a free slab */
     uint32_t consumers;       /* living */
-    uint32_t stalled;         /* of them: without progress for the visibility timeout, and holding slabs */
+    uint32_t stalled;         /* consumers that hold slabs without progress for the visibility timeout */
 } offramp_egress_stats;
 
-/* `stats->size` is set by the caller. */
-OFFRAMP_API int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_stats* stats,
-                                               offramp_error* error);
+/* The caller sets `stats->size`. */
+OFFRAMP_API int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_stats* stats, offramp_error* error);
 
-/* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS and within a batch's `release`. What was not
- * drained is abandoned. NULL is allowed. */
+/* Ends the run and frees the handle, except on OFFRAMP_WRONG_PROCESS and within a batch's `release`. Abandons batches
+ * that were not drained. NULL is allowed. */
 OFFRAMP_API int32_t offramp_egress_close(offramp_egress* egress, offramp_error* error);
 
 /* ---- consumer ------------------------------------------------------------------------------------------------------
@@ -182,12 +180,12 @@ typedef struct offramp_consumer offramp_consumer;
 typedef struct offramp_consumer_options {
     size_t size;
     const char* run_dir; /* seen from the working directory, as in offramp_egress_options */
-    uint32_t window;     /* slabs held at once; 0: chosen */
+    uint32_t window;     /* slabs held concurrently; 0: automatic */
     uint32_t reserved;
-    double wait_for_run_seconds; /* for a run that is not there yet; 0: 10 */
+    double wait_for_run_seconds; /* how long to wait for the run to appear; 0: 10 */
 } offramp_consumer_options;
 
-/* Nothing of the run is touched before offramp_consumer_run(). */
+/* Does not attach: offramp_consumer_run() does. */
 OFFRAMP_API int32_t offramp_consumer_open(const offramp_consumer_options* options, offramp_consumer** consumer,
                                           offramp_error* error);
 
@@ -196,11 +194,11 @@ typedef struct offramp_sample {
     uint64_t batch;
     const char* key; /* NUL-terminated */
     size_t key_bytes;
-    uint32_t row;  /* of dimension 0 of every tensor */
-    uint32_t empty; /* 1: the item could not be read; its row means nothing */
+    uint32_t row;   /* index in dimension 0 of every tensor */
+    uint32_t empty; /* 1: the item could not be read; ignore its row */
 } offramp_sample;
 
-/* Of one slab, valid during the call that it is given to; read-only memory. */
+/* One slab: read-only memory, valid during the call that receives it. */
 typedef struct offramp_slab {
     size_t size;
     size_t sample_size; /* from one sample to the next, in bytes */
@@ -212,52 +210,56 @@ typedef struct offramp_slab {
     const char* name; /* offramp_egress_options.name */
 } offramp_slab;
 
-/* OFFRAMP_OK: the results are committed, the slab may be reused. OFFRAMP_RETRY: a sink is away; the slab goes back
- * without counting a failure, and offramp_consumer_run() returns OFFRAMP_RETRY. OFFRAMP_FAILED: a failure is counted, and the slab goes to another
- * consumer, or once more to this one; OFFRAMP_REJECTED: it is dead-lettered immediately; in both cases the next slab follows.
- * Anything else: a failure is counted as well, and offramp_consumer_run() returns OFFRAMP_CALLBACK_FAILED. It may be
- * called again with the same samples, in this or another process: commit so that this leaves the same. */
+/* Processes one slab. Return:
+ *   OFFRAMP_OK        the results are committed; the slab may be reused
+ *   OFFRAMP_RETRY     a sink is unavailable; the slab goes back without counting a failure, and offramp_consumer_run()
+ *                     returns OFFRAMP_RETRY
+ *   OFFRAMP_FAILED    a failure is counted; the slab goes to another consumer or again to this one
+ *   OFFRAMP_REJECTED  the slab is dead-lettered immediately
+ *   anything else     a failure is counted, and offramp_consumer_run() returns OFFRAMP_CALLBACK_FAILED
+ *
+ * After OFFRAMP_FAILED and OFFRAMP_REJECTED the next slab follows. The same samples may be delivered again, in this or
+ * another process: make commits idempotent. */
 typedef int32_t (*offramp_process)(void* user, const offramp_slab* slab);
 
-/* Attaches to the run, calls `process` for one slab after another on this thread, and returns when the run has ended
- * (OFFRAMP_OK) or offramp_consumer_stop() was called (OFFRAMP_STOPPED). Whatever it returns, the run has been given
- * back every slab and this consumer's place. OFFRAMP_PRODUCER_GONE: the producer died. One thread at a time. */
+/* Attaches to the run and calls `process` for each slab on this thread. Returns OFFRAMP_OK when the run has ended,
+ * OFFRAMP_STOPPED after offramp_consumer_stop(), and OFFRAMP_PRODUCER_GONE when the producer died. In every case the
+ * run has its slabs and this consumer's place back. Call from one thread at a time. */
 OFFRAMP_API int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process process, void* user,
                                          offramp_error* error);
 
-/* From `process`: says that this consumer is at work; at least once in the run's visibility timeout. */
+/* From `process`: reports progress. Call it at least once per visibility timeout of the run. */
 OFFRAMP_API int32_t offramp_consumer_progress(offramp_consumer* consumer);
-/* From `process`, before a commit: 1 when the slab is still this consumer's to commit, else 0. Never needed to be
- * correct. */
+/* From `process`, before a commit: 1 while this consumer should commit the slab, else 0. An optimization: correctness
+ * does not depend on it. */
 OFFRAMP_API int32_t offramp_consumer_still_current(offramp_consumer* consumer);
-/* From `process`, before it returns OFFRAMP_FAILED or OFFRAMP_REJECTED: why, for people. UTF-8 of one or several lines;
- * the first 2031 bytes are kept with the slab, if it is dead-lettered. */
+/* From `process`, before it returns OFFRAMP_FAILED or OFFRAMP_REJECTED: the reason, in UTF-8 of one or more lines. A
+ * dead letter keeps its first 2031 bytes. */
 OFFRAMP_API int32_t offramp_consumer_explain(offramp_consumer* consumer, const char* why);
-/* Finishes the slab at hand and ends offramp_consumer_run(), for ever: a later one returns OFFRAMP_STOPPED at once.
- * From any thread, and from a signal handler: it takes no lock. */
+/* Ends offramp_consumer_run() after the current slab. Permanent: later runs return OFFRAMP_STOPPED immediately. Takes
+ * no lock: call it from any thread or signal handler. */
 OFFRAMP_API int32_t offramp_consumer_stop(offramp_consumer* consumer);
 /* Frees the handle; not while offramp_consumer_run() runs. NULL is allowed. */
 OFFRAMP_API int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* error);
 
-/* ---- producer, for languages whose functions no thread of the library may call -------------------------------------
+/* ---- producer, for languages that the library's threads cannot call into -------------------------------------
  */
 
-/* How many batches' tensors may be overwritten or freed, in place of their `release`, or after it: the first
- * `*released` ones that were taken, in the order in which they were submitted. Returns when these are more than `seen`,
- * or OFFRAMP_TIMEOUT after `timeout_seconds` (negative: never); `*released` is set in both cases. Takes no turn: it
- * waits beside other calls on the handle. */
+/* Replaces, or follows, the batches' `release`: the tensors of the first `*released` accepted batches, in the order of
+ * submission, may be overwritten or freed. Returns when `*released` exceeds `seen`, or OFFRAMP_TIMEOUT after
+ * `timeout_seconds` (negative: never); sets `*released` in both cases. Runs concurrently with other calls. */
 OFFRAMP_API int32_t offramp_egress_wait_released(offramp_egress* egress, uint64_t seen, double timeout_seconds,
                                                  uint64_t* released, offramp_error* error);
-/* The same for a thread beside a loop that asks by itself, with each batch (offramp_batch.released): it is told of
- * nothing as long as batches are taken within `quiet_seconds` (0: 0.02) of one another, and no call of the loop has to
- * wake it, which would take longer than the call. OFFRAMP_TIMEOUT only while there is a batch that is not released;
- * without one it sleeps. OFFRAMP_STOPPED after offramp_egress_end_waits(). */
+/* The same, for a thread beside a loop that reads offramp_batch.released with each batch. It does not return while
+ * batches are accepted within `quiet_seconds` (0: 0.02) of one another, so the loop need not wake it, which would cost
+ * more than the call. OFFRAMP_TIMEOUT only while a batch is unreleased; without one it sleeps. OFFRAMP_STOPPED after
+ * offramp_egress_end_waits(). */
 OFFRAMP_API int32_t offramp_egress_wait_unattended(offramp_egress* egress, uint64_t seen, double quiet_seconds,
                                                    double timeout_seconds, uint64_t* released, offramp_error* error);
-/* Ends offramp_egress_wait_unattended() of other threads, now and from now on: for who is about to close the egress. */
+/* Ends current and future calls of offramp_egress_wait_unattended(). Call it before you close the egress. */
 OFFRAMP_API int32_t offramp_egress_end_waits(offramp_egress* egress, offramp_error* error);
 
-/* ---- producer, for who notes what is done, to go on from there another time ----------------------------------------
+/* ---- producer, for programs that keep a checkpoint ------------------------------------------------------------------
  */
 
 /* The items from `begin` to before `end`. Never grows. */
@@ -265,16 +267,15 @@ typedef struct offramp_items {
     uint64_t begin, end;
 } offramp_items;
 
-/* Which items are done that no earlier call told of: a consumer committed their results, and said so. What was dropped
- * or dead-lettered is not among them. At most `capacity` ranges, in order; `*count` is how many. OFFRAMP_TIMEOUT, and 0 of
- * them, when there are none within `timeout_seconds` (negative: never). Only with the option `report_completed`. Takes no
- * turn; after offramp_egress_drain() it tells the rest. */
+/* Returns items completed since the last call: a consumer committed their results. Excludes dropped and dead-lettered
+ * items. Fills in at most `capacity` ranges, in order, and sets `*count`. OFFRAMP_TIMEOUT with `*count` 0 after
+ * `timeout_seconds` (negative: never). Requires the option `report_completed`. Runs concurrently with other calls; call
+ * it after offramp_egress_drain() for the remaining items. */
 OFFRAMP_API int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
                                                   double timeout_seconds, uint32_t* count, offramp_error* error);
-/* The same of items that will not be done: they were dropped, or dead-lettered. Only with the option
- * `report_failed`. */
+/* The same for items that were dropped or dead-lettered. Requires the option `report_failed`. */
 OFFRAMP_API int32_t offramp_egress_take_failed(offramp_egress* egress, offramp_items* ranges, uint32_t capacity,
-                                                 double timeout_seconds, uint32_t* count, offramp_error* error);
+                                               double timeout_seconds, uint32_t* count, offramp_error* error);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@ void describe_actions(SettingGroup& group) {
     group.action("print-config", &ActionSettings::print_config, "Print the configuration and exit");
     group.action("list", &ActionSettings::list, "Print the known models, sources and processors and exit");
     group.action("probe", &ActionSettings::probe, "Describe this machine as JSON and exit");
-    group.action("sweep", &ActionSettings::sweep, "Remove what dead runs left in /dev/shm and exit");
+    group.action("sweep", &ActionSettings::sweep, "Remove shared memory of dead runs from /dev/shm and exit");
 }
 
 }  // namespace offramp

@@ -8,15 +8,15 @@ namespace offramp {
 
 void describe_delivery(SettingGroup& group) {
     group.seconds("visibility-timeout", &DeliverySettings::visibility_timeout, kRuntime, 0.1, 86400,
-                  "A consumer without progress for so long loses its slab to another one");
+                  "Time without progress after which another consumer gets the slab");
     group.on_off("kill-stalled", &DeliverySettings::kill_stalled, kRuntime,
-                 "Kill a consumer that lost its slab so (SIGKILL)");
+                 "Kill (SIGKILL) a consumer that exceeds the visibility timeout");
     group.whole("max-failures", &DeliverySettings::max_failures, kRuntime, {1, 1000, ""},
-                "Consumers that a slab may take down before it is dead-lettered");
+                "Failed deliveries before a slab becomes a dead letter");
     group.whole("window", &DeliverySettings::window, kRuntime, {1, 256, "auto"},
-                "Slabs that a consumer holds at once");
+                "Slabs that a consumer holds concurrently");
     group.text("consumer-user", &DeliverySettings::consumer_user, kMemory, "USER", "a user's name",
-               "Consumers run as this user", check_user);
+               "User that consumers run as", check_user);
 }
 
 }  // namespace offramp

@@ -12,7 +12,7 @@ struct DeliverySettings {
     double visibility_timeout = 30;
     bool kill_stalled = false;  // a consumer without progress for so long is killed
     std::uint32_t max_failures = 3;
-    std::uint32_t window = 0;  // slabs that a consumer holds at once; 0: auto, 2 or, of small slabs, more
+    std::uint32_t window = 0;   // slabs that a consumer holds concurrently; 0: auto, 2 or, for small slabs, more
     std::string consumer_user;  // consumers run as this user: group-readable objects and sockets
 
     bool operator==(const DeliverySettings&) const = default;

@@ -8,17 +8,17 @@ namespace offramp {
 
 void describe_measuring(SettingGroup& group) {
     group.whole("warmup-batches", &MeasuringSettings::warmup_batches, kRuntime, {0, kAnyNumber, ""},
-                "First batches that are left out of the steady rates");
+                "First batches excluded from the steady rates");
     group.on_off("drain-warmup", &MeasuringSettings::drain_warmup, kRuntime,
-                 "Everything is delivered before the batches behind the warm-up start");
+                 "Deliver all warm-up batches before the measured ones start");
     group.whole("measure-limits", &MeasuringSettings::measure_limits, kRuntime, {0, kAnyNumber, ""},
-                "Batches of compute alone and of bare copies to measure in the same run");
+                "Batches of compute alone, and of copies alone, to measure in the same run");
     group.whole("profile-batches", &MeasuringSettings::profile_batches, kRuntime, {0, kAnyNumber, ""},
-                "Batches behind the warm-up between cudaProfilerStart and cudaProfilerStop");
+                "Batches after the warm-up between cudaProfilerStart and cudaProfilerStop");
     group.path("trace-dir", &MeasuringSettings::trace_dir, kRuntime, "FOLDER", "a path",
-               "Each program leaves its time ranges here when it ends");
+               "Folder where each program writes its time ranges when it ends");
     group.seconds("status-seconds", &MeasuringSettings::status_seconds, kRuntime, 0.01, 3600,
-                  "From one status.json to the next");
+                  "Interval between updates of status.json");
 }
 
 }  // namespace offramp

@@ -7,7 +7,7 @@ namespace offramp {
 
 class SettingGroup;
 
-// What a run tells of itself beside its results.
+// A run's measurements, beside its results.
 struct MeasuringSettings {
     std::uint64_t warmup_batches = 5;   // left out of the steady-state rates
     bool drain_warmup = false;          // everything is delivered before the measured batches start

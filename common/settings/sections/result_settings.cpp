@@ -42,34 +42,35 @@ bool ResultSettings::has_database() const {
 }
 
 void describe_results(SettingGroup& group) {
-    group.text("processor", &ResultSettings::processor, of_processing(always), "NAME[,NAME]",
-               "a name that --list prints; or one's own: FILE.py:FUNCTION, python:PACKAGE.MODULE:FUNCTION, so:FILE.so, "
-               "exec:COMMAND; several with commas",
-               "What is done with each slab; several: each with a folder of its own, OUTPUT/NAME", check_plugin_names);
+    group.text(
+        "processor", &ResultSettings::processor, of_processing(always), "NAME[,NAME]",
+        "a name that --list prints; or a custom one: FILE.py:FUNCTION, python:PACKAGE.MODULE:FUNCTION, so:FILE.so, "
+        "exec:COMMAND; several with commas",
+        "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
     group.path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
-               "Folder for results of single samples, where shards of a job share one; none: --output");
+               "Folder for results of single samples, shared by the shards of a job; none: --output");
     group.text("sink", &ResultSettings::sink, kPlace, "URI",
                "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
                "Processors " + named_of_databases(&ProcessorResults::processor) +
-                   ": the database; a password better by PGPASSWORD or ~/.pgpass");
+                   ": the database; pass a password in PGPASSWORD or ~/.pgpass");
     group.text("sink-table", &ResultSettings::sink_table, kPlace, "NAME",
                "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
                "Table in the database of --sink; auto: " + named_of_databases(&ProcessorResults::table), check_table);
     group.word("scores", &ResultSettings::scores, of_slabs(is_class_map, separates_foreground),
                {"auto", "probability", "logit"},
-               "What a network of one channel gives of each pixel's foreground; auto: as the metadata beside "
-               "the model says, else a probability");
+               "Foreground value per pixel of a network of one channel; auto: from the model's metadata, else "
+               "a probability");
     group.decimal("threshold", &ResultSettings::threshold, of_slabs(is_class_map, separates_foreground), 0, 1,
                   "Probability from which a pixel of a network of one channel is foreground");
     group.on_off("durable", &ResultSettings::durable, kPlace,
-                 "Flush results, folders and checkpoint to the disk: they survive a power cut");
+                 "Flush results, folders and checkpoint to the disk, to survive a power cut");
     group.on_off("resume", &ResultSettings::resume, kProgram,
-                 "Continue the run that left --output: do only what is missing there");
+                 "Continue the run in --output: process only the items missing there");
     group.on_off("overwrite", &ResultSettings::overwrite, kProgram,
-                 "Replace the results of a run that came to its end, once this run has results of its own");
+                 "Replace the results of a finished run, once this run has its own results");
     group.path("retry", &ResultSettings::retry, kProgram, "FILE", "a path",
-               "Process this payload of a run's folder dead-letters/, and nothing else");
+               "Process only this payload from a run's folder dead-letters/");
     group.on_off("finish", &ResultSettings::finish, kProgram,
                  "Merge the segments of all consumers when the run has ended");
 }

@@ -19,25 +19,25 @@ void describe_run(SettingGroup& group) {
     };
     group.text("run-id", &RunSettings::run_id, kProgram, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
                "Names the shared-memory objects", check_run_id);
-    group.word("profile", &RunSettings::profile, kProgram, profile_names(), "Settings that go together");
+    group.word("profile", &RunSettings::profile, kProgram, profile_names(), "Named group of settings");
     group.whole_or_bounds("consumers", &RunSettings::consumers, kRuntime, {1, 64, "auto"},
-                          "Consumer processes; 'auto' and MIN..MAX: as many as the run needs, seen to while it runs");
+                          "Consumer processes; 'auto' and MIN..MAX: scaled to the load during the run");
     group.word("log-level", &RunSettings::log_level, kProgram, {"trace", "debug", "info", "warning", "error", "off"},
-               "Least important lines that are logged");
-    group.log_format("log-format", &RunSettings::log_format, kProgram, "Form of the log's lines");
-    group.path("log-file", &RunSettings::log_file, kProgram, "FILE", "a path", "Log here as well as to standard error");
+               "Lowest severity to log");
+    group.log_format("log-format", &RunSettings::log_format, kProgram, "Format of log lines");
+    group.path("log-file", &RunSettings::log_file, kProgram, "FILE", "a path",
+               "Log to this file in addition to standard error");
     group.whole("lifeline-fd", &RunSettings::lifeline_fd, kProgram, {-1, std::numeric_limits<int>::max(), ""},
-                "Pipe whose end of file says that the launcher is gone; -1: none");
+                "Pipe that closes when the launcher exits; -1: none");
     group.whole("producer-restarts", &RunSettings::producer_restarts, kRuntime, {0, 1000, ""},
-                "How often a producer that dies is started again, to take over what it left");
+                "Maximum restarts of a producer that dies; the new one recovers its run");
     group.seconds(
         "producer-wait-seconds", &RunSettings::producer_wait_seconds, kRuntime, 0, 86400,
-        "A consumer without a launcher waits so long for another producer when its own has died; 0: it ends with it");
+        "How long a consumer without a launcher waits for a new producer when its own has died; 0: exit immediately");
     group.path("turn", &RunSettings::turn, kProgram, "FILE", "a path",
-               "Compute only while no other program that names this file does; all else goes on meanwhile");
-    group.action(
-        "recover", &RunSettings::recover,
-        "Take over the run in --run-dir whose producer died; the other flags must be those it was started with");
+               "File to lock while computing, so that programs that share it do not compute at the same time");
+    group.action("recover", &RunSettings::recover,
+                 "Take over the run in --run-dir whose producer died; pass its other flags unchanged");
 }
 
 }  // namespace offramp

@@ -21,8 +21,8 @@ struct RunSettings {
     int lifeline_fd = -1;                 // a pipe whose end of file says that the launcher is gone
     std::uint32_t producer_restarts = 3;  // of a producer that dies; the launch script's
     double producer_wait_seconds = 60;    // that a consumer without a launcher waits for another producer; 0: none does
-    std::string turn;                     // a file that is locked while the model computes; empty: nobody else does
-    bool recover = false;                  // take the run over whose producer died; on the command line only
+    std::string turn;                     // a file to lock while the model computes; empty: none
+    bool recover = false;                 // take the run over whose producer died; on the command line only
 
     bool operator==(const RunSettings&) const = default;
 };

@@ -11,18 +11,18 @@ void describe_slabs(SettingGroup& group) {
                "Where the model runs", check_device);
     group.whole("slabs", &SlabSettings::slabs, kMemory, {2, 4096, "auto"}, "Shared-memory slabs");
     group.whole("samples-per-slab", &SlabSettings::samples_per_slab, kMemory, {1, 65536, "auto"},
-                "Samples of a batch that one slab holds at most");
+                "Maximum samples of a batch per slab");
     group.whole("batches-per-slab", &SlabSettings::batches_per_slab, kMemory, {1, 4096, "auto"},
-                "Whole small batches that share a slab at most");
+                "Maximum whole batches per slab, for small batches");
     group.seconds("max-delay-seconds", &SlabSettings::max_delay_seconds, kRuntime, 0, 60,
-                  "A batch waits at most so long for others to share its slab");
+                  "How long a batch waits for others to share its slab");
     group.on_off("allow-unpinned", &SlabSettings::allow_unpinned, kRuntime,
-                 "Go on, slowly, when slabs cannot be page-locked");
+                 "Continue, more slowly, when slabs cannot be page-locked");
     group.word("when-full", &SlabSettings::when_full, kMemory, {"block", "drop", "spill"},
-               "No slab is free: the model waits; the output is dropped and listed; or the oldest waiting slab goes to "
-               "the disk until later");
+               "When no slab is free: block the model, drop and list the output, or spill the oldest waiting slab to "
+               "the disk");
     group.path("spill-dir", &SlabSettings::spill_dir, kMemory, "FOLDER", "a path",
-               "Where --when-full spill keeps slabs; by default in the run directory");
+               "Folder for slabs of --when-full spill; by default in the run directory");
 }
 
 }  // namespace offramp

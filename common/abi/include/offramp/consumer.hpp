@@ -18,23 +18,23 @@
 
 namespace offramp {
 
-// Throw it in a consumer's function when its sink is away: the slab goes back without counting a failure.
+// Throw it in a consumer's function when its sink is unavailable: the slab goes back without counting a failure.
 struct Retry : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throw it when the slab failed, and this process can go on: a failure is counted, and the slab goes to another consumer, or once
-// more to this one.
+// Throw it when the slab failed and this process can go on: a failure is counted, and the slab goes to another
+// consumer or again to this one.
 struct Failed : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throw it when no consumer will do better: the slab is dead-lettered immediately, with these words.
+// Throw it when no consumer can process the slab: it is dead-lettered immediately, with this message.
 struct Rejected : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// One slab, read-only; valid in the call that it is given to.
+// One slab: read-only, valid during the call that receives it.
 class Slab {
   public:
     explicit Slab(const offramp_slab& slab) : slab_(&slab) {}
@@ -50,7 +50,7 @@ class Slab {
         return *reinterpret_cast<const offramp_tensor*>(reinterpret_cast<const char*>(slab_->tensors) +
                                                         index * slab_->tensor_size);
     }
-    // A sample's numbers, in the order of the tensor's strides. `T` has the tensor's size.
+    // A sample's elements, in the order of the tensor's strides. `T` has the size of an element.
     template <typename T>
     std::span<const T> row(std::uint32_t index, std::uint32_t of_tensor = 0) const {
         const offramp_tensor& values = tensor(of_tensor);
@@ -66,14 +66,14 @@ class Slab {
     const offramp_slab* slab_;
 };
 
-// offramp_consumer_options; 0: chosen.
+// offramp_consumer_options; 0: automatic.
 struct ConsumerOptions {
     std::string run_dir;
     std::uint32_t window = 0;
     double wait_for_run_seconds = 0;
 };
 
-// Reads a run's slabs: offramp.h says how. Thread: one; stop() from any, and from a signal handler.
+// Reads a run's slabs; offramp.h documents each call. Thread: one; stop() from any, and from a signal handler.
 class Consumer {
   public:
     explicit Consumer(const ConsumerOptions& options) {
@@ -90,8 +90,9 @@ class Consumer {
     explicit Consumer(const RunDir& run_dir, double wait_for_run_seconds = 0)
         : Consumer(ConsumerOptions{run_dir, 0, wait_for_run_seconds}) {}
 
-    // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). It goes on after
-    // Failed and Rejected. Anything else that `work` throws comes out here: the slab is then counted, but for Retry.
+    // Calls `work(slab)` for each slab until the run ends (true) or stop() (false). Continues after Failed and
+    // Rejected. Retry ends the call with an Error and counts no failure. Any other exception counts one and is
+    // rethrown.
     template <typename Work>
     bool for_each(Work work) {
         struct Call {

@@ -16,7 +16,7 @@
 
 namespace offramp {
 
-// offramp_egress_options; 0 and empty: chosen.
+// offramp_egress_options. A field that is 0 or empty gets its default.
 struct EgressOptions {
     std::string run_dir;
     std::vector<TensorSpec> tensors;
@@ -36,8 +36,8 @@ struct EgressOptions {
     bool report_failed = false;
 };
 
-// Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; submit()
-// and drain() take turns.
+// Moves outputs off the device for a custom loop; offramp.h documents each call. Move-only. Thread: any; submit() and
+// drain() are serialized.
 class Egress {
   public:
     explicit Egress(const EgressOptions& options) {
@@ -70,8 +70,8 @@ class Egress {
         egress_.reset(opened);
     }
 
-    // `tensors`: addresses on the device, in the options' order; `stream`: the cudaStream_t that they are written on;
-    // `owner` is held until the copies are done. `keys` and `items`: one a row, or none.
+    // `tensors`: addresses on the device, in the options' order; `stream`: the cudaStream_t that writes them;
+    // `owner` is held until the copies are done. `keys` and `items`: one per row, or none.
     void submit(std::vector<const void*> tensors, std::uint32_t rows, void* stream = nullptr,
                 std::shared_ptr<const void> owner = nullptr, const std::vector<std::string>& keys = {},
                 const std::vector<std::uint64_t>& items = {}) {
@@ -92,7 +92,7 @@ class Egress {
         held.release();
     }
 
-    // True when consumers are done with everything; false when the time was over before.
+    // True when consumers have finished all slabs; false after the timeout.
     bool drain(std::optional<std::chrono::duration<double>> timeout = std::nullopt) {
         const double seconds = timeout ? timeout->count() : -1;
         return detail::checked(
@@ -103,18 +103,16 @@ class Egress {
     offramp_egress_stats stats() const {
         offramp_egress_stats stats{};
         stats.size = sizeof stats;
-        detail::checked(
-            [&](offramp_error* error) { return offramp_egress_get_stats(egress_.get(), &stats, error); });
+        detail::checked([&](offramp_error* error) { return offramp_egress_get_stats(egress_.get(), &stats, error); });
         return stats;
     }
 
-    // Items that are done and were not told of before, with the option `report_completed`; none when there are none
-    // within the time.
+    // Items completed since the last call; empty after the timeout. Requires the option `report_completed`.
     std::vector<offramp_items> take_completed(std::chrono::duration<double> timeout = {}) {
         return taken_by(offramp_egress_take_completed, timeout);
     }
 
-    // The same of items that will not be done: dropped or dead-lettered; with the option `report_failed`.
+    // The same for dropped and dead-lettered items. Requires the option `report_failed`.
     std::vector<offramp_items> take_failed(std::chrono::duration<double> timeout = {}) {
         return taken_by(offramp_egress_take_failed, timeout);
     }

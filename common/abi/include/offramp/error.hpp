@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What went wrong, in a sentence with a remedy; code() is one of offramp_code.
+// The reason and a remedy, in a sentence; code() is one of offramp_code.
 class Error : public std::runtime_error {
   public:
     explicit Error(const offramp_error& error) : std::runtime_error(error.text), code_(error.code) {}
@@ -20,7 +20,7 @@ class Error : public std::runtime_error {
 
 namespace detail {
 
-// Calls `call(&error)` and throws what it says. Returns the codes that are not failures.
+// Calls `call(&error)` and throws its error. Returns the codes that are not failures.
 template <typename Call>
 int checked(Call&& call, int besides = OFFRAMP_OK) {
     offramp_error error{};
