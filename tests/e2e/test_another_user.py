@@ -53,7 +53,7 @@ class AnotherUser(unittest.TestCase):
         (self.build / "venv").symlink_to(sys.prefix)
 
     def as_user(self, uid, *words, through=(), command=(ROOT / "launch/offramp",)):
-        """(exit code, what was said) of a command as such a user types it, who has no home. What it leaves in /tmp goes with the test."""
+        """Runs a command as another user without a home: (exit code, output). The test removes its files in /tmp."""
         done = subprocess.run([*through, *command, *words], user=uid, group=uid, extra_groups=[], cwd="/", stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False,
                               env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "OFFRAMP_BUILD_DIR": str(self.build), "OFFRAMP_SKIP_PACKAGES": "1"})

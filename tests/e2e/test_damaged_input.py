@@ -1,4 +1,4 @@
-"""Pictures that cannot be read, in runs whose producer is killed: each is tried again, told of once and counted once, and never stands for a result."""
+"""Unreadable pictures in runs whose producer is killed: each is retried, reported once, counted once, and never has a result."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ class DamagedInput(unittest.TestCase):
         return {path.name: path.read_bytes() for path in (world.output / "mask-png").iterdir()}
 
     def check_account(self, world, skipped, released, done_before=0, met_by_the_dead=0):
-        """`met_by_the_dead`: so many of the skipped ones, its first, are counted and told of by their number alone."""
+        """`met_by_the_dead`: how many of the first skipped items are counted and reported only by number."""
         summary = world.summary()
         listed = [f"{number:02}.png" for number in skipped[met_by_the_dead:]]
         self.assertEqual([pathlib.Path(item["origin"]).name for item in summary["skipped"]], listed, world.said())

@@ -17,7 +17,7 @@ from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.real_run import left_behind
 
 LINES = 40
-PICTURES = 120     # more than are under way at once
+PICTURES = 120     # more than are in flight
 ANEW = ((), ("--overwrite",), ("--resume",))
 
 
@@ -57,7 +57,7 @@ class Vectors(InWorlds):
     def assert_mistyped_runs_touch_nothing(self, world, results):
         """`results()`: what is compared, beside the output folder."""
         before = everything_in(world.output), results()
-        # The launcher is told of the first before it makes anything; the producer finds the second, with the consumers beside it.
+        # The launcher finds the first before it creates files; the producer finds the second.
         wrong = [("--input", str(self.folder / "tpyo.txt"), *anew) for anew in ANEW]
         wrong += [("--input", str(self.folder / "lines.txt"), "--tokenizer", str(self.folder / "lines.txt"), "--overwrite")]
         for flags in wrong:

@@ -1,4 +1,4 @@
-"""Programs keep the memory that they freed for the next batch: what is large lies in the heap, which glibc then gives back to nobody, and not in mappings of its own."""
+"""Programs reuse freed memory for the next batch: large blocks are in the heap, which glibc does not shrink."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""An input that grows, results that lie beside it: what is done stays done, what joins is made, and no picture is ever replaced."""
+"""A growing input with results beside it: finished results are kept, new pictures are processed, none is replaced."""
 
 import contextlib
 import json

@@ -104,7 +104,7 @@ class Launcher(unittest.TestCase):
                 self.assertEqual(run.wait(), 130, run.said())
 
     def test_a_drain_whose_consumers_all_leave_comes_to_its_end(self):
-        """They are asked to by somebody else, and end well: others finish what is in flight."""
+        """Consumers get SIGTERM from outside and exit cleanly; others finish the work in flight."""
         with LaunchedRun(*ENDLESS, "--consumers", "2") as run:
             self.first_sample(run.start())
             consumers = [consumer["pid"] for consumer in run.status()["consumers"]]

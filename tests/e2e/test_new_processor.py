@@ -44,7 +44,7 @@ class NewProcessor(unittest.TestCase):
         self.assertRegex(refused.stderr, r"--brightest-base '8' is unknown\. .*Accepted: 10, 16")
 
     def makes_results(self, producer, consumer, tree):
-        """In the base that the producer was told, and the consumer was not."""
+        """In the database that only the producer knows."""
         with RealRun(*COPY, "--processor", "write,brightest", "--write-path", str(tree / "written")) as run:
             run.start_producer("--brightest-base", "16", program=producer)
             run.start_consumer(program=consumer)

@@ -1,4 +1,4 @@
-"""`offramp demo`: what it tells its user to do next works as it is typed."""
+"""`offramp demo`: the commands that it suggests work."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Models whose outputs are pictures, and those whose outputs nobody foresaw: files of pictures, or arrays, never an error at the first slab."""
+"""Models that output pictures or unknown tensors: picture files or arrays, never an error at the first slab."""
 
 import importlib.util
 import io

@@ -79,7 +79,7 @@ class AgainstPillow(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, processor, *flags):
-        """(files, what was said) of a run over self.pictures."""
+        """(files, output) of a run over self.pictures."""
         with LaunchedRun("--model", str(self.folder / "everything.pt"), "--input", str(self.pictures), "--device", DEVICE, "--processor", processor,
                          "--batch", "4", "--consumers", "1", *flags) as run:
             code, said, files = run.start().wait(), run.said(), run.files()

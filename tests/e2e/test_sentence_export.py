@@ -1,4 +1,4 @@
-"""Sentence encoders of a few kilobytes: how many tokens each takes, and that an export which fails leaves what was there."""
+"""Small sentence encoders: their token limits, and a failed export keeps the earlier file."""
 
 import contextlib
 import importlib

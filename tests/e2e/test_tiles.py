@@ -1,4 +1,4 @@
-"""Pictures of any size go through a network in tiles, and come out as one mask each: whole, whoever dies."""
+"""Pictures of any size are processed in tiles and give one whole mask each, even if programs die."""
 
 import importlib.util
 import os
@@ -90,7 +90,7 @@ class Tiles(unittest.TestCase):
         return world.results()
 
     def wanted(self, network, picture):
-        """Scores of the whole picture at once, [classes, height, width]."""
+        """Scores of the untiled picture, [classes, height, width]."""
         import torch
         pixels = numpy.asarray(picture, numpy.float32) / 255
         with torch.inference_mode():
@@ -219,7 +219,7 @@ class Tiles(unittest.TestCase):
         self.assertEqual(world.results(), wanted)
 
     def killed_at(self, world, order, *more, noted=False):
-        """With all of its programs, where one of them is stopped. `noted`: once the checkpoint tells of some tiles."""
+        """Kills all programs while one is stopped. `noted`: once the checkpoint has some tiles."""
         before = world.environment
         seen = self.dies_at(world, f"{order}:stop", order.partition("#")[0])
         world.start(*more)
@@ -281,7 +281,7 @@ class Tiles(unittest.TestCase):
         self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
     def copied(self, name):
-        """Images of one's own, which may change."""
+        """Private images, which a test may change."""
         images = self.folder / name
         shutil.copytree(self.images, images)
         return images
@@ -335,7 +335,7 @@ class Tiles(unittest.TestCase):
                 self.go_on(world)
                 of_now = self.masks_of("Blurred", "--consumers", "1", images=images)
                 results = {name: value for name, value in world.results().items() if name.endswith(".png")}
-                for name, mask in before.items():       # what was finished, and not noted, is made again
+                for name, mask in before.items():       # finished tiles that are not in the checkpoint are made again
                     is_as_before = (world.output / f"{name}.png").read_bytes() == mask
                     self.assertTrue(is_as_before or results[f"{name}.png"] == of_now[f"{name}.png"], f"{name} is a mask of two pictures")
                 for name in set(SIZES) - made:
@@ -351,7 +351,7 @@ class Tiles(unittest.TestCase):
         self.assertEqual({name: value for name, value in world.results().items() if name.endswith(".png")}, wanted)
 
     def go_on(self, world):
-        """To the end: with --gpus a shard that is done is not done again, and the end tells of what its tiles were for."""
+        """Runs to the end: with --gpus a finished shard is not repeated."""
         if world.start("--resume").wait() == 73 and "--gpus" in world.flags:
             self.assertIn("A run with --resume makes them again", world.said())
             world.start("--resume")

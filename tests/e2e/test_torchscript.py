@@ -1,4 +1,4 @@
-"""TorchScript files that are not what they should be: each is refused by name. A network that keeps its output overwrites nobody's."""
+"""Invalid TorchScript files are refused by name. A network that reuses its output buffer overwrites no results."""
 
 import importlib.util
 import pathlib

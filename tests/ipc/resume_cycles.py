@@ -77,7 +77,7 @@ class Cycles:
             self._look_at_status()
             if ended:
                 break
-            # The producer tells of itself once the run has its folder.
+            # The producer reports itself once the run has its folder.
             if self.world.status() and self.random.random() < 0.4:
                 if self._move_away() in (0, None):
                     break

@@ -1,4 +1,4 @@
-"""A batch that takes down whoever touches it is dead-lettered with its bytes and its incident report; everyone else's is done."""
+"""A batch that crashes every consumer becomes a dead letter with its data and incident report; all others are done."""
 
 import json
 import signal
@@ -131,7 +131,7 @@ class DeadLetter(unittest.TestCase):
                 self.assertEqual(run.start().wait(), 84, run.said())
                 self.assertTrue(any(once.iterdir()), "the failpoint was not reached")
                 done = checksums((run.output / "checksums.tsv").read_text())
-                # Where a consumer died as well, nothing of the batch is tried again.
+                # If a consumer also died, nothing of the batch is retried.
                 self.assertIn(done, (self.all_but_poison, self.neighbours))
                 self.assertTrue(run.summary()["conserved"])
 

@@ -11,7 +11,7 @@ from tests.support.launched_resume import World
 from tests.support.waiting import wait_for
 
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05", "--processor", "checksum", "--copy-outputs", "48")
-# Of some 150 batches each: a shard that is told to end has fewer in flight.
+# About 150 batches each, more than a shard has in flight when it is asked to end.
 MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "600")
 FEW = (*COPY, "--batch", "8", "--batches", "4", "--limit", "32")
 # A namespace of processes of its own, with the memory that a pod has: its command is the first process there.
@@ -26,7 +26,7 @@ def namespaces_are_here():
 
 
 def children_of(pid):
-    """The dead that nobody has waited for, too."""
+    """Includes unreaped processes."""
     try:
         return [int(word) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
     except OSError:

@@ -1,4 +1,4 @@
-"""Processors of somebody's own, in C, in Python and as programs: what they leave, what becomes of their failures, and what is refused before a run."""
+"""Custom processors in C, in Python and as programs: results, failures, and errors before a run."""
 
 import importlib.util
 import json
@@ -70,7 +70,7 @@ for line in sys.stdin:
 
 
 def is_dead(pid):
-    """A zombie is, that waits for whoever reaps it."""
+    """True also for a zombie that is not reaped yet."""
     try:
         return pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -425,7 +425,7 @@ class Failures(Hosted):
         summary = run.summary()
         self.assertLessEqual(pids, {consumer["pid"] for consumer in summary["consumers"]}, "those that the run has let in, and no child")
         self.assertEqual((SAMPLES, 2, True), (summary["samples"]["released"], len(summary["consumers"]), summary["conserved"]))
-        self.assertIn("a child that the processor forked came back", run.said())
+        self.assertIn("a forked child returned from the processor", run.said())
 
     @in_python
     def test_a_function_that_never_returns_loses_its_slab_and_its_process(self):

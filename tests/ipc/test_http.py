@@ -87,7 +87,7 @@ class Http(unittest.TestCase):
 
     def test_what_the_server_does_to_requests_costs_no_result(self):
         for fault in FAULTS:
-            # Every 20th request, and of the slow ones fewer: nobody is unlucky twice in a row.
+            # Every 20th request, and fewer of the slow ones, so that no request fails twice in a row.
             every = 20 if fault in ("500", "408", "dropped", "cut", "answer lost") else 60
             with self.subTest(fault), Receiver(lambda number, _, f=fault, n=every: f if number % n == 5 else "") as receiver:
                 said = self.run_to_the_end(receiver, *(("--http-timeout-seconds", "1") if fault == "hang" else ()))

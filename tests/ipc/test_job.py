@@ -181,7 +181,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual([int(line.split("\t")[0]) for line in lines], [item for item in range(101) if item != 10])
 
     def tried_again_apart(self, world):
-        """A shard's dead letter goes where it is told, and not among the job's results."""
+        """A shard's dead letter goes to the given folder, not to the job's results."""
         run = world.run_of_shard()
         code, said = world.call("dead-letters", "retry", "--all", "--processor", "npy", "--run-dir", run)
         self.assertEqual(code, 0, said)

@@ -42,7 +42,7 @@ def replace_by_a_link_to_another(folder):
 
 
 def put_back(folder):
-    """What was made in its place since goes away; of a moved folder nothing is lost."""
+    """Files created in its place are removed; the moved folder loses nothing."""
     if folder.is_symlink():
         folder.unlink()
     elif folder.exists():

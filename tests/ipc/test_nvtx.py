@@ -1,4 +1,4 @@
-"""What a profiler is told: the article's ranges, by name, colour and nesting, from the real programs, through an NVTX injection library of ours."""
+"""NVTX ranges of the real programs, by name, colour and nesting, through a test injection library."""
 
 import json
 import os
@@ -27,7 +27,7 @@ STEPS = {
     "async": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
     "streams": ["get batch", "compute", "queue output"],
 }
-# Whoever publishes hands the slab on where the broker sleeps: not at each step. Segments are mapped when they are first used.
+# A publisher dispatches inline only while the broker sleeps. Segments are mapped on first use.
 AT_TIMES = ("unmap", "map", "queue output/publish")
 
 
@@ -63,7 +63,7 @@ def ranges_of(events):
 
 
 class Told:
-    """What the programs of one run told: producer and consumers."""
+    """The ranges of one run's producer and consumers."""
 
     def __init__(self, folder):
         self.events = {}

@@ -1,4 +1,4 @@
-"""A job on a Ray cluster of real processes: whatever of it is killed or stopped, its results are one run's; what ends a job is told with its reason."""
+"""A job on a Ray cluster of real processes: kills and stops do not change its results, and a failed job reports its reason."""
 
 import signal
 import subprocess

@@ -50,7 +50,7 @@ LOOP = f"""
 
 class Reload(Hosted):
     def change(self, path, text):
-        """At once, as an editor does: whoever reads it has one or the other."""
+        """Atomically, as an editor does."""
         new = path.with_suffix(".new")
         new.write_text(textwrap.dedent(text))
         os.replace(new, path)

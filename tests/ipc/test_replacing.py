@@ -230,7 +230,7 @@ class Replacing(InWorlds):
 
 
 class Finishing(InWorlds):
-    """The launcher is told to end, or is killed, while outputs are put together."""
+    """The launcher is asked to end, or is killed, while it merges outputs."""
 
     FLAGS = (*COPY, "--processor", "checksum", "--batches", "40")
 

@@ -112,10 +112,10 @@ class Restart(unittest.TestCase):
             run.gate.entered()
             run.until(lambda: run.status().get("slabs", {}).get("leased") == 2, "the next slab's ticket was sent")
             then = run.status()["now_ns"]
-            run.until(lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived")    # in the socket of one that waits at the gate and tells nobody
+            run.until(lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived")    # in the socket of a program that waits at the gate
             kill(run.producer, signal.SIGSTOP)   # it takes nothing any more
             run.gate.let(1)
-            run.gate.entered()               # the first slab was committed, and its release sent to nobody
+            run.gate.entered()               # the first slab was committed, and its release is lost
             self.restart(run)
             run.gate.open()
             summary = self.check_end(run)

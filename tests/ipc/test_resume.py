@@ -194,7 +194,7 @@ class Resume(InWorlds):
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_an_older_copy_of_the_database_in_its_place_is_refused(self):
-        """A backup that was made in mid-run and is put back later: by rename, and without the log, as of a database that nobody has open."""
+        """A backup that was made in mid-run and is put back later: by rename, and without the log, like a closed database."""
         flags = (*ROWS, "--batches", "120")
         world = self.world(*flags)
         database, away, older = world.output / "embeddings.sqlite", world.folder / "away", world.folder / "older"
@@ -373,7 +373,7 @@ class HostileFolders(InWorlds):
 
 
 class LimitedFiles(InWorlds):
-    """Under `ulimit -f`: the file that may not grow further, and the limit, are told, nothing is lost, and --resume goes on without it."""
+    """Under `ulimit -f`: the error names the file and the limit, nothing is lost, and --resume works without the limit."""
 
     def assert_ends_and_goes_on(self, limit, *flags, done_before):
         world = self.world(*flags)

@@ -18,7 +18,7 @@ WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 
 
 def run_rung(rung, *flags, traced=False, program=None):
-    """The merged checksums and the producer's summary; with `traced`, every program's trace too: nobody comes when all is done then."""
+    """The merged checksums and the producer's summary; with `traced`, also every program's trace."""
     consumers = 0 if rung in WITHOUT_CONSUMERS else 2
     with RealRun(*WORK, "--strategy", rung, *flags) as run, Gate(run.folder) if traced else contextlib.nullcontext() as gate:
         trace = ["--trace-dir", str(run.folder / "trace")] if traced else []
@@ -103,7 +103,7 @@ class Rungs(unittest.TestCase):
         found, shared, _ = run_rung("streams", "--batches-per-slab", "8", "--max-delay-seconds", "1")
         self.assertEqual(found, wanted)
         self.assertEqual(shared["batches_per_slab"], 8)
-        # The warm-up is delivered before the rest starts, whatever the delay: 5 batches wait for nobody else.
+        # The warm-up is delivered before the rest starts, whatever the delay: 5 batches do not wait for others.
         self.assertLess(shared["slabs"]["published"]["slabs"], alone["slabs"]["published"]["slabs"])
         self.assertEqual(shared["batches"], alone["batches"])
 

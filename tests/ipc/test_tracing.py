@@ -1,4 +1,4 @@
-"""A run that goes on is traced: its programs leave their time ranges, go on, and the results are those of a run that nobody looked at."""
+"""Tracing a live run: its programs write their time ranges, continue, and give the results of an untraced run."""
 
 import json
 import os
@@ -35,7 +35,7 @@ LOOP = """
 
 
 def asked_in(run_dir):
-    """What was asked of the run, while it is."""
+    """The command on the run, while it is live."""
     try:
         return json.loads((run_dir / "trace-request.json").read_text())
     except (OSError, ValueError):

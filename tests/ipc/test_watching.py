@@ -25,12 +25,12 @@ COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch",
 WATCHED = ("--http", "127.0.0.1:0")
 MIB = 1 << 20
 SECONDS = 60            # for an answer
-MOST_MEMORY = 160 * MIB     # of the server, whoever its clients are
+MOST_MEMORY = 160 * MIB     # of the server, for any number of clients
 RULES = pathlib.Path(__file__).resolve().parents[2] / "launch" / "watching" / "offramp-alerts.yml"
 
 
 def where(run_dir):
-    """Host and port; nothing where none is told."""
+    """Host and port; None if there is none."""
     try:
         told = json.loads((run_dir / "http.json").read_text())
         return told["host"], told["port"]

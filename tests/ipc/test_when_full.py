@@ -61,7 +61,7 @@ class WhenFull(unittest.TestCase):
             listed = [json.loads(line) for line in (run.run_dir / "dropped.jsonl").read_text().splitlines()]
             self.assertEqual([sample["item"] for part in listed for sample in part["samples"]], list(range(IN_THE_POOL, SAMPLES)))
             self.assertEqual([part["batch"] for part in listed], list(range(4, 40)))
-            # What was delivered is what it would have been.
+            # Delivered results are unchanged.
             wanted = self.wanted["checksums.tsv"].splitlines()
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
 

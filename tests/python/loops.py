@@ -90,7 +90,7 @@ class Loops(World):
         return Place(self, self.folder / name)
 
     def undisturbed(self):
-        """What a loop leaves that nobody disturbs: of all tests the same."""
+        """The results of an undisturbed loop, the same for all tests."""
         if Loops.made is None:
             place = self.place("undisturbed")
             place.run()
@@ -114,7 +114,7 @@ class Place:
         return gate
 
     def loop(self, batches=BATCHES, dies="", **more):
-        """With consumers of its own; `more`: what else its Egress is told."""
+        """Starts its own consumers; `more`: further arguments of its Egress."""
         given = {"output": str(self.output), "processor": f"{self._test.post}:save", "consumers": 2, "run_dir": str(self.run_dir), **more}
         return self.loop_told(given, batches, dies)
 
@@ -150,7 +150,7 @@ class Place:
 
 
 def left_of(folder):
-    """Processes that were told of this folder."""
+    """Processes that have this folder in their arguments."""
     found = []
     for process in pathlib.Path("/proc").iterdir():
         try:
@@ -163,5 +163,5 @@ def left_of(folder):
 
 
 def results(output):
-    """Names and bytes of all that is there, but for what programs of ours keep there for themselves."""
+    """Names and bytes of all files except Offramp's own."""
     return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file() and not path.name.startswith(".offramp-")}

@@ -237,7 +237,7 @@ class Consumers(World):
                     time.sleep(600)
                 for sample, tensors in slab:
                     print(sample.key, int(tensors["index"]), flush=True)
-                time.sleep(0.001)       # of a slow slab it is said at once that it is done
+                time.sleep(0.001)       # the end of a slow slab is reported immediately
         """, self.run_dir)
         done = []
         while (line := self.hear(victim)) != "at it":

@@ -12,7 +12,7 @@ from world import needs_numpy
 CUPY, NUMBA = (importlib.util.find_spec(name) is not None for name in ("cupy", "numba"))
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE") == "cuda"
 
-# Late enough that a copy which does not wait for it reads what was there before.
+# Late enough that a copy which does not wait reads the earlier data.
 FILL_LATE = r"""
     extern "C" __global__ void fill_late(int* numbers, int value, long long count, long long cycles) {
         const long long begin = clock64();

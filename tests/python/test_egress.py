@@ -20,7 +20,7 @@ from world import WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
 # Prints what it sees as JSON, a line a sample.
 READER = """
-    import json, sys, offramp       # says less than a pipe holds: nobody listens before the run is over
+    import json, sys, offramp       # its output fits into a pipe, which is read after the run
     for slab in offramp.Consumer(sys.argv[1]):
         infos = {info.name: info.dtype.name for info in slab.tensors}
         for sample in slab.samples:
@@ -443,7 +443,7 @@ class Batches(Egresses):
             for number in range(100):
                 egress = offramp.Egress(f"{sys.argv[1]}/{number}", slabs=2, samples_per_slab=1, when_full="drop")
                 try:
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 5)    # again: Python tells no finalizer's to anybody
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 5)    # again: Python drops a finalizer's exception
                     while True:
                         egress.submit(numpy.zeros((1, 10), "float32"))
                 except KeyboardInterrupt:

@@ -50,7 +50,7 @@ class OfNumpy(Holding):
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (ROWS, NUMBERS))}, "cpu", slabs=16, samples_per_slab=ROWS) as egress:
             for number in range(batches):
-                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")       # so many large ones are not copied at once
+                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")       # the copies of so many large ones take time
                 weakref.finalize(array, gone)
                 alive += 1
                 most = max(most, alive)

@@ -6,7 +6,7 @@ import unittest
 from loops import Loops, left_of
 from world import World, needs_numpy, wait_for
 
-# What a signal's handler may do at any moment, done at each step in turn: the line, or the instruction, of the package that a call comes to.
+# Simulates a signal handler's exception at each line, or instruction, of the package.
 STEPS = """
 import os, sys
 import numpy, offramp

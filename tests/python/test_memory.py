@@ -1,4 +1,4 @@
-"""offramp._memory: second mappings of slabs, which are there for all regions of a run at once, and outlive the first ones."""
+"""offramp._memory: second mappings of slabs exist for all regions of a run and outlive the first ones."""
 
 import ctypes
 import mmap

@@ -1,4 +1,4 @@
-"""An Egress that starts its consumers itself: results, scale, what it is told when they give up, and how it ends."""
+"""An Egress that starts its own consumers: results, scaling, errors when they fail, and its end."""
 
 import json
 import os
@@ -403,7 +403,7 @@ def save(slab):
                 two.drain()
             two.close()
             two = offramp.Egress(self.folder / "run1", output=self.folder / "two", processor="npy", consumers=1)
-            with self.assertRaises((offramp.RunInUse, offramp.ConsumersFailed)):      # whoever looks first
+            with self.assertRaises((offramp.RunInUse, offramp.ConsumersFailed)):      # depends on which check is first
                 two.submit(numpy.zeros((1, 3), "float32"), ["b"])
             two.close()
         self.assertEqual({"a.output.npy"}, set(results(self.folder / "one")))

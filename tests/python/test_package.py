@@ -139,7 +139,7 @@ class MadeUpTensor:
 
 
 class OnADevice(unittest.TestCase):
-    """Without one: what is told to the library of tensors that are there."""
+    """Without a library: the tensor descriptions that it would get."""
 
     def setUp(self):
         self.capturing = False

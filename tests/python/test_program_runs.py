@@ -1,4 +1,4 @@
-"""`offramp run --producer 'python loop.py'`: a loop of one's own is supervised, scaled, stopped and started again as the producer of any run is."""
+"""`offramp run --producer 'python loop.py'`: a custom loop is supervised, scaled, stopped and restarted like any producer."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""offramp.testing: a slab as a file holds what was put into it, and a processor over it leaves or says what it would in a run."""
+"""offramp.testing: a saved slab keeps its data, and a processor gives the same results and errors as in a run."""
 
 import importlib.util
 import io

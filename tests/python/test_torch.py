@@ -225,7 +225,7 @@ class OnTheCpu(Egresses):
             for batch, tensor in enumerate(tensors[:4]):      # the last two wait for slabs
                 egress.submit(tensor, keys_of(batch, 4))
             tensors[3].add_(10)
-            with self.assertRaisesRegex(offramp.TensorChanged, "batch 3"):      # the one before: at once
+            with self.assertRaisesRegex(offramp.TensorChanged, "batch 3"):      # the previous batch is checked immediately
                 egress.submit(tensors[4], keys_of(4, 4))
             tensors[2].add_(10)
             time.sleep(LOOK_SECONDS)
@@ -235,7 +235,7 @@ class OnTheCpu(Egresses):
             tensors[4].add_(10)
             reader = self.python(CHECKER, self.run_dir)
             wait_for(lambda: egress.stats().samples_completed == 20, "that all is copied, and read")
-            egress.submit(tensors[0], keys_of(0, 4))        # tells nothing: nobody looked before
+            egress.submit(tensors[0], keys_of(0, 4))        # not detected: no check ran before
         self.assertEqual(f"12 {[key for batch in (2, 3, 4) for key in keys_of(batch, 4)]}\n", self.end(reader))
 
     def test_a_skipped_batch_is_not_done(self):
@@ -256,7 +256,7 @@ class OnTheCpu(Egresses):
                                                                           for item in range(begin, end)))
 
     def test_of_two_threads_that_find_a_change_one_reports_and_the_tensor_is_held(self):
-        """The second one looks, or lets the batch go, while the first one is about to tell."""
+        """The second thread checks or releases the batch while the first is about to report it."""
         import torch
 
         for how in ("looks", "lets go"):
@@ -293,7 +293,7 @@ class OnTheCpu(Egresses):
     def test_a_loop_that_writes_when_it_is_copied_is_not_accused(self):
         import torch
 
-        drop = Releases.drop        # looked at although they are copied: whoever looks comes late
+        drop = Releases.drop        # checked although they are copied: the check is late
         self.addCleanup(setattr, Releases, "drop", drop)
         Releases.drop = lambda releases, released: None
         batch = torch.zeros(4, 10)
@@ -561,7 +561,7 @@ class OnAGpu(Egresses):
         self.assertEqual((8 * (HELD_BACK + BESIDE), []), self.of_replays(graph_of_numbers(), copy=True))
 
     def test_without_copies_replays_overwrite_a_graphs_outputs(self):
-        """The twin. Nobody is told: a replay is not a write that PyTorch counts."""
+        """The counterpart: a replay is not detected, because PyTorch does not count it as a write."""
         self.require_all_overwritten(self.of_replays(graph_of_numbers())[1])
 
     @unittest.skipUnless(COMPILES, "skipped: torch.compile needs triton, a C compiler, and Python's headers")
