@@ -4,10 +4,10 @@
 
 namespace offramp {
 
-// In somebody else's process: stands in libofframp.so in place of what ends a program
+// A library must not end its caller's process: libofframp.so throws, while a program aborts
 // (common/base/failed_expectation.cpp).
 void fail_expectation(std::string_view contract, std::source_location where) {
-    throw Error(ErrorKind::Internal, "a fault of ours: " + std::string(contract) + ", at " + where.file_name() + ":" +
+    throw Error(ErrorKind::Internal, "a bug in Offramp: " + std::string(contract) + ", at " + where.file_name() + ":" +
                                          std::to_string(where.line()));
 }
 

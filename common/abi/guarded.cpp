@@ -47,7 +47,7 @@ std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& 
     } catch (const Error& problem) {
         return refused(error, code_of(problem.kind()), problem.what());
     } catch (const std::bad_alloc&) {
-        return refused(error, OFFRAMP_SYSTEM, "there is no memory left");
+        return refused(error, OFFRAMP_SYSTEM, "out of memory");
     } catch (const std::exception& problem) {
         return refused(error, OFFRAMP_INTERNAL, problem.what());
     } catch (...) {

@@ -215,8 +215,9 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
                           "A job makes it, at its beginning: look whether its folder is there", ErrorKind::NoInput);
     if (list.names.empty() || list.names.size() != count)
-        throw ConfigError("--input-list '" + printable(listed) + "' is torn, or not the list of a job: it says " +
-                              std::to_string(count) + " files and has " + std::to_string(list.names.size()),
+        throw ConfigError("--input-list '" + printable(listed) +
+                              "' is truncated, or not the list of a job: it declares " + std::to_string(count) +
+                              " files and has " + std::to_string(list.names.size()),
                           "Begin another job", ErrorKind::BadInput);
     list.description = std::to_string(count) + " files under " + printable(input) + ", as they were listed";
     return list;

@@ -32,7 +32,7 @@ FileList list_image_files(const std::string& input, const StillWanted& still_wan
 // byte. So many programs can work on one folder that is walked once, and see the same items in it.
 std::string text_of_listed_files(const FileList& list);
 // Of the folder `input`, as it was listed in the file `listed`; the folder is not looked at. Errors: ConfigError
-// NoInput: `listed` cannot be read; BadInput: it is torn, or no such file.
+// NoInput: `listed` cannot be read; BadInput: it is truncated, or another kind of file.
 FileList read_listed_files(const std::string& input, const std::string& listed);
 
 }  // namespace offramp

@@ -35,7 +35,7 @@ std::vector<std::string> names_in(std::string_view text) {
 
 void refuse_declaration(const CatalogueSource& source, std::size_t line, const std::string& problem) {
     throw ConfigError(name_of(source) + ":" + std::to_string(line) + ": " + problem,
-                      "common/settings/declared_setting.hpp says how it is declared", ErrorKind::Config);
+                      "See common/settings/declared_setting.hpp for the format", ErrorKind::Config);
 }
 
 }  // namespace offramp

@@ -110,7 +110,7 @@ DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) 
             continue;
         }
         const auto key = keys().find(entry.key);
-        if (key == keys().end()) fail(entry.line, "'" + entry.key + "' says nothing about a setting");
+        if (key == keys().end()) fail(entry.line, "'" + entry.key + "' is not a key of a setting");
         if (!key->second(setting, entry.text)) fail(entry.line, entry.key + " is '" + entry.text + "'");
     }
     const bool has_kind = std::ranges::find(table.entries, "kind", &TomlEntry::key) != table.entries.end();

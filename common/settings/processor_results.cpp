@@ -125,8 +125,7 @@ ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source)
     ProcessorResults results{.processor = std::string(source.plug_in)};
     for (const TomlEntry& entry : table.entries) {
         const auto key = keys().find(entry.key);
-        if (key == keys().end())
-            refuse_declaration(source, entry.line, "'" + entry.key + "' says nothing about results");
+        if (key == keys().end()) refuse_declaration(source, entry.line, "'" + entry.key + "' is not a key of results");
         if (entry.type != TomlType::String || !key->second(results, entry.text))
             refuse_declaration(source, entry.line, entry.key + " is '" + entry.text + "'");
         if ((entry.key == "names" || entry.key == "ending-from") &&

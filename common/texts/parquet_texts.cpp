@@ -36,7 +36,7 @@ std::unique_ptr<ParquetRows> open_table(const std::string& input) {
     }
     if (is_empty) refuse_table(input, "it is empty", ErrorKind::NoInput, kTableForm);
     if (is_json)
-        refuse_table(input, "it is no Parquet file: it begins with '{', as JSON lines do", ErrorKind::BadInput,
+        refuse_table(input, "it is not a Parquet file: it begins with '{', as JSON lines do", ErrorKind::BadInput,
                      "For JSON lines give --source jsonl-text");
     const ParquetRowsModule& module = parquet_rows_library();
     try {

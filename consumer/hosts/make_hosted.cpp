@@ -18,7 +18,7 @@ kind = "text"
 value-name = "KEY=VALUE[,KEY=VALUE]"
 accepted = "pairs with commas between them; a comma in a value has a backslash in front"
 changes = "results"
-help = "Handed to a processor of one's own: to a Python function as keywords"
+help = "Options for a custom processor; a Python function gets them as keywords"
 
 [[setting]]
 flag = "consumer-python"

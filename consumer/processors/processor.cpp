@@ -16,7 +16,7 @@ namespace {
 std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOptions& options) {
     if (const auto spec = ProcessorSpec::of(name)) {
         if (options.hosted == nullptr)
-            throw ConfigError("--processor " + name + " runs in consumers only", "Choose one of ours here");
+            throw ConfigError("--processor " + name + " runs in consumers only", "Choose a built-in processor here");
         return (*options.hosted)(*spec, options);
     }
     std::string known;

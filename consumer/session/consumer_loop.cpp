@@ -141,7 +141,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     if (may_be_served(liveness) && state != State::Greeting && !just_died) return std::nullopt;
     const bool launcher_gone = launcher_gone_since_.has_value();
     if (!session_->settled()) {
-        spdlog::error("the run is over, and nobody has taken what this consumer gave back");
+        spdlog::error("the run is over, and its producer did not take back this consumer's slabs");
         return End{.error = ErrorKind::ProducerGone, .launcher_gone = launcher_gone};
     }
     spdlog::info("the run is over: {}",
@@ -160,8 +160,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
         spdlog::warn(
-            "the process that started this consumer is gone, and the producer does not answer: ending without telling "
-            "it");
+            "the process that started this consumer is gone, and the producer does not answer: exiting without a "
+            "disconnect");
         return End{.error = error_, .launcher_gone = true};
     }
     return std::nullopt;

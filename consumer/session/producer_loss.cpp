@@ -31,7 +31,7 @@ ProducerLoss::Verdict ProducerLoss::verdict(const Requests& requests) const {
 void ProducerLoss::detach() {
     if (detached_) return;
     if (session_.settled())
-        spdlog::info("the producer has ended: waiting for another one, or to be told to end");
+        spdlog::info("the producer has ended: waiting for another one, or for a request to end");
     else
         spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
     session_.lose_producer();

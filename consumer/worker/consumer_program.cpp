@@ -61,7 +61,7 @@ int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpo
     const auto end = consume_run(endpoint, options_of(config, work, signals), make_here);
     // The own lock is dropped by now: the sweep does something only for the last process of the run.
     if (sweep_run(endpoint.names) && end.launcher_gone)
-        spdlog::info("nobody else is left: the shared memory of run '{}' is removed", endpoint.names.run_id);
+        spdlog::info("this was the last process of run '{}': its shared memory is removed", endpoint.names.run_id);
     return to_int(end.error);
 }
 

@@ -16,9 +16,9 @@ namespace {
 std::unique_ptr<PictureList> listed(const InputSettings& config, std::string_view processor) {
     const std::string source = source_of_input(config.source == "synthetic" ? "auto" : config.source, config.input);
     if (config.input.empty() || !gives_pictures(source))
-        throw ConfigError("processor " + std::string(processor) +
-                              " needs the images that the run reads, and there is no --input with some",
-                          "Give --input a folder of images, or choose another --processor");
+        throw ConfigError(
+            "processor " + std::string(processor) + " needs the images that the run reads, but --input names none",
+            "Give --input a folder of images, or choose another --processor");
     return open_pictures(source, config.input, {}, config.input_list);
 }
 

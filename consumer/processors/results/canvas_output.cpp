@@ -65,7 +65,7 @@ void report_missing_tiles(const MissingTiles& missing, const std::string& folder
     const bool one = pictures == 1;
     spdlog::warn(
         "{} {} tiles and {} no mask{}; what is there of {}, {} MiB in {}, is kept for --resume, which makes the tiles "
-        "that are missing, and all of a picture that changed. Where nobody will go on, remove that folder",
+        "that are missing, and all of a picture that changed. If you will not resume the run, remove that folder",
         number_of(pictures), one ? "lacks" : "lack", one ? "has" : "have", names_in(missing), one ? "it" : "them",
         (missing.bytes + (1U << 20U) - 1) >> 20U, folder);
 }

@@ -23,9 +23,8 @@ constexpr const char* kOtherwise =
 
 // `previous`: the run that made them, if that is known.
 [[noreturn]] void refuse(const std::string& what, const PreviousRun* previous, const ResultSettings& config) {
-    const std::string whose = previous && previous->finished
-                                  ? "run " + previous->run_id + ", which came to its end"
-                                  : "an earlier run, of which nothing says that it did not come to its end";
+    const std::string whose = previous && previous->finished ? "run " + previous->run_id + ", which came to its end"
+                                                             : "an earlier run that may be finished";
     throw ConfigError(what + " holds the results of " + whose,
                       std::string(config.resume || previous == nullptr ? kNoCheckpoint : kHowToContinue) + kOtherwise);
 }

@@ -106,7 +106,7 @@ Found look_at_outputs(const RunConfig& config) {
 void require_by_key(const Found& found) {
     if (found.by_item.empty()) return;
     throw ConfigError(found.what + " cannot be added to: processor " + found.by_item +
-                          " keeps results by the items' numbers, which each run of a program of one's own counts anew",
+                          " keeps results by the items' numbers, which each run of a custom program counts anew",
                       std::string("Give ") + kOwnRunOtherwise);
 }
 
@@ -140,8 +140,7 @@ void require_nothing_finished(const ResultSettings& config, const std::optional<
             "--output " + config.output + " holds the results of run " + previous->run_id + ", which came to its end",
             choice);
     if (!found.what.empty())
-        throw ConfigError(
-            found.what + " holds the results of an earlier run, of which nothing says that it came to its end", choice);
+        throw ConfigError(found.what + " holds the results of an earlier run that may be unfinished", choice);
 }
 
 }  // namespace
@@ -156,9 +155,9 @@ void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumber
     if (!config.overwrite && previous) {
         if (!previous->of_own_program)
             throw ConfigError("--output " + config.output + " holds what run " + previous->run_id +
-                                  " made, whose program was not a program of one's own",
-                              "That is continued by `offramp run --resume`; give this run another --output, or "
-                              "--overwrite to replace the results");
+                                  " made, which is not a run of a custom program",
+                              "Continue that run with `offramp run --resume`, give this run another --output, or "
+                              "give --overwrite to replace the results");
         require_no_other_work(*previous, config);
     }
     const Found found = look_at_outputs(config);

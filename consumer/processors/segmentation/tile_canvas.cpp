@@ -101,7 +101,7 @@ void TileCanvas::read(std::uint64_t at, std::span<std::byte> bytes) const {
         if (got < 0) throw write_error("reading the working file of a mask, " + path_, errno);
         if (got == 0)
             throw Error(ErrorKind::BadInput,
-                        "the working file of a mask, " + path_ + ", is shorter than it was made: somebody changed it",
+                        "the working file of a mask, " + path_ + ", was truncated by another process",
                         "Stop the run and continue it with --resume, which makes what is missing");
         at += static_cast<std::uint64_t>(got);
         bytes = bytes.subspan(static_cast<std::size_t>(got));

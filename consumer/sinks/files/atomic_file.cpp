@@ -68,7 +68,7 @@ bool remove_if_abandoned(const fs::path& path) {
     }
     if (lock_retried(file.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
-            spdlog::warn("{} may be a leftover, but this file system has no locks to tell", path.string());
+            spdlog::warn("{} may be a leftover, but this file system has no locks to prove it", path.string());
         return false;
     }
     if (::unlink(path.c_str()) != 0 && errno != ENOENT)

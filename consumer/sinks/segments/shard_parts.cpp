@@ -106,10 +106,10 @@ bool ShardPart::has(const std::string& file) const {
     const std::string path = folder + "/" + file;
     std::error_code failure;
     if (fs::exists(path, failure)) return true;
-    throw Error(ErrorKind::BadInput,
-                path + ", which the shard's record tells of, " +
-                    (failure ? "cannot be looked at: " + failure.message() : "is gone"),
-                "Look whether the folder that all hosts share is there. If it is: " + to_do_again);
+    throw Error(
+        ErrorKind::BadInput,
+        path + ", listed in the shard's record, " + (failure ? "cannot be looked at: " + failure.message() : "is gone"),
+        "Look whether the folder that all hosts share is there. If it is: " + to_do_again);
 }
 
 std::string ShardPart::scratch(const std::string& file) const {

@@ -58,7 +58,7 @@ TEST(Guarded, ABrokenContractOfTheLibraryEndsTheCallAndNotTheProcess) {
     });
     EXPECT_EQ(code, OFFRAMP_INTERNAL);
     EXPECT_THAT(error.text,
-                AllOf(HasSubstr("a fault of ours: a slab is given out once, at "), HasSubstr("guarded_test.cpp:")));
+                AllOf(HasSubstr("a bug in Offramp: a slab is given out once, at "), HasSubstr("guarded_test.cpp:")));
 }
 
 TEST(Guarded, SecondsAreThoseGivenOrTheDefault) {

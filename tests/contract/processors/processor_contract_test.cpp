@@ -187,7 +187,7 @@ TEST_P(ProcessorContract, WithoutACheckpointWhatIsWholeIsReplacedOnlyWhenThatIsA
     run_over(config, folder.path(), grouped({12}));
     for (const bool resume : {false, true}) {
         config.resume = resume;
-        EXPECT_THAT(refusal_of_preparing(config), ::testing::HasSubstr("nothing says that it did not come to its end"));
+        EXPECT_THAT(refusal_of_preparing(config), ::testing::HasSubstr("an earlier run that may be finished"));
     }
     note_run(config, Came::ToAResult);
     config.resume = false;

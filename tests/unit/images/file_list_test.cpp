@@ -51,7 +51,7 @@ TEST(FileList, ATornListIsRefused) {
     const TempFolder folder;
     for (const std::string text : {"", "2\na.jpg", "2\na.jpg\0", "x\n", "0\n"}) {
         const std::string listed = folder.write("list", text);
-        EXPECT_THAT(error_of([&] { read_listed_files(folder.path(), listed); }).what(), HasSubstr("is torn"));
+        EXPECT_THAT(error_of([&] { read_listed_files(folder.path(), listed); }).what(), HasSubstr("is truncated"));
     }
     EXPECT_EQ(error_of([&] { read_listed_files(folder.path(), folder / "none"); }).kind(), ErrorKind::NoInput);
     const Error failure = error_of([&] { read_listed_files(folder.path(), folder.path()); });

@@ -120,7 +120,7 @@ TEST_F(OwnRun, ARunThatIsForgottenIsAnotherToo) {
     serve("first", 0);
     finish("first", OwnRunEnd::Unfinished);
     forget_own_run(folder_.path());
-    EXPECT_THAT(refusal("first"), HasSubstr("of which nothing says that it came to its end"));
+    EXPECT_THAT(refusal("first"), HasSubstr("an earlier run that may be unfinished"));
 }
 
 TEST_F(OwnRun, ALinkIsNotTakenForItsNote) {
@@ -205,7 +205,7 @@ TEST_F(OwnRun, WhatARunOfTheLaunchersOwnMadeIsNotAddedTo) {
     const Tree before = test::read_tree(folder_.path());
     for (const Wish wish : {Wish::Nothing, Wish::Resume})
         EXPECT_THAT(refusal("first", wish),
-                    AllOf(HasSubstr("whose program was not a program of one's own"), HasSubstr("another --output")));
+                    AllOf(HasSubstr("which is not a run of a custom program"), HasSubstr("another --output")));
     EXPECT_EQ(test::read_tree(folder_.path()), before);
 }
 

@@ -88,14 +88,14 @@ TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
         {whole, ":1: --a needs a preset"},
         {whole + "preset = \"many\"", ":6: preset is 'many'"},
         {whole + "preset = 1\nleast = \"few\"", ":7: least is 'few'"},
-        {whole + "colour = 1", ":6: 'colour' says nothing about a setting"},
+        {whole + "colour = 1", ":6: 'colour' is not a key of a setting"},
         {"[[setting]]\nkind = \"number\"", ":2: kind is 'number'"},
         {"[[setting]]\nchanges = \"nothing\"", ":2: changes is 'nothing'"},
         {"[[setting]]\nflag = \"a\"\nkind = \"word\"\npreset = \"x\"\nchanges = \"conduct\"\nhelp = \"h\"",
          ":1: --a needs words"},
         {"[[setting]]\nflag = \"a\"\nkind = \"decimal\"\npreset = 1\nchanges = \"conduct\"\nhelp = \"h\"",
          ":1: --a needs most"},
-        {"[[setting]]\nof = \"one\"", ":2: 'of' says nothing about a setting"},
+        {"[[setting]]\nof = \"one\"", ":2: 'of' is not a key of a setting"},
         {"[settings]", "Known: [[setting]] and [results]"},
     };
     for (const auto& one : cases) {

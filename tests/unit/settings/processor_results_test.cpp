@@ -80,7 +80,7 @@ TEST(DeclaredResults, AreRefusedWhereTheyStateNothingThatCanBeUsed) {
     } cases[] = {
         {"whole = \"a\"\n[results]",
          "the settings in f.cpp:1: 'whole' stands above the first [[setting]] or [results]"},
-        {"[results]\ncolour = \"red\"", ":2: 'colour' says nothing about results"},
+        {"[results]\ncolour = \"red\"", ":2: 'colour' is not a key of results"},
         {"[results]\nreads = \"colours\"", ":2: reads is 'colours'"},
         {"[results]\n\nlooks-at = \"stars\"", ":3: looks-at is 'stars'"},
         {"[results]\nendings = \"png\"", ":2: endings is 'png'"},

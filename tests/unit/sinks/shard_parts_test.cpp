@@ -75,7 +75,7 @@ TEST_F(ShardParts, WhatIsGoneIsReportedAndNothingIsReplaced) {
         ADD_FAILURE() << "it was joined";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv, which the shard's record tells of, is gone"));
+        EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv, listed in the shard's record, is gone"));
         EXPECT_THAT(error.what(), HasSubstr("Make it anew"));
     }
     EXPECT_EQ(joined(), "0\ta\n2\ta\n");
