@@ -25,7 +25,7 @@ def t_interval(values):
 
 
 def ratio(ours, others):
-    """Of two lists of neighbouring windows: {"median", "mean", "low", "high", "rounds"} of ours over the other, per round."""
+    """{"median", "mean", "low", "high", "rounds"} of our rate over the other's, per round of neighbouring windows."""
     rounds = [mine / other for mine, other in zip(ours, others)]
     mean, low, high = t_interval(rounds)
     return {"median": median(rounds), "mean": mean, "low": low, "high": high, "rounds": rounds}

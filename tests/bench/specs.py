@@ -69,7 +69,7 @@ class Row:
     raw_bytes: int = 0            # of a batch before any transform
     curve: tuple = ()             # numbers of consumers
     start_batches: int = 0        # enough that the whole pool is ready before a run ends
-    beside: tuple = ()            # pairs of other contestants: the first one's rate over the second's is shown as well
+    beside: tuple = ()            # pairs of other contestants: also shows the first one's rate over the second's
     settle_seconds: float = 0     # where a contestant that is stopped may have left the GPU more work than the pace allows for
     needs: tuple = ()             # what not every machine has: without it the row is left out
 

@@ -1,4 +1,4 @@
-"""The targets of a row. Each judges a row's result (rows.py) and returns what was found beside what was wanted."""
+"""The targets of a row. Each checks a row's result (rows.py) and returns the measured and the required value."""
 
 import dataclasses
 

@@ -30,7 +30,7 @@ from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # 
 from tests.support.run_memory import whole_memory  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--samples-per-slab", "2", "--slabs", "16", "--processor", "checksum")
-WITNESSES = 2           # consumers that nobody kills: what was recorded by a killed one is gone with it
+WITNESSES = 2           # consumers that are never killed: a killed one loses its records
 START_AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 120
 STOPPED = 130           # the exit code of a run that was asked to end before its input was through

@@ -58,7 +58,7 @@ def failpoints_in(files):
 
 
 class CrashRun:
-    """Use as a context. `orders` and `setting_up` (what must happen before they can be reached) are told to every process of the run."""
+    """Use as a context. Every process of the run gets `orders` and `setting_up` (what must happen before they can be reached)."""
 
     RUN = COPY
     resume_flags = ("--resume", "--when-full", "block")

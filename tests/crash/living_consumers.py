@@ -44,7 +44,7 @@ HEALTHY = READING + """
     except offramp.NoSuchRun:
         pass        # the other one met with its error when all was done
 """
-# Runs so often as it is told, and stays there. Its function fails once, so that a failure's steps are passed.
+# Runs a given number of times and stays alive. Its function fails once, to cover the steps of a failure.
 FAILING = READING + """
     failed = []
 
@@ -116,7 +116,7 @@ class Place:
             environment.update(LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"), OFFRAMP_FAILPOINT=failpoints)
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), str(self.run_dir), *map(str, arguments)], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
-        watchdog = threading.Timer(WATCHDOG_SECONDS, process.kill)      # then whoever hears it hears its end
+        watchdog = threading.Timer(WATCHDOG_SECONDS, process.kill)      # ends the reader's wait
         watchdog.start()
         self._started.append((process, watchdog))
         return process
@@ -147,7 +147,7 @@ def tell(process, *words):
 
 
 def samples_in(lines):
-    """[(key, least value, greatest)] of what was read."""
+    """[(key, least value, greatest value)] of the printed samples."""
     return [(key, int(low), int(high)) for word, key, low, high in (line.split() for line in lines if line.startswith("sample ")) if word]
 
 

@@ -27,7 +27,7 @@ LOOP = BATCH + f"""
         for keys, values in egress.pending(map(batch, range({BATCHES}))):
             egress.submit({{"values": values}}, keys)
 """
-# What a loop's egress does not come by: nobody takes over its run, and runs of the programs have a checkpoint of their own.
+# Failpoints that a loop's egress never reaches: its run is not recovered, and programs have another checkpoint.
 OF_THE_PROGRAMS = ("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined", "run.first_result", "run.begun",
                    "run.joined", "run.ended", "run.swept")
 # In a test: where the launcher dies, a step of the run's beginning, of its work and of its notes.

@@ -26,7 +26,7 @@ OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith
 # unused at the end is chance (broker_test). What is passed when the consumers are gone: ipc.replacing.
 ELSEWHERE = ("ledger.dead_letter", "dead_letter.write", "consumer.failed", "ledger.fail.counted", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped",
              *OF_TILES)
-# Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
+# Only a run with spilling enabled spills, and always if its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 RUNS_TO_REACH_IT = 3
 ASLEEP, ONE_CONSUMER = ("consumer.welcomed#1:stop",), ("--consumers", "1")

@@ -40,7 +40,7 @@ KEPT = ("ready", "leased")
 
 
 class Deaths:
-    """Runs until so many producers have died, or the time is up. `told` has a dict a death; `wrong`, a text a fault."""
+    """Runs until so many producers have died or the time is up. `told`: a dict per death. `wrong`: a text per fault."""
 
     def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True, rechecks=None, seconds=float("inf")):
         self._flags, self._wanted, self._consumers, self._spread = flags, deaths, consumers, spread
@@ -117,7 +117,7 @@ class Deaths:
             memory.close()
 
     def _kill_one(self, run, memory):
-        """False when the run was over by then: nobody follows."""
+        """False when the run was over: no successor starts."""
         times = {}
         pidfd = os.pidfd_open(run.producer.pid)
         began = time.monotonic()
@@ -174,7 +174,7 @@ class Deaths:
             looking.join()
 
     def _look_at_kept(self, memory, words, sums, found):
-        """What was Ready or held has the same bytes for as long as it is the same filling."""
+        """Ready and held slabs keep their bytes until they are refilled."""
         new_sums = memory.sums()
         kept = [slab for slab, (was, now) in enumerate(zip(words, memory.words())) if was[0] in KEPT and was[2] == now[2]]
         found["slabs that kept their bytes"] = len(kept)
@@ -211,7 +211,7 @@ def _told_its_account(run):
 
 
 def _code_of(run):
-    """Of a producer that was killed once it had told its account: what it says there, as the launch script takes it."""
+    """The report of a producer that was killed after it, as the launch script reads it."""
     code = run.wait(run.producer)
     return run.summary()["exit"] if code == -signal.SIGKILL and _told_its_account(run) else code
 

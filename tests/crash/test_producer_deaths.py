@@ -10,7 +10,7 @@ from tests.support.run_memory import SHM, RunMemory
 
 
 class Tampered(RunMemory):
-    """Somebody writes to a slab whose producer is dead and reaped."""
+    """Another process writes to a slab whose producer is dead and reaped."""
 
     def sums(self):
         before = super().sums()

@@ -38,7 +38,7 @@ class Fuzzing:
         return subprocess.run([self.programs / "offramp-fuzz", "--list"], capture_output=True, text=True, check=True).stdout.split()
 
     def fuzz(self, target, seconds):
-        """What was found, or an empty text; and a line on how it went."""
+        """The finding, or an empty text, and a summary line."""
         corpus = self.folder / "corpus" / target
         self._seeds(target, corpus)
         code, said = self._run("offramp-fuzz", target, f"-max_total_time={seconds}", corpus)
@@ -62,7 +62,7 @@ class Fuzzing:
         subprocess.run([self.programs / "offramp-fuzz", "--seeds", corpus], env={**os.environ, "OFFRAMP_FUZZ_TARGET": target}, check=True)
 
     def _run(self, program, target, *words, artifacts=None):
-        """Exit code and what was said. A program of one input that takes for ever ends itself."""
+        """Exit code and output. The program ends itself if one input takes too long."""
         with tempfile.TemporaryDirectory(prefix="offramp-fuzz-tmp-") as scratch:     # of readers that want files
             environment = {**os.environ, **SANITIZERS, "OFFRAMP_FUZZ_TARGET": target, "TMPDIR": scratch}
             done = subprocess.run([self.programs / program, f"-seed={self.seed}", f"-max_len={LONGEST_INPUT}", "-timeout=25",

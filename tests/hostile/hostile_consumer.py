@@ -47,7 +47,7 @@ class Hostile:
                         pass    # it was thrown out in the middle of a word
 
     def messages(self, rounds):
-        """Messages that are none, cut, too long, of other versions, of several frames, from nobody known."""
+        """Messages that are invalid, cut, too long, of other versions, of several frames, or from unknown senders."""
         run, record = self.nonce, (wire.ticket(0, 1, 1), wire.COMPLETED)
         good = [wire.hello(run, self.will_do), wire.releases(run, 1, 1, record), wire.credit(run, 1, 4), wire.disconnect(run, 1),
                 wire.answer(run, 7)]
@@ -147,7 +147,7 @@ class Hostile:
             if ahead > 0:
                 time.sleep(ahead)
             elif ahead < -MOST_BEHIND:
-                began -= ahead      # it was stopped, or nobody took them: what was missed is not made up for
+                began -= ahead      # it was stopped or blocked: missed messages are not made up for
             if time.monotonic() > told:
                 told = time.monotonic() + 0.1
                 print(f"{sent} sent", flush=True)

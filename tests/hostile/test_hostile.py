@@ -61,7 +61,7 @@ class Hostile(unittest.TestCase):
             # The others speak in its name, too: the consumers at work may be done before anybody has spoken in theirs.
             guest = self.start_hostile(run, "guest")
             self.assertEqual(guest.stdout.readline(), "done\n", run.logs())
-            # Twice: while nobody is at work, so that every slab waits; and among consumers at work.
+            # Twice: without other consumers, so that every slab waits, and beside working consumers.
             for honest in (0, 2):
                 for _ in range(honest):
                     run.start_consumer()

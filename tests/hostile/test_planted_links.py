@@ -13,7 +13,7 @@ from tests.support.real_run import BIN, RealRun, left_behind, shared_memory, und
 COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "8", "--batch", "4", "--batches", "6", "--slabs", "4", "--processor", "checksum,npy")
 LOCK = ".offramp-lock"
 NEXT = ".offramp-next"
-REPLACED = ".offramp-replaced"      # read first: what somebody else wrote there could pass for an earlier run's
+REPLACED = ".offramp-replaced"      # read first: another user's content could pass for an earlier run's
 MADE_ANEW = (".offramp-checkpoint.new", f"{REPLACED}.new", f"{NEXT}.new")
 
 

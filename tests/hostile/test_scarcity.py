@@ -1,4 +1,4 @@
-"""Descriptors run out, somebody else fills /dev/shm: a clear error or no harm, nothing lost, and what ended can be continued."""
+"""Descriptors run out, or another program fills /dev/shm: a clear error or no harm, nothing lost, and the run can resume."""
 
 import contextlib
 import ctypes
@@ -75,7 +75,7 @@ class Descriptors(unittest.TestCase):
 
 
 class FilledSharedMemory(unittest.TestCase):
-    """In a /dev/shm of this process's own, since a full one would stop whoever else works on the machine."""
+    """In a private /dev/shm, because a full one would stop other programs on the machine."""
 
     maxDiff = 2000
 
@@ -94,7 +94,7 @@ class FilledSharedMemory(unittest.TestCase):
         self.addCleanup(self.stranger.unlink, missing_ok=True)
 
     def take_what_is_free(self):
-        """All of it, into a file that is somebody else's."""
+        """Fills /dev/shm with another program's file."""
         room = os.statvfs("/dev/shm")
         with open(self.stranger, "ab") as file, contextlib.suppress(OSError):     # some of it may be gone again
             if room.f_bavail:
@@ -123,7 +123,7 @@ class FilledSharedMemory(unittest.TestCase):
                 self.take_what_is_free()
                 kill(run.producer, signal.SIGCONT)
                 self.assertEqual(run.wait(run.producer), 80, run.logs())
-                # Told of the slab that waited, or of another one that had no name yet.
+                # Names the slab that waited, or another one without a name.
                 self.assertRegex(run.logs(), "/dev/shm is full: enlarge it|No space left on device.*Enlarge /dev/shm")
                 self.assertEqual(left_behind(shared_memory), set())
                 self.stranger.unlink()

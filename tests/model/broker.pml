@@ -13,7 +13,7 @@
 #define MAX_HOLDERS 2
 #endif
 #ifndef WINDOW
-#define WINDOW 2          /* slabs that a consumer holds at once */
+#define WINDOW 2          /* slabs that a consumer may hold */
 #endif
 #ifndef BATCHES
 #define BATCHES 3         /* more than there are slabs: one at least is filled twice */

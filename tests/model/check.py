@@ -23,7 +23,7 @@ LARGE = {"SLABS": 3, "CONSUMERS": 3, "MAX_HOLDERS": 2}
 MEMORY_LIMIT = "-DMEMLIM=3500"   # MiB
 LONG_MEMORY_LIMIT = "-DMEMLIM=60000"
 
-# Bounds: what the model is told; for a bitstate search, its size as well.
+# Bounds of the model; for a bitstate search, also its size.
 EXHAUSTIVE = {
     "two faults": {**SMALL, "BATCHES": 2, "FAULTS": 2},
     "every slab filled again": {**SMALL, "BATCHES": 3, "FAULTS": 1},

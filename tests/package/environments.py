@@ -107,7 +107,7 @@ def unpack(wheel, folder):
 
 
 def lend_numpy(minor, site):
-    """This Python's own; for another one that which was fetched for it, and is kept beside the build. Errors: Wanting."""
+    """This Python's own; for another Python, the one fetched for it and kept beside the build. Errors: Wanting."""
     spec = importlib.util.find_spec("numpy")
     packages = pathlib.Path(spec.origin).parents[1] if minor == OWN and spec is not None else fetched_numpy(minor)
     for name in ("numpy", "numpy.libs"):

@@ -1,4 +1,4 @@
-"""What is asked of an installed package, whichever it is: its command, a loop of one's own, and consumers of all kinds beside it."""
+"""Checks of any installed package: its command, a custom loop, and all kinds of consumers."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def without_a_way_back():
 
 
 def contract_of_processors(consumer, python, which="*"):
-    """The suite of tests/contract/processors over somebody's processors, each slab processed by this consumer."""
+    """The suite of tests/contract/processors over custom processors, run by this consumer."""
     named = {"OFFRAMP_TEST_CONSUMER": str(consumer), "OFFRAMP_TEST_CONSUMER_PYTHON": str(python)}
     return subprocess.run([str(BUILD / "bin" / "tests" / "contract_processors"), f"--gtest_filter=Hosted/ProcessorContract.{which}"], capture_output=True,
                           text=True, env={**without_a_way_back(), **named}, timeout=3 * WATCHDOG_SECONDS, check=False)
@@ -142,7 +142,7 @@ class Installed:
         self.case.assertEqual(f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())"))
 
     def require_consumers_of_all_kinds(self, minor, *flags):
-        """In one row: a function, a shared object, a program, one of ours. `minor`: of the interpreter that the function is to run in."""
+        """In one chain: a function, a shared object, a program, a built-in processor. `minor`: of the function's interpreter."""
         run_dir, output = self.folder / "run", self.folder / "results"
         self.written("post.py", POST)
         self.written("tool", TOOL.format(python=sys.executable))
@@ -208,7 +208,7 @@ class Installed:
         self.case.assertGreaterEqual(int(re.search(r"Ran (\d+) tests", tests.stderr)[1]), least, tests.stderr)
 
     def require_the_contract_of_processors(self, suite):
-        """The same of all three kinds of somebody's processors."""
+        """Equal results of all three kinds of custom processors."""
         self.case.assertEqual(0, suite.returncode, suite.stdout)
         passed = {kind: re.findall(rf"       OK \] Hosted/ProcessorContract\.(\w+)/{kind} ", suite.stdout) for kind in ("so", "exec", "python")}
         self.case.assertGreaterEqual(len(passed["python"]), 10, suite.stdout)

@@ -69,7 +69,7 @@ class Deb(unittest.TestCase):
         installed.require_the_demo(next(self.root.rglob("numpy_demo")))
 
     def test_a_program_is_built_with_what_the_second_one_has(self):
-        """Beside the sources of the tree: find_package() finds what was unpacked."""
+        """Built outside the source tree: find_package() finds the unpacked package."""
         source = self.world / "project"
         source.mkdir()
         (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(own C)\nfind_package(offramp 1 REQUIRED)\n"

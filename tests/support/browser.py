@@ -1,4 +1,4 @@
-"""A headless Chromium, told what to do through a pipe (its DevTools protocol), for who has no other tool for that."""
+"""A headless Chromium, controlled through a pipe with its DevTools protocol."""
 
 import base64
 import itertools

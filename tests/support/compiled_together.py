@@ -5,7 +5,7 @@ import re
 
 
 def sources_of(file):
-    """Those that are compiled with this file of compile_commands.json: itself, or what CMake has put together in it."""
+    """The sources in this entry of compile_commands.json: the file itself, or the members of a unity build."""
     file = pathlib.Path(file)
     if file.parent.name != "Unity":
         return [file]

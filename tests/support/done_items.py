@@ -13,7 +13,7 @@ def items_of_checkpoint(output):
 
 
 def items_of_checksums(output):
-    """That a run of the processor `checksum` left a line of, once its outputs are put together."""
+    """Items with a line in the merged output of the processor `checksum`."""
     try:
         lines = (output / "checksums.tsv").read_bytes().splitlines()
     except OSError:
@@ -22,7 +22,7 @@ def items_of_checksums(output):
 
 
 def items_of_records(output):
-    """That a run left a line of in records.jsonl, once its outputs are put together."""
+    """Items with a line in the merged records.jsonl."""
     try:
         return {json.loads(line)["item"] for line in (output / "records.jsonl").read_bytes().splitlines()}
     except OSError:

@@ -16,7 +16,7 @@ class Gate:
         for fifo in (entered, gate):
             if not fifo.exists():
                 os.mkfifo(fifo)
-        # For reading and writing, so that opening waits for nobody.
+        # For reading and writing, so that opening does not block.
         self._entered = os.fdopen(os.open(entered, os.O_RDWR), "rb", buffering=0)
         self._gate = os.fdopen(os.open(gate, os.O_RDWR), "wb", buffering=0)
         self.environment = {"OFFRAMP_TEST_ENTERED": str(entered), "OFFRAMP_TEST_GATE": str(gate)}
@@ -29,7 +29,7 @@ class Gate:
         self._gate.close()
 
     def entered(self):
-        """Waits until somebody has begun a slab: its process and the slab's first item. Fails when the watchdog's time is up."""
+        """Waits until a consumer begins a slab; returns its process and the slab's first item. Fails at the watchdog's timeout."""
         if not select.select([self._entered], [], [], WATCHDOG_SECONDS)[0]:
             raise AssertionError(f"nobody has begun a slab for {WATCHDOG_SECONDS} s")
         pid, item = self._entered.readline().split()   # written in one piece

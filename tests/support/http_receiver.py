@@ -155,7 +155,7 @@ def _keeping_files():
         def keep(self, body):
             folder = pathlib.Path(urllib.parse.unquote(self.path))
             file = folder / self.headers["Idempotency-Key"]
-            with lock:    # whoever comes second finds the file whole
+            with lock:    # a second request finds the complete file
                 if not folder.is_dir():
                     return 410
                 if file.exists() and file.read_bytes() != body:

@@ -18,7 +18,7 @@ class GpusWorld(World):
         return super().start("--gpus", str(self.workers), *shards, *flags)
 
     def told_of(self, name):
-        """What is told of the worker with this name; nothing before the first is told."""
+        """The status of the named worker; None before the first report."""
         return next((worker for worker in self.status().get("workers") or [] if worker["name"] == name), {})
 
     def shared_memory(self):

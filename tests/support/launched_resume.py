@@ -82,7 +82,7 @@ class World(Launched):
         return time.monotonic() + WATCHDOG_SECONDS
 
     def processes(self):
-        """Every living process of this world, whoever is its parent."""
+        """Every living process of this world."""
         return processes_marked(MARK, self.mark)
 
     def kill_everything(self, order=sorted):
@@ -105,7 +105,7 @@ class World(Launched):
         return {name for name in os.listdir("/dev/shm") if f"test-{self.mark[:12]}-" in name}
 
     def results(self, folder=None):
-        """Every result as it is compared, by relative name; leftovers of ours too, but checkpoint and lock."""
+        """Results for comparison, by relative name. Includes Offramp's leftovers except checkpoint and lock."""
         folder = folder or self.output
         return {str(path.relative_to(folder)): comparable(path)
                 for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in OWN}

@@ -1,4 +1,4 @@
-"""Which processes belong to a test: those that inherited a variable of its own from whoever started them."""
+"""Finds a test's processes by an environment variable that they inherit."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import pathlib
 
 
 def processes_marked(variable, value):
-    """Every living process whose environment holds VARIABLE=VALUE, whoever is its parent. Of a dead one the kernel shows none."""
+    """Every living process whose environment holds VARIABLE=VALUE. The kernel hides a dead one's environment."""
     wanted = f"{variable}={value}".encode()
     found = []
     for entry in os.listdir("/proc"):

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 NOBODY = 65534        # there on every Debian
-# The system's own, which every user may run; the one that runs the tests may lie in somebody's home.
+# The system's Python, which every user may run; the one that runs the tests may be in a home folder.
 PYTHON = "/usr/bin/python3"
 STRANGER = 65533      # a number that no user has; it needs none to act
 
@@ -14,7 +14,7 @@ def can_become_others():
 
 
 def as_user(uid, code, *words, groups=(), environment=None):
-    """What the code prints, line by line. Its failures are for it to print: whoever cannot even start fails the test."""
+    """The lines that the code prints, failures included. The test fails if it cannot start."""
     done = subprocess.run([PYTHON, "-c", code, *map(str, words)], user=uid, group=uid, extra_groups=list(groups), cwd="/",
                           capture_output=True, text=True, timeout=60, env=environment, check=False)
     if done.returncode != 0:

@@ -35,7 +35,7 @@ def missing_requirement():
 def _may_run_as_nobody(program):
     try:
         return subprocess.run([program, "--version"], capture_output=True, check=False, user="nobody").returncode == 0
-    except PermissionError:      # in somebody's home
+    except PermissionError:      # in a home folder
         return False
 
 
@@ -72,7 +72,7 @@ class PostgresServer:
         return f"postgresql://{who}@/{database}?host={self.folder}"
 
     def start(self):
-        """Returns when it takes connections. A child of this process, so that nobody else has to reap it."""
+        """Returns when it accepts connections. It is a child of this process, which reaps it."""
         with open(self.folder / "log", "ab") as log:
             self._server = subprocess.Popen([programs() / "postgres", "-D", self.data], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/", **self._as_user)
         deadline = time.monotonic() + WATCHDOG_SECONDS
@@ -102,7 +102,7 @@ class PostgresServer:
 
     def stop(self):
         if self._server and self._server.poll() is None:
-            self._server.send_signal(signal.SIGQUIT)     # at once
+            self._server.send_signal(signal.SIGQUIT)     # immediate shutdown
             self._server.wait(WATCHDOG_SECONDS)
 
     def sql(self, statement, database="postgres"):
@@ -112,7 +112,7 @@ class PostgresServer:
 
     @contextlib.contextmanager
     def locked(self, table, database="postgres"):
-        """Nobody else reads or writes the table meanwhile."""
+        """Holds an exclusive lock on the table."""
         other = subprocess.Popen([programs() / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", self.user, "-d", database],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/", **self._as_user)
         try:

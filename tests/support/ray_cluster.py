@@ -20,7 +20,7 @@ def main():
     for line in sys.stdin:
         node = cluster.add_node(num_cpus=1, num_gpus=1, resources={line.strip(): 1}, object_store_memory=STORE_BYTES)
         raylet = node.all_processes["raylet"][0].process
-        threading.Thread(target=raylet.wait, daemon=True).start()      # workers take one that was killed for alive while nobody has heard of its end
+        threading.Thread(target=raylet.wait, daemon=True).start()      # workers treat a killed raylet as alive until it is reaped
         print(raylet.pid, flush=True)
 
 

@@ -24,7 +24,7 @@ def shared_memory():
 
 
 def left_behind(names):
-    """What names() still gives when whoever may be removing it has had the time: at a run's end another one's sweep may come first."""
+    """What names() still gives after a grace period: at a run's end, the sweep of another run may still be removing files."""
     end = time.monotonic() + 10
     while (left := names()) and time.monotonic() < end:
         time.sleep(0.01)
@@ -72,7 +72,7 @@ class RealRun:
 
     def start_consumer(self, *flags, faulty=False, environment=None, program=None):
         program = program or (BIN / "tests" / "offramp-consumer-faulty" if faulty else BIN / "offramp-consumer")
-        if faulty:   # its processor may be one that the producer was not told of, and stands for the run's
+        if faulty:   # its processor may differ from the producer's, and counts as the run's
             environment = {"OFFRAMP_TEST_STANDS_FOR": self._processor(), **(environment or {})}
         child = self._start(f"consumer-{len(self.consumers) + 1}", program, *flags, environment=environment)
         self.consumers.append(child)
@@ -97,7 +97,7 @@ class RealRun:
 
     @contextlib.contextmanager
     def kept_from_sweeps(self):
-        """What a launcher does while there is no producer: whoever else starts a run on this machine must not take this one for dead."""
+        """Holds the run as a launcher does between producers, so that other runs on this machine do not sweep it."""
         (lock,) = self.until(lambda: list(pathlib.Path("/dev/shm").glob(f"offramp-{self.run_id}-*.lock")), "the run's lock")
         with open(lock, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -108,7 +108,7 @@ class RealRun:
         return child.wait(timeout=max(1, self.deadline - time.monotonic()))
 
     def wait_for_consumers(self):
-        """Their exit codes, once the producer has ended; one that came too late to be let in is told to leave."""
+        """Consumers' exit codes after the producer ended; one that was too late to connect is terminated."""
         for consumer in self.consumers:
             kill(consumer, signal.SIGTERM)
         return [self.wait(consumer) for consumer in self.consumers]
@@ -140,7 +140,7 @@ class RealRun:
         return json.loads((self.run_dir / "producer-summary.json").read_text())
 
     def sweep(self):
-        """Removes what a dead producer left in /dev/shm that nobody took over, as the launch script does at a run's end."""
+        """Removes a dead producer's slabs from /dev/shm, as the launch script does at a run's end."""
         subprocess.run([str(BIN / "offramp-producer"), "--sweep", "--log-level", "warning"], check=True, timeout=60, env=self.environment)
 
     def finish_outputs(self):
@@ -159,7 +159,7 @@ class RealRun:
 
 
 def undisturbed(*flags):
-    """What a run of these flags with one consumer leaves when nobody dies: every output file with its bytes."""
+    """The output files, with their bytes, of an undisturbed run with these flags and one consumer."""
     with RealRun(*flags) as run:
         run.start_producer()
         run.start_consumer()

@@ -112,7 +112,7 @@ class SlurmCluster:
                                                   env=self.environment)
 
     def kill_node(self, node):
-        """As a machine is lost: its daemon, then who watches its steps, so that nobody tells of their end, then those and all that they started."""
+        """Simulates a lost machine: kills its daemon, then the step daemons, so that their end is not reported, then all their processes."""
         if node in self.daemons:
             put_away(self.daemons.pop(node))
         while started := self._started_on(node):

@@ -16,7 +16,7 @@ def wait_for(look, what):
 
 
 def put_away(process):
-    """Kills it where it still is there, and closes what was heard of it."""
+    """Kills the process if it is alive, and closes its output."""
     process.kill()
     process.wait()
     for pipe in (process.stdout, process.stderr):

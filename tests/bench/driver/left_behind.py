@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 60
 
 
 def objects_of_dead_runs():
-    """Objects of our programs whose run nobody lives in: another benchmark may be running on this machine."""
+    """Objects of runs without a living process: another benchmark may be running on this machine."""
     return {name for name in os.listdir("/dev/shm") if name.startswith(OURS) and not is_held(name)}
 
 

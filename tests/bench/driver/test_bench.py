@@ -27,7 +27,7 @@ def run_bench(*arguments, **options):
 
 
 def left_processes(mark):
-    """Processes whose environment bears the mark, but for this one."""
+    """Other processes whose environment has the mark."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:

@@ -36,7 +36,7 @@ class BenchConsumer {
     UniqueFd figures_;
 };
 
-// The settings of consumers, which the producer expects as well (SlabWork).
+// The settings of consumers, which the producer also expects (SlabWork).
 RunConfig settings_of_bench_consumers();
 // The consumer's main function, with the arguments of BenchConsumer. Returns the exit code.
 int serve_as_bench_consumer(const std::vector<std::string>& arguments);

@@ -1,5 +1,5 @@
-// The checkpoint in an output folder, torn or written by somebody else. A first byte of 's' has the harness put the
-// right hash in front of each line, so that what is behind the hash is reached as well.
+// The checkpoint in an output folder, torn or written by another program. A first byte of 's' has the harness put the
+// right hash in front of each line, to reach the code behind the hash.
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,5 +1,5 @@
-// A consumer's session, told anything by what claims to be a producer: it works on what it was given, once, and never
-// ends otherwise than by a refusal in words.
+// A consumer's session with arbitrary messages from a fake producer: it processes each slab once, and every bad message
+// ends it with an error.
 
 #include "consumer/session/consumer_session.hpp"
 

@@ -15,7 +15,7 @@
 // run them.
 //   OFFRAMP_FAILPOINT=NAME#N:ACTION[,NAME#N:ACTION...]   the N-th time (from 1) that a process comes by NAME
 //     kill, segv, abort   dies of SIGKILL, SIGSEGV, SIGABRT        exit          ends with 3, without clearing up
-//     stop                SIGSTOP: whoever tests continues it; this thread has not gone on by then
+//     stop                SIGSTOP: the test continues it; this thread does not proceed before that
 //     kill-parent         SIGKILL for the process that started this one
 //     throw               a std::runtime_error that names it comes out of the step
 //   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once among all processes, the first that creates FOLDER/NAME,

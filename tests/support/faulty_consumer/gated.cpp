@@ -41,7 +41,7 @@ void Gated::wait_at_gate(const Progress& progress) {
 }
 
 void Gated::announce(std::uint64_t item) const {
-    // Short enough for a FIFO to take it whole, whoever else writes.
+    // Short enough for an atomic write to a FIFO.
     const std::string line = std::to_string(::getpid()) + " " + std::to_string(item) + "\n";
     if (::write(entered_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
         throw SystemError("announcing a slab", errno);

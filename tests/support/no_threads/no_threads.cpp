@@ -1,4 +1,4 @@
-// Linked into test programs that are not marked THREADS: whoever starts a thread in one, be it a library, comes here
+// Linked into test programs that are not marked THREADS: starting a thread there, even in a library, ends here
 // instead of to the C library. So what ThreadSanitizer leaves out has nothing for it.
 #include <pthread.h>
 #include <unistd.h>

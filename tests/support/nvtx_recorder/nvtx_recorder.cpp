@@ -1,6 +1,6 @@
-// Notes what a program tells NVTX, without a profiler: NVTX_INJECTION64_PATH=libofframp_nvtx_recorder.so, and
+// Records a program's NVTX calls, without a profiler: NVTX_INJECTION64_PATH=libofframp_nvtx_recorder.so, and
 // NVTX_RECORDER_DIR, a folder. Each process writes PID.jsonl there, a line an event in the order in which they were
-// told:
+// recorded:
 //
 //   {"event":"push","program":"offramp-producer","thread":12,"domain":"offramp","name":"compute","registered":true,"argb":"ff00ff00","payload":7,"ns":1}
 //   {"event":"pop","program":"offramp-producer","thread":12,"domain":"offramp","ns":2}
@@ -25,7 +25,7 @@
 #include <set>
 #include <string>
 
-// Handles are pointers to texts of ours.
+// Handles are pointers to our own texts.
 struct nvtxDomainRegistration_st {
     std::string text;
 };
@@ -44,7 +44,7 @@ std::string quoted(const char* text) {
     return out + '"';
 }
 
-// Of the process; never destroyed, since other threads may tell something to the end.
+// One per process; never destroyed, since other threads may record until exit.
 struct Recorder {
     std::mutex mutex;
     std::FILE* file = nullptr;
@@ -67,7 +67,7 @@ struct Recorder {
         std::fprintf(file, "{\"event\":\"%s\",\"program\":%s,\"thread\":%ld%s,\"ns\":%lld}\n", event,
                      quoted(program_invocation_short_name).c_str(), ::syscall(SYS_gettid), more.c_str(),
                      static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
-        std::fflush(file);  // a program that is killed has told what it told
+        std::fflush(file);  // keeps the records of a killed program
     }
 };
 

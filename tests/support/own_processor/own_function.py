@@ -1,4 +1,4 @@
-"""A processor of somebody's in Python, for tests: what own_processor.c leaves."""
+"""A custom processor in Python, for tests; its results equal those of own_processor.c."""
 
 
 def save(slab):

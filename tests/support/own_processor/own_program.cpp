@@ -1,4 +1,4 @@
-// A program of somebody's, for tests of `--processor exec:` (consumer/hosts/exec.md): what own_processor.c leaves.
+// A custom program, for tests of `--processor exec:` (consumer/hosts/exec.md); its results equal own_processor.c's.
 
 #include <fstream>
 #include <iostream>

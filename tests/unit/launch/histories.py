@@ -1,4 +1,4 @@
-"""A history of a job whose attempts are stepped: the launcher's own code for a shard and a merge, with a run of three small files in the place of ours."""
+"""Steps a job's attempts: the launcher's own code for a shard and a merge, with a fake run of three small files."""
 
 import contextlib
 import io
@@ -145,7 +145,7 @@ class History:
         self.together({"merge": lambda: job_merge.merge(PLACES, self.job, False, self.ask)}, kills=2)
 
     def together(self, codes, kills):
-        """Steps all at once until each has ended by itself; so many deaths at most, each followed by another try."""
+        """Steps all attempts in parallel until each ends. Allows so many deaths, each followed by a retry."""
         live, kills_left = {name: Attempt(code) for name, code in codes.items()}, kills > 0
         while live:
             name = self.chance.choice(list(live))

@@ -1,4 +1,4 @@
-"""A run that is reckoned: a producer, slabs and consumers as a queue, which tells its status as a real one does."""
+"""A simulated run: a producer, slabs and consumers as a queue, with the status of a real run."""
 
 import heapq
 import itertools
@@ -20,7 +20,7 @@ class SimulatedRun:
         self.now, self.slabs, self.free, self.ready = 0.0, slabs, slabs, 0
         self.ahead, self.held, self.stalled = ahead, 0, False      # batches without a slab; whether no more are made
         self.events, self.order, self.sessions = [], itertools.count(), itertools.count(1)
-        self.consumers = {}         # session: what is told of it, and whether it is there, idle, leaving
+        self.consumers = {}         # session: its status, and whether it is connected, idle or leaving
         self.waiting_since = None   # the producer for a slab
         self.slab_wait, self.released, self.last_release, self.computing = 0.0, 0, 0.0, 0.0
         self.pid, self.state, self.changes = 1, "running", []
@@ -123,7 +123,7 @@ class SimulatedRun:
                               for session, each in self.consumers.items() if each["there"]]}
 
     def follow(self, following, until, told=lambda status: status):
-        """Goes on until then, with what is decided carried out. Returns (seconds, what it was told to be, why) of each change. `told`: the status as it is seen."""
+        """Simulates until then and applies decisions. Returns (seconds, new number, reason) of each change. `told`: the observed status."""
         changes = []
         while self.now < until:
             self.advance(min(until, self.now + TICK_SECONDS * (1 + LATE * self.ticks.random())))

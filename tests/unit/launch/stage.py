@@ -26,7 +26,7 @@ class Puppet:
     def __init__(self, connection):
         self._connection = connection
         connection.settimeout(WATCHDOG_SECONDS)
-        self._file = connection.makefile("rb", buffering=0)     # what was not heard yet is seen by select
+        self._file = connection.makefile("rb", buffering=0)     # unbuffered, so that select() sees unread bytes
         self._kept = []     # heard by order(), and not by the test
         hello = self.hear()
         self.role, self.program, self.pid, self.argv, self.uid, self.groups = (
@@ -94,7 +94,7 @@ class Stage:
         self._cells_path.unlink(missing_ok=True)
 
     def sweep(self):
-        """As another run's start does with what nobody holds."""
+        """Sweeps unlocked leftovers, as the start of another run does."""
         self.remove_memory()
         self._lock_path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""A number of consumers that follows the work, on runs that are reckoned: what it comes to, beside the best fixed number, and how often it changes."""
+"""Autoscaling on simulated runs: throughput beside the best fixed number, and the number of changes."""
 
 import unittest
 

@@ -15,7 +15,7 @@ NEXT_NONCE = "00000000000000bb"
 
 
 class OwnProgram:
-    """Stands in for a program with a loop of its own: a process, the run's directory, and what the library tells there."""
+    """Simulates a program with its own loop: a process, the run directory and the library's status there."""
 
     def __init__(self, run_dir):
         self.run_dir = run_dir

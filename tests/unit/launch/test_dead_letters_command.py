@@ -1,4 +1,4 @@
-"""Stories of what was dead-lettered: completed by the launcher, listed and shown; and who is told to hold what."""
+"""Incident reports of dead letters: completed by the launcher, listed and shown; and which consumer holds which slab."""
 
 import contextlib
 import io

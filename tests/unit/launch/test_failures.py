@@ -1,4 +1,4 @@
-"""Why a run failed is the last thing that it says, and stands in its summary, whoever found it out."""
+"""The reason of a failed run is its last output and is in its summary, whichever program found it."""
 
 import datetime
 import json
@@ -26,7 +26,7 @@ class FailureTest(unittest.TestCase):
         self.addCleanup(self.stage.close)
 
     def ended(self, launcher):
-        """(what was said, the summary) of a run that ends; the last words of the one are the failure of the other, and how to go on."""
+        """(output, summary) of a finished run. The output ends with the summary's failure and how to continue."""
         said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         summary = self.stage.summary()
         self.assertEqual(launcher.returncode, summary["exit"], said)
@@ -266,7 +266,7 @@ class FailureTest(unittest.TestCase):
         holder.communicate()
         (output / ".offramp-lock").unlink()
 
-        for code in (64, 130):      # the producer refuses it, or is stopped before it has told anything
+        for code in (64, 130):      # the producer refuses it, or is stopped before its first report
             launcher = self.stage.launch(*again, str(output))
             producer, consumer = sorted((self.stage.enter() for _ in range(2)), key=lambda puppet: puppet.role != "producer")
             still_there_meanwhile = {name: (run_dir / name).read_bytes() for name in account}

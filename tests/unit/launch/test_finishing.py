@@ -9,7 +9,7 @@ from offramp_launch.finishing import Finishing
 
 
 class FinishingTest(unittest.TestCase):
-    """The program that puts outputs together is a shell that says, by a signal to its parent, that somebody is impatient, and ends when it is told to."""
+    """The merge program is a shell script that signals its parent, like an impatient user, and exits on request."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -62,7 +62,7 @@ class FinishingTest(unittest.TestCase):
         self.assertEqual(["finish: 1 picture lacks tiles"], self.notes)
 
     def test_what_it_warned_of_before_it_wrote_much_is_reported(self):
-        """More than the end of a log in which last words are looked for."""
+        """More than the searched end of a log."""
         script = "echo '10:00:00.000 warning offramp-consumer[8] first'; yes '10:00:01.000 info offramp-consumer[8] it goes on' | head -n 4000"
         self.assertEqual(0, self.run_program(script, lambda _: None))
         self.assertEqual(["finish: first"], self.notes)

@@ -203,7 +203,7 @@ class OfAJob(InFolder):
         return RunDir(types.SimpleNamespace(runs=self.folder / "runs"), self.folder / "run")
 
     def supervised(self, job, workers=1, script="exit 75", **more):
-        """(the exit code, the supervisor). The script is told the shard as $1, the directory of its run as $2, and the worker as $3."""
+        """(exit code, supervisor). The script gets the shard as $1, its run directory as $2 and the worker as $3."""
         self.display = mock.Mock()
         if self.displayed:
             self.display.note.side_effect = self.displayed
@@ -258,7 +258,7 @@ class Silent(OfAJob):
     """A worker whose process is stopped hears no word but SIGKILL."""
 
     def looked_at(self, *told, patience=10):
-        """What each look of one a second says, where /proc tells so of the process."""
+        """The result of each check, one a second, with a given /proc state."""
         tellings = iter(told)
         silence = StoppedProcess(0, clock=iter(range(len(told))).__next__, told=lambda _: next(tellings))
         with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", patience):
@@ -505,7 +505,7 @@ class Ahead(OfAJob):
 
 
 class Signals(OfAJob):
-    """Those of somebody who is impatient once the workers have ended."""
+    """Interrupts of an impatient user after the workers ended."""
 
     def setUp(self):
         super().setUp()

@@ -28,7 +28,7 @@ class InterruptTest(unittest.TestCase):
         self.environment = {**os.environ, "OFFRAMP_SKIP_PACKAGES": "1", "OFFRAMP_BUILD_DIR": str(self.folder), "OFFRAMP_BIN_DIR": str(self.folder)}
 
     def interrupt(self, after):
-        """(exit code, what was said) of a command that is interrupted as a terminal does it: with all that it has started."""
+        """(exit code, output) of a command whose whole process group is interrupted, as by a terminal."""
         command = subprocess.Popen([OFFRAMP, "run"], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    start_new_session=True)
         time.sleep(after)

@@ -75,7 +75,7 @@ class PutOnceTest(InAFolder):
             self.assertEqual(["record.json"], os.listdir(self.folder))
 
     def test_where_the_answer_of_a_link_is_lost_it_was_made_all_the_same(self):
-        """As over a network: the file has both names, and the caller is told that one is there already."""
+        """As on a network file system: the link succeeds, but the caller gets EEXIST."""
         first, other = (job_files.write_temporary(self.folder / "a.json", text) for text in (b"1", b"2"))
         os.link(first, self.folder / "a.json")
         self.assertTrue(job_files.link(first, self.folder / "a.json"))
@@ -204,7 +204,7 @@ class JobTest(InAFolder):
 
     def test_another_build_is_refused(self):
         job = self.job(made_by="0.1.0 abc")
-        for same in ("0.1.0 abc", "0.1.0"):     # of a copy nobody knows the commit
+        for same in ("0.1.0 abc", "0.1.0"):     # a copy has no known commit
             job.require_made_by(same)
         for other in ("0.2.0 abc", "0.1.0 def"):
             self.assertIn("was made by Offramp 0.1.0 abc", self.refused(ExitCode.PROTOCOL, job.require_made_by, other))
@@ -609,7 +609,7 @@ class ShardExitTest(unittest.TestCase):
 
 class HistoriesTest(InAFolder):
     """
-    Two attempts at one shard at once, each killed and begun again at any of its file operations, then a merge that is killed likewise; clocks
+    Two concurrent attempts at one shard, each killed and begun again at any of its file operations, then a merge that is killed likewise; clocks
     of the files jump about. However it goes: one record, nothing lost, nothing twice, the bytes of one run.
     """
 

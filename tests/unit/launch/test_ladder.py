@@ -34,7 +34,7 @@ OUTPUTS = ("ladder.md", "ladder.json", "trace.json")
 
 
 def setUpModule():
-    """One place for matplotlib's notes: it keeps to the first that it is told, also when that folder is gone."""
+    """One folder for matplotlib's cache: it keeps the first one, even after that folder is removed."""
     kept = tempfile.TemporaryDirectory(prefix="offramp-ladder-")
     unittest.addModuleCleanup(kept.cleanup)
     os.environ["MPLCONFIGDIR"] = kept.name
@@ -368,7 +368,7 @@ class MachineTest(InFolder):
 
 
 class CommandTest(InFolder):
-    """The real script over programs that leave their files at once."""
+    """The real script over programs that write their files immediately."""
 
     def setUp(self):
         super().setUp()
@@ -408,7 +408,7 @@ class CommandTest(InFolder):
                          [flags[flags.index("--strategy") + 1] for flags in runs])
         self.assertEqual([flags for flags in runs if "--measure-limits" in flags], [runs[3]])
         self.assertTrue(all("5" in flags for flags in runs))
-        # Two consumers in each of the runs of `streams`, none where nobody is to consume.
+        # Two consumers in each run of `streams`, none in runs without consumers.
         self.assertEqual(4, sum("--lifeline-fd" in flags for flags in self.logged("consumer")))
 
     def test_a_rung_that_fails_does_not_keep_the_others_from_being_measured(self):

@@ -1,4 +1,4 @@
-"""The page of --http: that it stands alone, reads what a run tells, and says the same as `top`. With a browser, where there is one, also what it shows."""
+"""The page of --http: it is self-contained, reads a run's status and agrees with `top`. If a browser is installed, also its display."""
 
 import contextlib
 import dataclasses
@@ -136,7 +136,7 @@ class PageTest(unittest.TestCase):
     def test_what_stands_below(self):
         self.assertEqual(BELOW, {name: diagnosis.sentence(DOCUMENTS[name]).why for name in BELOW})
         self.assertIn("all slabs are in use", DOCUMENTS["starved"]["status"]["message"])
-        for name in ("starved", "gpus"):    # it tells no more than the sentence
+        for name in ("starved", "gpus"):    # they add nothing to the sentence
             self.assertNotIn("in use", diagnosis.sentence(DOCUMENTS[name]).why)
 
     def test_a_producer_that_reports_nothing_any_more(self):

@@ -222,7 +222,7 @@ class RayWorker(unittest.TestCase):
             self.assertEqual((done.returncode, said in done.stderr), (64, True), done.stderr)
 
     def test_the_entrypoint_of_the_manifest_continues_in_the_python_of_its_name(self):
-        """That stands in PATH alone; here it tells what it is given."""
+        """A command that is only in PATH; it prints its arguments."""
         entrypoint, = re.findall("entrypoint: (.*)", (REPOSITORY / "launch" / "ray-job.yaml").read_text())
         words = shlex.split(entrypoint.removeprefix("/opt/offramp/launch/offramp job ray"))
         told = self.on_ray("start(here(), sys.argv[1:])", *words)
@@ -241,7 +241,7 @@ class RayWorker(unittest.TestCase):
         self.assertEqual((init.split("|")[4], [line.rpartition("|")[2] for line in (init, ray, merge)]), ("postgresql://u@h/t", ["PW", "PW", "PW"]))
 
     def test_a_run_on_ray_that_is_killed_takes_its_driver_along(self):
-        """The driver goes on in a made-up offramp.ray, which tells its id and sleeps."""
+        """The driver runs a fake offramp.ray, which prints its id and sleeps."""
         fifo = self.folder / "begun"
         os.mkfifo(fifo)
         (self.folder / "offramp").mkdir()
@@ -312,7 +312,7 @@ class RayWorker(unittest.TestCase):
         return done.returncode, done.stdout
 
     def on_ray(self, call, *words):
-        """What is told where programs tell their words, and a password of theirs."""
+        """Messages of programs, including a password of theirs."""
         (self.folder / "python3").write_text("#!/bin/sh\n[ $# -lt 3 ] && exit 0\nIFS='|'; echo \"$*\"\n")
         (self.folder / "python3").chmod(0o755)
         (self.folder / "launcher").mkdir()

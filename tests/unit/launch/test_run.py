@@ -371,7 +371,7 @@ class ControlTest(unittest.TestCase):
                 self.assertIn("lives and gives no answer", said)
         finally:
             launcher.send_signal(signal.SIGCONT)
-        # What was asked meanwhile it does: one is added, and then all drain.
+        # Requests made meanwhile are carried out: one consumer is added, then all drain.
         added = self.stage.enter()
         self.assertEqual({"signal": "SIGTERM"}, producer.hear())
         self.stage.end(launcher, producer, [*consumers, added])

@@ -1,4 +1,4 @@
-"""Consumers that nobody has asked for: what becomes of the run, and of their number, when they cannot be started, do not begin, or are killed."""
+"""Autoscaled consumers that cannot start, do not connect or are killed: effects on the run and on their number."""
 
 import math
 import os

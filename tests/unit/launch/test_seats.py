@@ -1,4 +1,4 @@
-"""Consumers that end by themselves, and well: whether somebody follows them, and when that is given up."""
+"""Consumers that exit cleanly: when they are replaced, and when not any more."""
 
 import pathlib
 import selectors
@@ -27,7 +27,7 @@ class WorkLeftTest(unittest.TestCase):
 
 
 class SeatsTest(unittest.TestCase):
-    """Real children that end at once; the clock and the run are the test's."""
+    """Real children that exit immediately, with a fake clock and run."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,4 +1,4 @@
-"""What becomes of a run whose words nobody can read, and of one that has no room for its own files."""
+"""Runs whose output cannot be written, and runs without room for their own files."""
 
 import errno
 import json

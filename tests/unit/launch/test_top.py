@@ -184,7 +184,7 @@ class Session:
 
 
 class Typing:
-    """In place of the terminal: 80 by 24, on which somebody types what `typed` has, a text at a time. `drawn`: what was shown, as lines."""
+    """A fake terminal of 80 by 24 that types the texts in `typed`. `drawn`: the displayed lines."""
 
     def __init__(self, *typed):
         from rich.console import Console

@@ -76,7 +76,7 @@ class TracingTest(unittest.TestCase):
     def test_the_end_of_one_leaves_the_next_one_alone(self):
         self.begin(1)
         self.now = LEAD_SECONDS + 1 + PATIENCE_SECONDS
-        later = self.begin(1)    # before the loop comes to the first one's timer
+        later = self.begin(1)    # before the loop reaches the first one's timer
         self.timers.run_due()
         self.assertEqual(later["id"], json.loads((self.folder / REQUEST).read_text())["id"])
         self.now += LEAD_SECONDS + 1 + PATIENCE_SECONDS

@@ -129,7 +129,7 @@ class SearchTest(unittest.TestCase):
 
 
 class TrialTest(unittest.TestCase):
-    # Of a run that tells of seven slabs in twenty seconds, each of which takes it a tenth of one, and ends with 71.
+    # A run that reports seven slabs in twenty seconds, each of 0.1 s, and ends with 71.
     RUN = """
 import json, os, pathlib, sys, time
 run_dir = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])

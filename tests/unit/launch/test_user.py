@@ -1,4 +1,4 @@
-"""The group of consumers that are another user: that user's own where nobody else is in it, else one that nobody has."""
+"""The group of consumers under another user: the user's own if it has no other members, else an unused one."""
 
 import grp
 import pwd

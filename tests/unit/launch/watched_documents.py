@@ -185,7 +185,7 @@ BELOW = {
     "stopped": "The run was stopped before its input was used up",
     "trouble": "Consumer 2 (process 25884) has held slabs 8, 9 for 5 s and is stalled",
 }
-# Where somebody has to act.
+# Conditions that need an operator.
 ALARMING = {"ages_untold", "failed", "lost_gpu", "mute_gpu", "mute_gpus", "nobody", "sparse", "dead_letters", "trouble"}
 
 
