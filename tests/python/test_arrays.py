@@ -206,9 +206,9 @@ class OtherArrays(Egresses):
         self.assertEqual((), _arrays.outputs_of("x", Interfaced(shape=(1, 3, 1), strides=(50, 4, -7)), False).order, "strides of one element do not count")
         with self.assertRaisesRegex(offramp.BadArgument, "several streams: 0x2, 0x99"):
             _arrays.stream_of(None, [_arrays.outputs_of("x", Interfaced(stream=stream), False) for stream in (2, 0x99)])
-        for told, kind, text in (({"stream": 0}, TypeError, "the stream 0"), ({"stream": "legacy"}, TypeError, "Say which: submit"),
+        for told, kind, text in (({"stream": 0}, TypeError, "an invalid stream in its interface: 0"), ({"stream": "legacy"}, TypeError, "Give it: submit"),
                                  ({"mask": 3}, TypeError, "has a mask"), ({"typestr": "<c8"}, TypeError, "type '<c8'"), ({"typestr": ">f4"}, TypeError, ">f4"),
-                                 ({"data": None}, TypeError, "__cuda_array_interface__ that says"), ({"shape": ()}, offramp.BadArgument, "no dimensions"),
+                                 ({"data": None}, TypeError, "invalid __cuda_array_interface__"), ({"shape": ()}, offramp.BadArgument, "no dimensions"),
                                  ({"shape": (0, 3)}, offramp.BadArgument, "is empty")):
             with self.subTest(told), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", Interfaced(**told), False)

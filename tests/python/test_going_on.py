@@ -484,7 +484,7 @@ class Pending(unittest.TestCase):
         egress = offramp.Egress(f"{self.folder}/run", slabs=8, resume=True)
         given = egress.pending([[0] * 2, [1] * 2, [2] * 3, [3] * 3], keys=len)
         next(given), next(given)        # the first one is left out
-        with self.assertRaisesRegex(offramp.BadArgument, "Without keys each batch is submitted, in order"):
+        with self.assertRaisesRegex(offramp.BadArgument, "Submit each batch before you take the next one"):
             egress.submit(numpy.ones((2, 2), "float32"))
         self.assertEqual(0, egress.stats().samples_submitted)
         next(given)

@@ -191,7 +191,7 @@ def save(slab):
         self.assertRegex(said.splitlines()[-1], "ConsumersFailed: .*processor 'nonsense' is unknown")
         self.assertEqual({}, self.work.results())
         for processor in ("nothing.py:save", f"{self.folder}/nothing.py:save", "so:./nothing.so", f"npy,python:{self.folder}/nothing.py:save"):
-            with self.subTest(processor), self.assertRaisesRegex(offramp.BadArgument, r"is read from a file that is not there: /.*nothing\.(py|so)\. Give the path"):
+            with self.subTest(processor), self.assertRaisesRegex(offramp.BadArgument, r"needs a file that does not exist: /.*nothing\.(py|so)\. Give the path"):
                 offramp.Egress(output=self.work.output, processor=processor)
 
     def test_errors_of_their_command_are_reported_in_words_of_python(self):
@@ -414,9 +414,9 @@ class Refused(Loops):
         out = str(self.folder / "out")
         for told, kind, text in (
                 ({}, offramp.BadArgument, "neither a processor nor a run directory"),
-                ({"processor": "npy"}, offramp.BadArgument, "no place for its results. Give output="),
-                ({"output": out}, offramp.BadArgument, "output is given, and no processor"),
-                ({"run_dir": self.run_dir, "consumers": 3}, offramp.BadArgument, "consumers is given, and no processor"),
+                ({"processor": "npy"}, offramp.BadArgument, "no output folder. Give output=FOLDER"),
+                ({"output": out}, offramp.BadArgument, "output is given without a processor"),
+                ({"run_dir": self.run_dir, "consumers": 3}, offramp.BadArgument, "consumers is given without a processor"),
                 ({"processor": "npy", "output": out, "consumers": 65}, offramp.BadArgument, "consumers is 65. Give 1 to 64"),
                 ({"processor": "npy", "output": out, "consumers": -1}, offramp.BadArgument, "consumers is -1"),
                 ({"processor": "npy", "output": out, "consumers": "8"}, TypeError, "consumers is '8'. Give a whole number: 1 to 64"),

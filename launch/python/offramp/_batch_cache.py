@@ -49,7 +49,7 @@ def _ndarray() -> Any:
 
 
 def remembered(tensors: Sequence[object], outputs: Sequence[Outputs]) -> Before | None:
-    """Of a batch that was found good. Nothing where one went as a copy, or came through DLPack or an interface."""
+    """Caches a validated batch. None if a tensor was copied, or came through DLPack or an interface."""
     before: list[_OfTorch | _OfNumpy] = []
     for tensor, each in zip(tensors, outputs):
         if each.owner is tensor and each.memory is not None:
@@ -62,7 +62,7 @@ def remembered(tensors: Sequence[object], outputs: Sequence[Outputs]) -> Before 
 
 
 def outputs_like(before: Before, names: Sequence[str], tensors: Sequence[object]) -> list[Outputs] | None:
-    """Nothing where a tensor is of another kind than that of this name was, or there are more or fewer. Errors: BadArgument, of memory that is freed."""
+    """None if a tensor's kind or the number of tensors differs from the cached batch. Errors: BadArgument for freed memory."""
     if len(before) != len(tensors):
         return None
     given = []

@@ -152,7 +152,7 @@ class Checkpoint:
             return None
         except OSError as problem:
             raise CannotWrite(f"the checkpoint {self.path} cannot be read: {problem.strerror}. Make it an ordinary file that this user may read, or remove "
-                              "it: everything is made again then") from problem
+                              "it to process everything again") from problem
 
     def _go_on(self, text: bytes) -> None:
         first, *lines = text.split(b"\n")
@@ -164,7 +164,7 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError, RecursionError):
             known = False
         if not known:
-            raise BadArgument(f"{self.path} is not a checkpoint of an Egress, or one of another version. Remove it: everything is made again then")
+            raise BadArgument(f"{self.path} is not a checkpoint of an Egress, or has another version. Remove it to process everything again")
         self._require_same(told, self._identity)
         self.work, self._tensors, self.resumes = work, tensors, True
         for line in lines:
@@ -180,16 +180,16 @@ class Checkpoint:
     def _require_same(self, told: Mapping[str, object], now: Mapping[str, object]) -> None:
         other = [f"{name} was {told.get(name)!r} and is {now.get(name)!r}" for name in sorted({*told, *now}) if told.get(name) != now.get(name)]
         if other:
-            raise BadArgument(f"{self.folder} has results of another work: {'; '.join(other)}. Go on with what it was, or leave resume=True out and give "
+            raise BadArgument(f"{self.folder} has results of another work: {'; '.join(other)}. Use the earlier values, or omit resume=True and give "
                               "another output")
 
     @property
     def tensors(self) -> list[Told]:
-        """As the earlier run was opened with them: name, type and shape of each."""
+        """Name, type and shape of each tensor in the earlier run."""
         return self._tensors
 
     def require_same(self, tensors: list[Told]) -> None:
-        """Of the first batch, before the run is opened. Errors: BadArgument."""
+        """Checks the first batch's tensors before the run opens. Errors: BadArgument."""
         if self.resumes:
             self._require_same({name: describe(rest) for name, *rest in self._tensors}, {name: describe(rest) for name, *rest in tensors})
         self._tensors = tensors
@@ -211,7 +211,7 @@ class Checkpoint:
         self._told.append((first, samples, keys or b""))
 
     def changed(self, first: int) -> None:
-        """Of a submitted batch that does not count as done: its tensors were changed before they were copied, or it was not taken. Thread: any."""
+        """Marks a submitted batch as not done: its tensors changed before the copy, or it was not accepted. Thread: any."""
         self._told.append((first, 0, None))
 
     def completed(self, ranges: Sequence[tuple[int, int]], given_up: Sequence[tuple[int, int]] = ()) -> None:

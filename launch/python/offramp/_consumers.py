@@ -117,7 +117,7 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
             raise TypeError(f"settings have the name {name!r:.80}. Give names of flags, such as 'png-level'")
         flag = flag_of(name)
         if flag in SETTLED:
-            raise BadArgument(f"settings have '{name}', which an Egress decides. Give it as an argument of its own, or leave it out")
+            raise BadArgument(f"settings have '{name}', which is not a setting. Give it as an argument of Egress, or omit it")
         if flag in values:
             raise BadArgument(f"settings have --{flag} twice. Give it once")
         values[flag] = _value_of(flag, value)
@@ -170,7 +170,7 @@ def require_files(processor: str) -> None:
         kind, colon, rest = name.partition(":")
         path = rest if kind == "so" else name.rpartition(":")[0] if colon and name.rpartition(":")[0].endswith(".py") else None
         if path is not None and not os.path.isfile(path := path.removeprefix("python:")):
-            raise BadArgument(f"the processor '{name}' is read from a file that is not there: {os.path.abspath(path)}. Give the path of one, as seen from the "
+            raise BadArgument(f"the processor '{name}' needs a file that does not exist: {os.path.abspath(path)}. Give the path of one, as seen from the "
                               "working directory")
 
 

@@ -25,7 +25,7 @@ _LETTERS = {0: "i", 1: "u", 2: "f", 6: "b"}
 
 
 def dtype_of(given: object) -> DType:
-    """Of a name, or of a dtype of NumPy's, ml_dtypes' or PyTorch's. TypeError: no such type goes through slabs."""
+    """Converts a name or a dtype of NumPy, ml_dtypes or PyTorch. Errors: TypeError for an unsupported type."""
     if isinstance(given, DType):
         return given
     name = str(getattr(given, "__name__", given)).rpartition("torch.")[2]

@@ -310,8 +310,8 @@ class Egress:
         """Sets the number of consumers that this Egress runs. Errors: BadArgument if it has started none."""
         self._require_own()
         if self._consumers is None or self._run is None:
-            raise BadArgument("there are no consumers of this Egress to be scaled yet: it starts them with processor=, and they come with the first batch. "
-                              "Those of a launcher are scaled by `offramp scale`")
+            raise BadArgument("this Egress has no consumers to scale. It starts them for processor=, with the first batch. "
+                              "Scale a launcher's consumers with `offramp scale`")
         self._consumers.scale(consumers)
 
     def stats(self) -> Stats:
@@ -501,7 +501,7 @@ def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:
         return None
     for name, given in own.items():
         if given is not None:
-            raise BadArgument(f"{name} is given, and this program was started by `offramp run --producer`, whose flags say it. Leave it out: "
+            raise BadArgument(f"{name} is given, and this program was started by `offramp run --producer`, whose flags set it. Omit it: "
                               "offramp.Egress() finds the run")
     if started_by.is_taken:
         raise BadArgument("this program, started by `offramp run --producer`, has made its Egress already. Submit everything to that one")
@@ -514,7 +514,7 @@ def _require_whole(own: Mapping[str, Any]) -> None:
     if processor is None:
         for name in ("output", "consumers", "settings"):
             if own[name] is not None:
-                raise BadArgument(f"{name} is given, and no processor: nothing says what consumers are to do. Give processor='npy', or leave it out, with a "
+                raise BadArgument(f"{name} is given without a processor. Give processor='npy', or omit it and give a "
                                   "run_dir where consumers of your own meet the run")
         if own["run_dir"] is None:
             raise BadArgument("neither a processor nor a run directory was given. Give processor= and output=, and consumers are started; or run_dir=, where "
@@ -523,7 +523,7 @@ def _require_whole(own: Mapping[str, Any]) -> None:
     if not isinstance(processor, str) or not processor:
         raise TypeError(f"the processor is {processor!r}. Name it in a text, such as 'npy' or 'post.py:save'")
     if not own["output"]:
-        raise BadArgument(f"processor '{processor}' has no place for its results. Give output=, a folder")
+        raise BadArgument(f"processor '{processor}' has no output folder. Give output=FOLDER")
     if own["consumers"] is not None:
         _validate.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
     flags_of(_validate.by_name("settings", settings, "{'png-level': 3}"))

@@ -51,7 +51,7 @@ _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("P
 
 
 class _Taken:
-    """What a capsule held. Owns it: its deleter is called once, with the last reference, on whichever thread that is."""
+    """The content of a capsule. Owns it: calls its deleter once, with the last reference, on any thread."""
 
     def __init__(self, address: int, deleter: int | None):
         self._address = address
@@ -80,7 +80,7 @@ def of_dlpack(name: str, given: Any) -> Exchanged:
 
 
 def _export(name: str, given: Any) -> tuple[str, object]:
-    """Where it is, and its capsule."""
+    """The device and the capsule."""
     try:
         kind, index = (int(number) for number in given.__dlpack_device__())
         if kind not in _ON_THE_CPU + _ON_CUDA:
@@ -113,7 +113,7 @@ def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
     managed = kind.from_address(address)
     owner = _Taken(address, managed.deleter)
     if isinstance(managed, _Versioned) and managed.major > _MOST_MAJOR:
-        raise BadArgument(f"'{name}' comes through DLPack {managed.major}.{managed.minor}, which is newer than what is known here, {_NEWEST[0]}.{_NEWEST[1]}. "
+        raise BadArgument(f"'{name}' comes through DLPack {managed.major}.{managed.minor}, which is newer than the supported version {_NEWEST[0]}.{_NEWEST[1]}. "
                           "Submit a torch.Tensor of it")
     return owner, managed.tensor
 
@@ -124,12 +124,12 @@ def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
         shape, typestr, address = tuple(int(extent) for extent in told["shape"]), told["typestr"], int(told["data"][0] or 0)
         strides, mask, stream = told.get("strides"), told.get("mask"), told.get("stream")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-        raise TypeError(f"'{name}' has a __cuda_array_interface__ that says {told!r}. Submit a torch.Tensor of it") from problem
+        raise TypeError(f"'{name}' has an invalid __cuda_array_interface__: {told!r}. Submit a torch.Tensor of it") from problem
     dtype = OF_ARRAY_TYPE.get(typestr)
     if dtype is None:
         raise TypeError(f"'{name}' has elements of type '{typestr}', which cannot be handed over. Convert them to one of {', '.join(map(str, ALL))}")
     if mask is not None:
-        raise TypeError(f"'{name}' has a mask, which says what is not valid. Submit an array without one")
+        raise TypeError(f"'{name}' has a mask. Submit an array without one")
     if strides is not None:
         size = dtype.bits // 8
         strides = () if any(stride % size for extent, stride in zip(shape, strides) if extent > 1) else tuple(stride // size for stride in strides)
@@ -145,7 +145,7 @@ def _handle_of(name: str, stream: object) -> int:
     if stream is None or stream == 1:       # no stream to wait for; the legacy stream
         return LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 2:
-        raise TypeError(f"'{name}' says that it is written on the stream {stream!r}. Say which: submit(..., stream=)")
+        raise TypeError(f"'{name}' has an invalid stream in its interface: {stream!r}. Give it: submit(..., stream=)")
     return stream
 
 

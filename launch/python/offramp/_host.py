@@ -136,7 +136,7 @@ def _destroy(number: int) -> None:
 
 
 def _debug() -> None:
-    """Where the exception at hand was raised, in the debugger, if that was asked for: until it is left."""
+    """Opens the debugger where the current exception was raised, if enabled. Blocks: until it is left."""
     if not _debugs:
         return
     import pdb

@@ -75,7 +75,7 @@ class FileNames:
                               f"'{key}{self._endings[0] if self._endings else '.npy'}/x': one of the two cannot be there. Give one of them another name")
 
     def add(self) -> None:
-        """Of the batch that was looked at last: it was taken. May be said twice of one."""
+        """Adds the folders of the last checked batch after it was accepted. Idempotent."""
         for folder in self._new if len(self._folders) < MOST_FOLDERS else ():
             self._stems.update(self._stems_of(folder))
             self._folders.add(folder)
@@ -93,7 +93,7 @@ class FileNames:
 
 
 def file_names_of(processor: str) -> FileNames | None:
-    """Nothing where no processor names files by keys."""
+    """None if no processor names files by keys."""
     names = [name for name in processor.split(",") if name not in _OF_ROWS]
     if not names:
         return None

@@ -107,7 +107,7 @@ def launched(knows_its_run: bool = False) -> Launched | None:
 
 
 def _is_a_second_life(run_dir: str, run_id: str, output: str, work: str) -> bool:
-    """Of a loop that died, and that torchrun or a script started again, and not the launcher: its work is begun, and its run has not come to its end."""
+    """Whether torchrun or a script, not the launcher, restarted a loop that died: its work has begun and its run has not ended."""
     run = _object_in(os.path.join(run_dir, STATUS_FILE))
     return run.get("run_id") == run_id and run.get("state") != "ended" and _object_in(os.path.join(output, NAME)).get("work") == work
 
@@ -137,7 +137,7 @@ def _inherited(told: str) -> int | None:
 
 
 def _connected(run_dir: str, run_id: str) -> int:
-    """To the control socket of this run's launcher, which keeps connections as long as it lives."""
+    """Connects to the launcher's control socket; the launcher keeps connections open while it lives."""
     connection = _connection()
     try:
         connection.connect(os.path.join(run_dir, CONTROL_SOCKET))
@@ -156,7 +156,7 @@ def _connected(run_dir: str, run_id: str) -> int:
 
 
 def _say(place: Place, what: str) -> None:
-    """To the launcher, if it listens."""
+    """Sends a message to the launcher, if it listens."""
     with _connection() as connection, contextlib.suppress(OSError, ValueError):
         connection.connect(os.path.join(place.run_dir, CONTROL_SOCKET))
         _ask(connection, what, run_id=place.run_id)

@@ -34,9 +34,9 @@ class Numbering:
         return bool(self._given)
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None, takes_more: Callable[[], bool]) -> Iterator[_Batch]:
-        """Those that are not done, while more are taken. Errors: BadArgument."""
+        """Yields batches that are not done, while `takes_more()`. Errors: BadArgument."""
         if keys is not None and not callable(keys):
-            raise TypeError(f"keys are {keys!r:.80}. Give a function that says those of a batch: pending(batches, keys=lambda batch: batch['key'])")
+            raise TypeError(f"keys are {keys!r:.80}. Give a function that returns a batch's keys: pending(batches, keys=lambda batch: batch['key'])")
         keys = keys or _first_part
         if self._next_pending is None:
             self._next_pending = self._next_item
@@ -94,7 +94,7 @@ class Numbering:
         return isinstance(numbers, range) and numbers[0] == self._next_item
 
     def submitted(self, numbers: Sequence[int] | None) -> None:
-        """Of the batch that of() gave these, and with it of those before it that pending() gave and the loop left out."""
+        """Notes a submitted batch, and forgets earlier batches of pending() that the loop skipped."""
         if numbers is None:
             return
         if self._comparison is not None:
@@ -105,8 +105,8 @@ class Numbering:
     def _require_no_other_like_it(self, rows: int) -> None:
         """Without keys, only the size identifies a batch. Errors: BadArgument."""
         if sum(given.is_of(None, rows) for given in list(self._given)) > 1:
-            raise BadArgument(f"a batch of {rows} samples without keys, and pending() has given several such that are not submitted: it may be any of them. "
-                              "Without keys each batch is submitted, in order, before the next one is taken; or say their keys: pending(batches, keys=...)")
+            raise BadArgument(f"a batch of {rows} samples without keys, and pending() has yielded several batches of that size that are not submitted. "
+                              "Submit each batch before you take the next one, or give keys: pending(batches, keys=...)")
 
 
 class _Given(NamedTuple):

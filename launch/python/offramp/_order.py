@@ -1,4 +1,4 @@
-"""How a tensor's samples lie: in which order their dimensions follow one another, from the outermost in. Row-major is the empty order."""
+"""Memory order of a sample's dimensions, outermost first. Row-major is the empty order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROW_MAJOR: Order = ()
 
 
 class Layout(NamedTuple):
-    """Of one tensor of a run's batches: shape[0] is the most samples that a batch holds."""
+    """The layout of one tensor of a run: shape[0] is the largest batch size."""
 
     name: str
     dtype: DType
@@ -20,12 +20,12 @@ class Layout(NamedTuple):
     order: Order = ROW_MAJOR
 
     def order_for(self, shape: Sequence[int]) -> Order | None:
-        """Nothing for what is of another shape, which is refused."""
+        """None for another shape, which is refused."""
         return self.order if tuple(shape[1:]) == self.shape[1:] else None
 
 
 def order_of(shape: Sequence[int], strides: Sequence[int]) -> Order | None:
-    """Of strides in elements. Nothing where a sample is not one dense block, or samples do not follow one another without a gap."""
+    """The order for strides in elements. None if a sample is not dense or samples have gaps."""
     inner = tuple(sorted((dim for dim in range(1, len(shape)) if shape[dim] > 1), key=lambda dim: -strides[dim]))
     expected = 1
     for dim in reversed(inner):

@@ -79,7 +79,7 @@ def log_path(folder: pathlib.Path, index: int) -> pathlib.Path:
 
 
 def begin_of(attempt: str) -> str:
-    """Of the line in the log, before the host's name: the command's words of this attempt come after it."""
+    """The start of the log line that precedes this attempt's output; the host name follows."""
     return f"[ray] attempt {attempt} on "
 
 
@@ -94,7 +94,7 @@ def write(log: Any, line: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Of the command: this worker's, but as many threads as the node says, whose own is its raylet's."""
+    """The command's environment: this worker's, but with the node's own thread count, as its raylet has it."""
     with contextlib.suppress(OSError):
         if f"{THREADS}=".encode() not in pathlib.Path(f"/proc/{os.getppid()}/environ").read_bytes():
             return {name: value for name, value in os.environ.items() if name != THREADS}
@@ -114,7 +114,7 @@ def no_room_for_both() -> str:
 
 
 def store_grows_by(raylet: int) -> int:
-    """How much of the object store's file in /dev/shm has no pages yet: the kernel gives them as objects come. 0 where it lies elsewhere."""
+    """Bytes of the object store's file in /dev/shm without pages, which the kernel allocates later. 0 if the store is elsewhere."""
     growing = 0
     with contextlib.suppress(OSError):
         for fd in os.scandir(f"/proc/{raylet}/fd"):

@@ -102,7 +102,7 @@ class Run:
 
     @property
     def taken(self) -> int:
-        """How many batches the library has. After an exception that came out of submit() it is asked: its count is the only one."""
+        """The number of batches in the library. After an exception in submit(), the library's count is authoritative."""
         if not self._taken_known:
             self._taken = self.stats().batches_submitted
             self._taken_known = True
@@ -245,7 +245,7 @@ def _level_of_the_caller() -> int:
 
 
 class Watch:
-    """Of a batch's tensors, as the last of what is held: whether they are what they were. `keys`: a NUL behind each. `first`: its first item, if known."""
+    """Detects changes of a batch's tensors. `keys`: NUL-terminated. `first`: its first item, if known."""
 
     __slots__ = ("_memories", "_keys", "first")
 
@@ -295,7 +295,7 @@ class Releases:
             start_without_signals(self._thread)
 
     def hold(self, number: int, owners: list[object]) -> None:
-        """Of the batch of this number, counted from 0. Thread, as that of forget(): one at a time."""
+        """Holds the tensors of a batch, numbered from 0. Thread: one at a time, together with forget()."""
         self._held[number] = owners
         if owners and type(owners[-1]) is Watch:
             self._watches[number] = owners[-1]
@@ -306,7 +306,7 @@ class Releases:
             self._begun.put(None)
 
     def forget(self, number: int) -> None:
-        """It was not taken, and the next one has its number."""
+        """Releases a batch that was not accepted; the next one gets its number."""
         self._next = number
         self._pop(number)
 
@@ -383,7 +383,7 @@ class Completions:
             start_without_signals(self._thread)
 
     def note_the_rest(self) -> None:
-        """Of what is completed by now. Errors: CannotWrite."""
+        """Records what is completed by now. Errors: CannotWrite."""
         with self._turn:
             while self._take(0.0):
                 continue

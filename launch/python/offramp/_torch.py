@@ -1,4 +1,4 @@
-"""What is known of tensors of PyTorch, by their public attributes. The package is the caller's, and never imported here."""
+"""Properties of PyTorch tensors, through public attributes. PyTorch is never imported here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def require_dense(name: str, tensor: Any) -> None:
 
 
 def on_stream(stream: object, device: Any) -> ContextManager[object]:
-    """Where what is asked of PyTorch is put on this stream: a torch.cuda.Stream, or a handle; without one, on that which is current."""
+    """A context that runs PyTorch's work on this stream: a torch.cuda.Stream or a handle. Default: the current stream."""
     if stream is None or device.type == "cpu":
         return contextlib.nullcontext()
     cuda = torch_of_the_caller().cuda
@@ -47,7 +47,7 @@ def on_stream(stream: object, device: Any) -> ContextManager[object]:
 
 
 def handle_of(stream: object) -> int:
-    """Of a number, a torch.cuda.Stream, a cupy.cuda.Stream; 0 is the legacy stream."""
+    """The handle of a number, a torch.cuda.Stream or a cupy.cuda.Stream; 0 is the legacy stream."""
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
@@ -79,7 +79,7 @@ class Memory:
         self._version = None if self._bytes != own or tensor.is_inference() else tensor._version
 
     def changed(self) -> str | None:
-        """How."""
+        """How the tensor changed; None if it did not."""
         if self._storage.nbytes() != self._bytes:
             return "freed or resized"
         if self._version is not None and self._tensor._version != self._version and self._tensor.data_ptr() == self._address:

@@ -13,7 +13,7 @@ namespace offramp::faulty {
 //   OFFRAMP_TEST_ENTERED   a FIFO that the test reads: one line "PID FIRST_ITEM\n" for each slab that has been begun
 //   OFFRAMP_TEST_GATE      a FIFO that the test writes: each 'g' lets one slab go; 'p' makes a sign of life and waits
 //   on;
-//                          'o' opens the gate for good, for every consumer: slabs neither wait nor are reported any more
+//                          'o' opens the gate for good, for every consumer: slabs neither wait nor are reported
 // Then does what `inner` does.
 class Gated final : public Processor {
   public:
