@@ -13,7 +13,7 @@
 
 namespace offramp::abi {
 
-// What a call of the C ABI returns: the code of what `body` throws, or returns; a call from within a `release` is
+// The return value of a C ABI call: the code that `body` returns or throws; a call from within a `release` is
 // refused. A text is cut between characters where it is longer than an offramp_error has room for. Never throws.
 std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept;
 std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept;

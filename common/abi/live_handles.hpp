@@ -37,7 +37,7 @@ class LiveHandles {
     Places first_;
 };
 
-// What a call says that is refused for its handle.
+// The error text for a call whose handle is invalid.
 struct HandleTexts {
     const char* null;
     const char* not_open;

@@ -39,7 +39,7 @@ class BoundedQueue {
         return true;
     }
 
-    // True when a push() would not block, as long as nobody else pushes; false when `until` has passed before.
+    // True when a push() would not block, while no other thread pushes; false when `until` has passed before.
     bool wait_for_room(TimePoint until) {
         std::unique_lock lock(mutex_);
         if (!closed_or_room()) has_value_.notify_all();

@@ -2,17 +2,17 @@
 
 namespace offramp {
 
-// What kind of failure an Error tells of. A number is the same wherever it is met: the C ABI returns it (offramp.h),
+// The kind of failure of an Error. Its number is the same everywhere: the C ABI returns it (offramp.h),
 // and a program that such an error ends has it as its exit code. The numbers follow sysexits(3) where it has a word for
 // the case, so that schedulers' "retry on 75" rules work.
 enum class ErrorKind : int {
     None = 0,                // of a function that answers with a kind: nothing failed
-    Internal = 1,            // an unexpected exception: a bug of ours
+    Internal = 1,            // an unexpected exception: a bug in Offramp
     Usage = 64,              // an unknown flag or a value that no machine could accept
     BadInput = 65,           // input data: more unreadable items than --max-errors, wrong weights
     NoInput = 66,            // the input folder or list does not exist or is empty
     NoSuchRun = 69,          // scale, stop, status or a consumer without a live run
-    CountMismatch = 70,       // samples sourced and accounted for differ: a bug of ours, with the ledger's dump
+    CountMismatch = 70,      // samples sourced and accounted for differ: a bug in Offramp, with the ledger's dump
     System = 71,             // the operating system refused something that should work
     CannotWrite = 73,        // the output folder cannot be written
     SinkUnavailable = 75,    // the place for results is away for now: trying again may help

@@ -19,7 +19,7 @@ struct FileIdentity {
 // The error of a folder whose name leads elsewhere by now. `what`: its noun.
 [[noreturn]] void fail_moved(const std::string& what, const std::string& folder, const std::string& why);
 
-// A folder that is held open: it stays the same one when its name comes to lead elsewhere, because it was moved away,
+// A folder that is held open: it stays the same folder when its name leads elsewhere, because it was moved away,
 // unmounted, or made again.
 //
 // Owns the descriptor, which a program that is executed does not inherit. Thread: any. Blocks: on the file system.

@@ -21,7 +21,7 @@ void append_item(std::vector<ItemRange>& ranges, std::uint64_t item);
 // A set of items, held as the ranges that it consists of: its size is that of its gaps. Thread: one. Blocks: never.
 class ItemRanges {
   public:
-    // What is there already is not counted again. An empty range adds nothing.
+    // Items that are in the set are not counted again. An empty range adds nothing.
     void add(ItemRange range);
 
     bool contains(std::uint64_t item) const;

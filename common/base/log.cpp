@@ -44,7 +44,7 @@ class JsonMessageFlag final : public spdlog::custom_flag_formatter {
     std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<JsonMessageFlag>(); }
 };
 
-// Writes the message as a terminal may show it: what is not text is escaped, whoever's name or answer it is in. Lines
+// Writes the message as a terminal may show it: anything that is not text is escaped. Lines
 // stay lines.
 class TextMessageFlag final : public spdlog::custom_flag_formatter {
   public:

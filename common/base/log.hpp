@@ -9,7 +9,7 @@ namespace offramp {
 
 enum class LogFormat { Text, Json };
 
-// Sets up spdlog's default logger for one program: to standard error, and to `file` as well unless that is empty.
+// Sets up spdlog's default logger for one program: to standard error, and also to `file` unless that is empty.
 // A line carries time, level, program and pid; as JSON one object a line with the same fields. Call once, from main,
 // before any thread starts. Levels: trace, debug, info, warning, error, off. Errors: ConfigError names an unknown
 // level.

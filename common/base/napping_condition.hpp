@@ -24,13 +24,13 @@ struct Naps {
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);  // then it sleeps
 };
 
-// A condition variable for one thread that waits, and others that must not be held up by telling it something. It naps,
+// A condition variable for one thread that waits, and others that must not block when they notify it. It naps,
 // and looks by itself: to wake a thread is a system call, which on a virtual machine whose core is halted takes the
 // caller 100 µs. It expects something when it has waited nearly as long as it had to lately, and looks often from then
 // on, so that a steady loop costs it a few naps a step. Only a thread that has heard nothing for long sleeps, and is
 // woken then; it costs nothing.
 //
-// Thread: any; what is waited for is guarded by the mutex. Blocks: the waits. What notify_one() tells may be seen later
+// Thread: any; what is waited for is guarded by the mutex. Blocks: the waits. A notification may be seen later
 // by a nap.
 template <class Lengths = Naps>
 class BasicNappingCondition {
@@ -48,7 +48,7 @@ class BasicNappingCondition {
         if (notified) note_waited(began);
         return notified;
     }
-    // No system call unless somebody sleeps.
+    // Makes a system call only when a thread sleeps.
     void notify_one() {
         if (notified_ns_.load(std::memory_order_relaxed) == 0) notified_ns_.store(now_ns(), std::memory_order_relaxed);
         asleep_.notify_one();

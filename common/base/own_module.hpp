@@ -5,8 +5,8 @@
 
 namespace offramp {
 
-// A shared object of ours that only those open who need what it brings along, in the folder lib beside the one of the
-// running program.
+// An Offramp shared object that is opened only when its dependencies are needed, in the folder lib beside the one of
+// the running program.
 struct OwnModule {
     const char* name;    // in a sentence: "module for Parquet"
     const char* file;    // "libofframp_parquet.so"

@@ -18,7 +18,7 @@ namespace {
 
 // A number stands here for as long as its object has it open: both change under the mutex, which is held through a
 // fork. So a child never closes a number that was given to something else meanwhile. There, the number may then be
-// given to something else while the object's copy still bears it: it stays here, as a copy's, until that copy is gone.
+// given to something else while the object's copy still has it: it stays here, as a copy's, until that copy is gone.
 struct OwnFds {
     enum class FdKind { Object, Copy, Library };
     struct Entry {
@@ -56,7 +56,7 @@ void close_in_children() {
     if (problem != 0) throw SystemError("minding forks of this process", problem);
 }
 
-// A number that no copy bears. What is locked stays so: the lock is the open file's, whichever number it has. Under the
+// A number that no copy has. What is locked stays so: the lock is the open file's, whichever number it has. Under the
 // mutex.
 UniqueFd apart_from_copies(UniqueFd fd) {
     const auto is_registered = [](int number) {

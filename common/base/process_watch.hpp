@@ -19,7 +19,7 @@ struct WatchedProcess {
 // Opens a pidfd. Nothing when there is no such process any more; a zombie is one, and dead. Errors: SystemError when
 // the system will not watch (another pid namespace, no descriptors left).
 std::optional<WatchedProcess> watch_process(std::uint64_t pid);
-// The same for one known process: nothing as well when it is dead, or the pid is another's by now.
+// The same for one known process: also nothing when it is dead, or the pid is another's by now.
 std::optional<WatchedProcess> watch_process(std::uint64_t pid, std::uint64_t start_time);
 
 // Field 22 of /proc/PID/stat, in clock ticks since boot; nothing when there is no such process.

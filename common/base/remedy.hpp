@@ -30,7 +30,7 @@ enum class Remedy : std::uint8_t {
 
 using RemedyText = const char* (*)(Remedy);
 
-// A sentence without its stop, in the words of whoever runs this process: the library's own, unless a program has said
+// A sentence without its stop, in the words of this process's user: the library's own, unless a program has said
 // otherwise. Thread: any. Blocks: never. Errors: none.
 std::string remedy(Remedy which);
 

@@ -5,7 +5,7 @@
 
 namespace offramp {
 
-// What a program of ours says where the system has no thread or no memory for it, instead of the library's few words:
+// The error of an Offramp program when the system has no thread or memory left:
 // an Error (System) that names the limits to raise, in the place of std::system_error for want of a thread and
 // std::bad_alloc. Any other exception stays what it is.
 std::exception_ptr with_limits_named(std::exception_ptr error);

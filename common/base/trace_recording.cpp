@@ -42,7 +42,7 @@ thread_local Lane this_lane{};
 enum class ThisThread { Unknown, Main, Other };
 thread_local ThisThread this_thread = ThisThread::Unknown;
 
-// Never destroyed: threads of a program of somebody else's record while it exits.
+// Never destroyed: threads of the host program record while it exits.
 Recording& instance() {
     static Recording& made = *new Recording;
     return made;
@@ -58,7 +58,7 @@ void end_recording_in_the_child() {
     instance().mutex.unlock();
 }
 
-// Threads of a program of somebody else's are called what it likes: nothing of it breaks a line of JSON.
+// The host program may give threads any name: escape it for JSON.
 Lane lane_of(const char* text) {
     Lane lane{};
     std::snprintf(lane.data(), lane.size(), "%s", text);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-// Keeps time ranges of this process in memory, for whoever draws pictures and tables of a run without a profiler
+// Keeps time ranges of this process in memory, to draw pictures and tables of a run without a profiler
 // (common/tracing). Process-wide, as NVTX is, which marks the same places (trace.hpp). Off until keep_ranges(), and
 // after take_ranges(): then a place costs one relaxed load; while it is on, a lock and a few words of memory, or, where
 // nothing more is kept, a few loads.
@@ -39,8 +39,8 @@ struct RangesWanted {
     std::uint64_t from_ns = 0, until_ns = std::numeric_limits<std::uint64_t>::max();
 };
 
-// Begins. False, and nothing changes, where somebody has begun before and not ended. `main_lane`: what the main thread
-// is called. Errors: SystemError where forks cannot be minded.
+// Begins. False, and nothing changes, if it is on already. `main_lane`: what the main thread
+// is called. Errors: SystemError when the fork handler cannot be installed.
 bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted = {});
 bool recording() noexcept;
 // Ends it. Nothing while it is off.
@@ -50,7 +50,7 @@ std::optional<RecordedRanges> take_ranges();
 void record_range(const char* name, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept;
 void record_device_range(const char* lane, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept;
 
-// What record_range() calls the calling thread; name_this_thread() sets it. One that has none bears the kernel's.
+// The calling thread's name in record_range(), set by name_this_thread(); by default the kernel's.
 void set_recording_lane(const char* lane) noexcept;
 
 }  // namespace offramp

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
-// Made anew: whatever has its name, a dead writer's file or what somebody laid into a folder of several users, is
+// Made anew: whatever has its name, a dead writer's file or another user's file in a shared folder, is
 // neither written to nor waited for.
 UniqueFd make_temporary(const std::string& path, mode_t mode) {
     ::unlink(path.c_str());

@@ -14,7 +14,7 @@
 
 namespace offramp {
 
-// The error for an errno, of whoever writes: only they know what the file is for and what the user can do.
+// Makes the error for an errno. The caller knows the file's purpose and the fix.
 using WriteFailure = std::function<SystemError(int errno_value)>;
 
 // Writes everything, however little of it the kernel takes at a time. Blocks: on the file. Errors: what `failure` gives

@@ -3,7 +3,7 @@
 set(shared_rooms offramp_abi offramp_base offramp_wire offramp_shm offramp_transport offramp_json offramp_safetensors offramp_dead_letters
     offramp_device offramp_ledger offramp_pool offramp_broker offramp_recovery offramp_egress offramp_egress_run offramp_egress_abi offramp_consumer_session
     offramp_consumer_abi)
-# As a shared library's sources are compiled: a call within a file may be inlined, since nobody can take its place.
+# As a shared library's sources are compiled: a call within a file may be inlined, since no other definition can replace it.
 set_target_properties(${shared_rooms} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 add_library(offramp_shared SHARED ${CMAKE_SOURCE_DIR}/common/abi/log_inside.cpp ${CMAKE_SOURCE_DIR}/common/abi/failed_expectation.cpp
     $<TARGET_OBJECTS:offramp_abi> $<TARGET_OBJECTS:offramp_consumer_abi> $<TARGET_OBJECTS:offramp_egress_abi>)

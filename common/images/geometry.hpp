@@ -44,7 +44,7 @@ inline void surround(std::span<const std::uint8_t> plane, const PictureRect& par
             to.begin() + static_cast<std::ptrdiff_t>(std::uint64_t{part.top + y} * whole.width + part.left));
 }
 
-// A part of a picture that was brought to another size: as many pixels as somebody wants, from `left`, `top` on. Sides
+// A part of a picture that was brought to another size: as many pixels as requested, from `left`, `top` on. Sides
 // are long where a picture of one line is enlarged.
 struct ResizedPart {
     std::uint64_t width = 0;  // of the whole picture, in its new size

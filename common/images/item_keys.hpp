@@ -13,7 +13,7 @@ namespace offramp {
 // and ".." allowed). A key is never empty or absolute, holds no "." or ".." part, none that begins with
 // kReservedPrefix, only printable characters (is_printable()) and only well-formed UTF-8; it is at most kMaxKeyBytes
 // bytes and each part at most 200, so that a sink can use it as a file's name and add a suffix. What is longer is cut
-// and ends in a hash of the whole. No key with a suffix of ours behind it
+// and ends in a hash of the whole. No key with an Offramp suffix
 // (".png", ".logits.npy") is a folder of another key: that one gets a number.
 //
 // Names that are ids keep what looks like an extension, as it is part of the id.

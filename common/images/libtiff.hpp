@@ -6,7 +6,7 @@
 
 namespace offramp {
 
-// The calls of libtiff, which is opened with the first TIFF and stays open until the process ends: nobody else needs
+// The calls of libtiff, which is opened with the first TIFF and stays open until the process ends: nothing else needs
 // it, and what it brings along has licences of its own. Thread: any.
 struct Libtiff {
     decltype(&::TIFFOpenOptionsAlloc) open_options_alloc;

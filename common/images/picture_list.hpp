@@ -27,9 +27,9 @@ class PictureList {
     virtual std::string origin(std::uint64_t picture) const = 0;
     // What the input says of a picture beside its name and place: the text of a JSON object, "{}" when nothing.
     virtual std::string columns(std::uint64_t) const { return "{}"; }
-    // Tells columns that changed, as far as the list itself shows them; 0 for none.
+    // A hash that changes when columns change, as far as the list itself shows them; 0 for none.
     virtual std::uint64_t columns_hash(std::uint64_t) const { return 0; }
-    // Tells one listing of a picture from another: all that its line says, or where its members lie; 0 for no more than
+    // Distinguishes listings of a picture: all that its line says, or where its members lie; 0 for no more than
     // its key.
     virtual std::uint64_t listed_hash(std::uint64_t) const { return 0; }
 };

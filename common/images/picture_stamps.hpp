@@ -10,7 +10,7 @@
 
 namespace offramp {
 
-// Tells one state of a picture's file from another: a hash of its size, of when it was last changed, and of where the
+// Distinguishes states of a picture's file: a hash of its size, of when it was last changed, and of where the
 // picture lies in it. Blocks: on the file system. 0: there is no such file.
 std::uint64_t stamp_of(const PicturePlace& place);
 

@@ -40,7 +40,7 @@ struct TiffHandle::Calls {
         return 1;
     }
     // Those of decoders mean that part of the picture is invented; and so does a JPEG that is smaller than the strip or
-    // tile that it is. libjpeg tells of an image its first one only: behind a harmless one may be any.
+    // tile that it is. libjpeg reports only an image's first warning: behind a harmless one may be any.
     static int note_warning(TIFF*, void* self, const char* module, const char* format, std::va_list values) noexcept {
         auto& handle = *static_cast<TiffHandle*>(self);
         const std::string_view from = module == nullptr ? "" : module;

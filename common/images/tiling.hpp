@@ -7,7 +7,7 @@
 
 #include "common/images/geometry.hpp"
 
-// How a picture of any size is cut into tiles of one size, and put together again. Plain values: producer and consumers
+// Cuts a picture of any size into tiles of one size, and merges them again. Plain values: producer and consumers
 // compute the same. Units: pixels.
 namespace offramp {
 

@@ -14,7 +14,7 @@ namespace offramp {
 //   (prepare_run()), for all of them OUTPUT/.offramp-next-NAME/      what an output folder has, of this run alone
 //   OUTPUT/.offramp-checkpoint        has NAME too: by it a later --resume finds what it continues
 //
-// Blocks: on the file system. Errors: SystemError with CannotWrite; ConfigError for a name that is not one of ours,
+// Blocks: on the file system. Errors: SystemError with CannotWrite; ConfigError for a name that Offramp did not make,
 // which would lead elsewhere.
 
 // Empty: in place. A link is not followed.

@@ -11,8 +11,8 @@
 namespace offramp {
 
 // The values of the settings that plug-ins and rooms declare in their own files (declared_setting.hpp), by flag. Always
-// all of them: a new one has their presets. Whoever declared a setting reads its value here into a struct of its own.
-// Errors: a flag that nobody declared, or another kind of value than its own, is an error of the program (expect).
+// all of them: a new one has their presets. The code that declares a setting reads its value here into a struct of its
+// own. Errors: an undeclared flag, or another kind of value than its own, is an error of the program (expect).
 class CatalogueValues {
   public:
     CatalogueValues();

@@ -15,7 +15,7 @@ namespace offramp {
 //   --recover: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/recovery_checks)
 //   Hello: a consumer's results are the run's           | makes_work()         (slab_work)
 //
-// and what a consumer was not told it takes from its run: is_the_runs() (kept_settings).
+// and a consumer takes settings that it was not given from its run: is_the_runs() (kept_settings).
 struct Effect {
     enum class On {
         Program,  // one program alone: where it logs, which run it belongs to, what is asked of it

@@ -35,13 +35,13 @@ bool cuts_pictures(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);
 bool is_tiled(const RunConfig& config);
 bool is_chunked(const RunConfig& config);
-// Elsewhere a batch is but how many items go through the model at once.
+// Otherwise a batch is only the number of items that go through the model together.
 bool shows_its_batches(const RunConfig& config);
-// The same of what is computed of them at once.
+// The same for the items that are computed together.
 bool is_by_length(const RunConfig& config);
 // A processor takes an output of one channel for the foreground's.
 bool separates_foreground(const RunConfig& config);
-// A processor makes a row of each item, of skipped ones as well.
+// A processor makes a row of each item, also of skipped ones.
 bool records_items(const RunConfig& config);
 // A processor looks at the pictures themselves, or at how they were cut for the model.
 bool reads_pictures(const RunConfig& config);

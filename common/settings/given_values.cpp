@@ -124,7 +124,7 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
     return given;
 }
 
-// A misspelt variable would be as good as none. Its value is not told: it may be a secret.
+// A misspelt variable would be as good as none. Its value is not shown: it may be a secret.
 void refuse_unknown_variable(const std::string& name, const std::vector<Setting>& settings) {
     if (std::ranges::find(kOtherVariables, name) != kOtherVariables.end() ||
         std::ranges::any_of(kOtherPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }))

@@ -10,7 +10,7 @@
 
 namespace offramp {
 
-// One value that somebody gave, and what to call it in an error.
+// A given value, and its name in errors.
 struct GivenValue {
     std::string text;
     std::string origin;  // "--batch", "OFFRAMP_BATCH (--batch)", "run.toml:3: batch (--batch)"

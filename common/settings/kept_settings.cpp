@@ -50,7 +50,7 @@ void keep_settings(const std::string& run_dir, const RunConfig& config) {
                            ErrorKind::CannotWrite);
     });
     file.set_mode(mode);
-    // The line at the end is for whoever speaks with the producer without being a consumer program.
+    // The line at the end is for clients of the producer other than the consumer program.
     file.write(to_toml(for_any_folder(config)) +
                fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));
     file.put_in_place();

@@ -11,19 +11,19 @@ namespace offramp {
 RunConfig for_any_folder(RunConfig config);
 
 // The settings that a run's producer goes by, as it leaves them in the run directory: for a producer that recovers it,
-// to compare its own with, and for consumers, which take from there what they were not told. Passwords, keys and
-// headers in the clear are left out.
+// to compare its own with, and for consumers, which take settings that they were not given from there. Passwords, keys
+// and headers in the clear are left out.
 std::string kept_settings_path(const std::string& run_dir);
 
 // Readable for who may enter the run: this user, with --consumer-user the group too. Paths are from / on. Errors:
 // SystemError.
 void keep_settings(const std::string& run_dir, const RunConfig& config);
-// False: the run there is of a program of one's own, which knows no settings. Ask when the run is there.
+// False: the run there is of a custom program, which has no settings. Ask when the run is there.
 bool keeps_settings(const std::string& run_dir);
 // Errors: Error (NoSuchRun) when none are kept there; ConfigError.
 RunConfig kept_settings(const std::string& run_dir);
 
-// As parse_run_config, for a consumer of the run in that directory: what it was not told, or left open ("auto"), is as
+// As parse_run_config, for a consumer of the run in that directory: what it was not given, or left open ("auto"), is as
 // the run has it, but for what concerns this program alone. Errors: as of both.
 std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv, const std::string& program,
                                                const std::string& run_dir);

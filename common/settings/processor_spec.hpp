@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// Somebody else's processor, as --processor names it: "so:./mine.so", "exec:'./tool --flag'", "python:post.py:save",
+// A custom processor, as --processor names it: "so:./mine.so", "exec:'./tool --flag'", "python:post.py:save",
 // "python:package.module:Class", or "post.py:save" for short.
 struct ProcessorSpec {
     enum class Kind { SharedObject, Python, Executable };
@@ -15,7 +15,7 @@ struct ProcessorSpec {
     std::string what;    // behind the kind: a path, PATH:NAME, a command
     std::string folder;  // what its results' folder is called beside those of others: "mine.so", "post.py-save", "tool"
 
-    // Nothing: `name` is a processor's of ours, or nobody's. Errors: ConfigError where the kind is there and what
+    // Nothing: `name` is a built-in processor's, or unknown. Errors: ConfigError where the kind is there and what
     // stands behind it makes no sense.
     static std::optional<ProcessorSpec> of(std::string_view name);
 };

@@ -67,7 +67,7 @@ Problem check_device(const std::string& text) {
 }
 
 // Which models, sources and processors there are is known to the tables that CMake makes of the plug-ins;
-// here only what a file's name can be. A '_' is let through for those who tell which name was meant.
+// here only what a file's name can be. A '_' is accepted here: a later check suggests the intended name.
 Problem check_plugin_name(const std::string& text) {
     const bool plain = std::all_of(
         text.begin(), text.end(), [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; });

@@ -54,7 +54,7 @@ std::variant<std::int64_t, std::string> parse_bytes(const std::string& text) {
     return count;
 }
 
-// The first of two numbers that stand in order, both of the range; a number alone is left to whoever takes it.
+// The first of two numbers that stand in order, both of the range; a number alone is checked by its user.
 std::variant<std::int64_t, std::string> parse_bounds(const std::string& text, const WholeRange& range) {
     const std::size_t dots = text.find("..");
     if (dots == std::string::npos) return parse_whole(text);

@@ -12,7 +12,7 @@ inline constexpr const char* kProducerLock = "producer.lock";
 inline constexpr const char* kLauncherLock = "launcher.lock";  // launch/offramp_launch/run_dir.py
 inline constexpr std::array kLocks{kProducerLock, kLauncherLock};
 
-// Of no use to anybody when the producer that they speak of is dead.
+// Useless once the producer that they describe is dead.
 inline constexpr const char* kEndpoint = "endpoint";
 inline constexpr const char* kSettings = "producer-settings.toml";
 inline constexpr const char* kListedRows = "listed-rows";        // common/texts
@@ -20,7 +20,7 @@ inline constexpr const char* kPictureStamps = "picture-stamps";  // common/image
 inline constexpr std::array kOfAProducer{kEndpoint, kSettings, kListedRows, kPictureStamps};
 inline constexpr const char* kSpill = "spill";  // a folder; as those
 
-// What a run tells of itself, which stays until the next one begins.
+// A run's own reports, which stay until the next run begins.
 inline constexpr const char* kStatus = "status.json";
 inline constexpr const char* kProducerSummary = "producer-summary.json";
 inline constexpr const char* kSummary = "summary.json";  // launch/offramp_launch/run_dir.py
@@ -31,7 +31,7 @@ inline constexpr std::array kAccount{kProducerSummary, kSummary, kDropped, kStat
 inline constexpr const char* kTraceRequest = "trace-request.json";
 inline constexpr const char* kTraceFolder = "trace-";  // with the request's id
 
-// Of the states that kStatus tells: the run is over. launch/offramp_launch/progress.py
+// States in kStatus that mean the run is over. launch/offramp_launch/progress.py
 constexpr bool is_end(std::string_view state) { return state == "ended" || state == "abandoned" || state == "failed"; }
 
 }  // namespace offramp::run_files

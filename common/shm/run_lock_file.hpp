@@ -15,7 +15,7 @@ namespace offramp {
 // The steps that RunLock and the sweep are made of: the file behind a run's lock name, opened, and the flock
 // on it. The lock is that of the open file (flock): closing it, or the death of the last process that
 // inherited it, gives it back. Between opening and locking the name may have come to stand for another file,
-// so nobody acts before still_named().
+// so check still_named() before you act.
 class RunLockFile {
   public:
     // Nothing when there is no such file. Never follows a link. Errors: SystemError, also when it is no
@@ -30,7 +30,7 @@ class RunLockFile {
     void lock_shared();
     bool try_lock_shared();
     bool try_lock_exclusive();
-    // Sweeps take turns, by a second lock that the lives of a run do not touch. Who has the turn and is refused the
+    // Sweeps are serialized by a second lock that the lives of a run do not touch. Who has the turn and is refused the
     // exclusive lock knows that a life refuses it, and not another sweep, which may die before it is done. Given back
     // as the other. False: another has it, after `patience` still. Of a file that is open to sweep.
     bool take_turn(std::chrono::milliseconds patience);

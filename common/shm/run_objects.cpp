@@ -82,7 +82,7 @@ bool of_run(const NamedObject& object, const RunNames& names) {
     return object.run.run_id == names.run_id && object.run.nonce == names.nonce;
 }
 
-// Only a regular file of this user is one of our objects, whoever asks: root sweeps root's.
+// Only a regular file of this user is an Offramp object, also for root, which sweeps only root's.
 bool remove_own(const std::string& name) {
     const std::string path = "/dev/shm" + name;
     struct stat found = {};
@@ -111,8 +111,8 @@ bool sweep_one(const RunNames& names, std::chrono::milliseconds patience, std::v
     return true;
 }
 
-// The kernel gives a lease for writing on a file that nobody else has open or mapped, wherever that process is; as long
-// as it lasts nobody opens the file. Nothing: somebody has it, or it cannot be told.
+// The kernel gives a lease for writing on a file that no other process has open or mapped, wherever that process is; as
+// long as it lasts no process opens the file. Nothing: a process has it, or that is unknown.
 std::optional<UniqueFd> lease_of_unused(const std::string& name) {
     const std::string path = "/dev/shm" + name;
     struct stat opened = {};
@@ -120,7 +120,7 @@ std::optional<UniqueFd> lease_of_unused(const std::string& name) {
     UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode) || opened.st_uid != ::geteuid())
         return std::nullopt;
-    // Whoever wants to open it sends a signal, which is ignored unless it is asked for.
+    // A process that opens it causes a signal, which is ignored unless it is asked for.
     if (::fcntl(file.get(), F_SETSIG, SIGURG) != 0 || ::fcntl(file.get(), F_SETLEASE, F_WRLCK) != 0)
         return std::nullopt;
     if (::lstat(path.c_str(), &named) != 0 || named.st_ino != opened.st_ino || named.st_dev != opened.st_dev)
@@ -133,7 +133,7 @@ bool has_lock(const std::vector<NamedObject>& objects, const RunNames& run) {
         objects, [&](const NamedObject& object) { return object.suffix == "lock" && of_run(object, run); });
 }
 
-// Of a run whose lock was removed by somebody: its objects go when no process has any of them.
+// For a run whose lock was removed: its objects go when no process has any of them.
 void sweep_without_lock(const std::vector<NamedObject>& objects, const RunNames& run,
                         std::vector<std::string>& removed) {
     std::vector<UniqueFd> leases;
@@ -208,7 +208,7 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         if (file->owner() != ::geteuid() && !for_the_group)
             throw SystemError("joining run '" + names.run_id + "' of user id " + std::to_string(file->owner()), EACCES,
                               remedy(Remedy::OpenToAnotherUser), ErrorKind::NotPermitted);
-        // Its producer holds the shared lock: an exclusive one means that a sweep found nobody alive.
+        // Its producer holds the shared lock: an exclusive one means that a sweep found no live process.
         if (!file->try_lock_shared() || !file->still_named()) throw_no_such_run(names, "The run is being removed");
         return RunLock(std::move(*file).take_fd());
     }

@@ -15,7 +15,7 @@ namespace offramp {
 void keep_listed_rows(const std::string& path, const TextTable& texts, bool readable_by_group);
 void keep_listed_rows(const std::string& path, const PictureList& pictures, bool readable_by_group);
 
-// Of a run that has kept none, as one whose producer is a program of one's own, nothing is required. Rows may have been
+// A run that has kept none, such as a custom program's, requires nothing. Rows may have been
 // added at the end. Errors: Error (BadInput) when the rows are not those that were kept, ProtocolError when these
 // cannot be read: neither is mended by trying again.
 void require_listed_rows(const std::string& path, const TextTable& texts);

@@ -10,7 +10,7 @@
 
 namespace offramp {
 
-// What tables of texts share: of each row its key, and hashes that tell whether it is as it was listed.
+// Common base of tables of texts: each row's key, and hashes that detect changes since the listing.
 class ListedTexts : public TextTable {
   public:
     std::uint64_t size() const override { return keys_.size(); }

@@ -19,7 +19,7 @@ struct TextRow {
     std::string columns;  // as BesideText has them
 };
 
-// What is kept of a row. Hashes tell one that was changed from the one that was listed.
+// The stored facts of a row. Hashes detect changes since the listing.
 struct RowHashes {
     std::uint32_t text_bytes = 0, text_characters = 0;
     std::uint64_t content = 0;  // id, text and columns: TextTable::hash()

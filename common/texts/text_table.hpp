@@ -26,7 +26,7 @@ class TextTable {
     virtual std::uint64_t text_bytes(std::uint64_t number) const = 0;
     virtual std::uint64_t text_characters(std::uint64_t number) const = 0;  // Unicode code points
     virtual BesideText beside(std::uint64_t number) const = 0;
-    // Tells ids, texts and columns that changed.
+    // A hash that changes when ids, texts or columns change.
     virtual std::uint64_t hash(std::uint64_t number) const = 0;
     // What to name where a text cannot be read, fit for a log line.
     virtual std::string origin(std::uint64_t number) const = 0;

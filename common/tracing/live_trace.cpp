@@ -74,7 +74,7 @@ std::optional<LiveTrace::Request> LiveTrace::asked() {
 }
 
 void LiveTrace::begin(const Request& request) {
-    // Whoever asked is gone, or another user's.
+    // The requester is gone, or belongs to another user.
     if (::access((run_dir_ + "/" + run_files::kTraceFolder + request.id).c_str(), W_OK | X_OK) != 0) return;
     if (!keep_ranges(main_lane_, {.most = kMostRangesKept, .from_ns = request.from_ns, .until_ns = request.until_ns}))
         return;

@@ -18,7 +18,7 @@ namespace offramp {
 //   RUN_DIR/trace-request.json         {"id": "20261126-101500-1f", "from_ns": 1, "until_ns": 2}, put there by rename;
 //                                      times of CLOCK_MONOTONIC
 //   RUN_DIR/trace-ID/PROCESS-PID.jsonl  what touches that time (common/tracing/range_file.hpp), in a folder that
-//                                      whoever asks has made
+//                                      made by the requester
 //
 // A request that is over when it is seen, or ends five minutes later, that is not of this form, or that comes while
 // this process records already (--trace-dir, or another one of these), is none. One that comes while the last answer is

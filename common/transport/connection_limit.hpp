@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// Counts the connections to listening sockets, of each process and of all. Whoever is refused tries again later.
+// Counts the connections to listening sockets, of each process and of all. A refused client retries later.
 //
 // Borrows: the descriptors. Thread: any. Blocks: never. Errors: never.
 class ConnectionLimit {

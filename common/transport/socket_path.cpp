@@ -56,7 +56,7 @@ BoundSocketPath::BoundSocketPath(int fd, std::string path, bool group_may_connec
     address.sun_family = AF_UNIX;
     expect(path_.size() < sizeof address.sun_path, "check_run_dir() was asked before a socket's path is used");
     path_.copy(address.sun_path, path_.size());
-    // The mode is that of the socket, less the umask: nobody else may connect, from the beginning.
+    // The mode is that of the socket, less the umask: no other user may connect, from the beginning.
     if (::fchmod(fd, kOwnerOnly) != 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
         throw SystemError("binding a socket to " + path_, errno);
     struct stat bound = {};

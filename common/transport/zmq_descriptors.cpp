@@ -36,7 +36,7 @@ constinit ZmqDoor* first_door = nullptr;
 
 // The context that this thread is making.
 constinit thread_local ZmqDescriptors* being_made = nullptr;
-// A thread that a context of ours has started.
+// A thread that Offramp's context has started.
 constinit thread_local bool is_a_contexts_thread = false;
 
 int take_last(std::vector<int>& fds) noexcept {

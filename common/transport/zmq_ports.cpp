@@ -151,7 +151,7 @@ class ZmqConsumerPort final : public ConsumerPort {
   public:
     explicit ZmqConsumerPort(const Endpoint& endpoint)
         : work_(context_, zmq::socket_type::dealer), free_list_(context_, zmq::socket_type::push) {
-        // Its last message is Disconnect, which nobody answers: closing waits until it has left, but for no dead
+        // Its last message is Disconnect, which gets no answer: closing waits until it has left, but for no dead
         // producer's sake.
         work_.socket().set(zmq::sockopt::linger, kDisconnectLingerMs);
         connect(work_.socket(), endpoint.work_address());

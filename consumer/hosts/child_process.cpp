@@ -33,7 +33,7 @@ std::string how_it_ended(int status) {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::string& command) : command_("exec " + command) {
-    // Sockets, since a write to one whose other end is closed can be told without a signal.
+    // Sockets, since a write to a closed socket can be detected without a signal.
     std::array<int, 2> in{}, out{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in.data()) != 0)
         throw SystemError("making a channel to " + command, errno);

@@ -57,7 +57,7 @@ void HostedProcessor::check(const offramp_processor& code, HostedOptions options
     const HostedProcessor made(code, std::move(options), true);
 }
 
-// Nothing of ours leaves through their code: what is thrown waits until that has returned.
+// Offramp's exceptions must not cross custom code: they are kept until it has returned.
 template <class Work>
 std::int32_t HostedProcessor::in_c(Work&& work) noexcept {
     try {

@@ -18,7 +18,7 @@
 
 namespace offramp {
 
-// What somebody else's processor is made with.
+// The inputs for making a custom processor.
 struct HostedOptions {
     std::string name;           // as --processor has it
     std::string output;         // the folder for files of single samples; empty: none
@@ -27,7 +27,7 @@ struct HostedOptions {
     std::vector<std::pair<std::string, std::string>> options;
 };
 
-// Runs somebody else's processor, and commits what it makes of a slab by our sinks: so delivered twice, it leaves the
+// Runs a custom processor, and commits its results through Offramp's sinks: so delivered twice, it leaves the
 // same.
 //
 // Owns: the processor that `code` made. Borrows: `code`, which outlives it. Thread: one. Errors: of the constructor,

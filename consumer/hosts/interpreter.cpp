@@ -35,7 +35,7 @@ void put_in_front(const char* variable, const std::string& folder) {
     ::setenv(variable, (before == nullptr || *before == '\0' ? folder : folder + ":" + before).c_str(), 1);
 }
 
-// The interpreter's package has a folder of its own, which programs that the user's code starts are told as well; or,
+// The interpreter's package has a folder of its own, which child programs of the user's code also get; or,
 // in a wheel, this program's folder lies in it. Beside it are packages of one interpreter then, and others do not get
 // to see them.
 std::string package_folder() {
@@ -50,7 +50,7 @@ std::string package_folder() {
                       "Build or install it: it runs processors in Python");
 }
 
-// Libraries for arrays start a thread a core, in each of the consumers, where nobody says otherwise.
+// Libraries for arrays start a thread a core, in each of the consumers, by default.
 void share_cores(std::uint32_t consumers) {
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency() / std::max(1U, consumers));
     for (const char* const variable : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})

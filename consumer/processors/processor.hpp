@@ -33,7 +33,7 @@ struct RunConfig;
 // exception ends this consumer, whose slab then goes to another one. Empty rows (SampleView::empty) are skipped.
 class Processor : public SlabProcessor {
   public:
-    // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. Not
+    // The files that process() leaves for a sample alone, as paths below the output folder; for listings. Not
     // of an empty row.
     virtual std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& /*sample*/) const {
         return {};
@@ -46,7 +46,7 @@ struct NamedProcessor {
     std::unique_ptr<Processor> processor;
 };
 
-// Makes somebody else's processor (consumer/hosts). Errors: as ProcessorEntry::make.
+// Makes a custom processor (consumer/hosts). Errors: as ProcessorEntry::make.
 struct ProcessorOptions;
 using MakeHosted =
     std::function<std::unique_ptr<Processor>(const ProcessorSpec& spec, const ProcessorOptions& options)>;

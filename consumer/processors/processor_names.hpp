@@ -7,9 +7,9 @@
 
 namespace offramp {
 
-// What can be told of config.processor before a run starts: that each name is one of the table's or of `made_besides`,
+// Checks of config.processor before a run starts: that each name is one of the table's or of `made_besides`,
 // stands once, and has the --sink that it needs, and nothing that an address may not have. "auto" is the producer's to
-// choose. Errors: ConfigError tells the name that was most likely meant.
+// choose. Errors: ConfigError suggests the nearest name.
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides = {});
 
 }  // namespace offramp

@@ -48,7 +48,7 @@ ConsumerLoop::End ConsumerLoop::run() {
     }
 }
 
-// This process may live on, so that its death gives nothing back. Where the producer is dead, nobody takes anything.
+// This process may live on, so that its death gives nothing back. A dead producer takes nothing back.
 void ConsumerLoop::abandon() noexcept {
     try {
         abandoned_ = true;
@@ -237,7 +237,7 @@ void ConsumerLoop::note_sink_unreachable(const Error& problem) {
 }
 
 void ConsumerLoop::work_on(const SlabTicket& ticket) {
-    // Its visibility timeout ran out while it waited here, and another consumer has it: reading it would help nobody.
+    // Its visibility timeout ran out while it waited here, and another consumer has it: reading it would be wasted.
     if (!mappings_->ledger().is_current(ticket)) {
         session_->release(ticket, ReleaseKind::Returned);
         return;
@@ -271,7 +271,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     }
     failpoint("consumer.committed");
     mappings_->done_with(ticket.slab);
-    // A processor that was told that its work is no longer wanted may have left it uncommitted: it completes nothing.
+    // A processor whose delivery was superseded may not have committed: do not complete the slab.
     if (overtaken_)
         std::move(loan).give_back();
     else

@@ -31,23 +31,23 @@ using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t consumer_index)>;
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
-// through the heartbeat record. Errors: whatever the processor throws counts a failure against the slab and leaves run(), but
-// SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which counts a failure against the slab and
-// ends nothing; ProtocolError when a slab or the session is broken. Where an error leaves run(), every slab is
-// unmapped, and the run has been given back slabs and place.
+// through the heartbeat record. Errors: whatever the processor throws counts a failure against the slab and leaves
+// run(), but SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which counts a
+// failure against the slab and ends nothing; ProtocolError when a slab or the session is broken. Where an error leaves
+// run(), every slab is unmapped, and the run has been given back slabs and place.
 class ConsumerLoop {
   public:
     // A producer that lives but does not answer must not keep a consumer whose launcher is gone for ever.
     static constexpr std::chrono::seconds kOrphanPatience{5};
     // While slabs are at hand, everything else is looked at this often, and between two slabs only.
     static constexpr std::chrono::microseconds kLookEvery{100};
-    // A run may end in a process that lives on, with a Hello or a release that nobody read: while no slab is at hand,
+    // A run may end in a process that lives on, with an unread Hello or release: while no slab is at hand,
     // the consumer looks this often whether the run is still there.
     static constexpr std::chrono::seconds kObserveRunEvery{1};
 
     struct End {
         ErrorKind error = ErrorKind::None;
-        bool launcher_gone = false;  // perhaps nobody else is left to clean up
+        bool launcher_gone = false;  // perhaps no other process is left to clean up
     };
 
     using NextProducer = ProducerLoss::NextProducer;  // how it is found where one dies
@@ -95,7 +95,7 @@ class ConsumerLoop {
     SlabContents contents_;   // of the slab at hand; its memory is used again
     ObserveRun observe_run_;
     TimePoint observed_run_;  // or when it met its producer
-    LiveTrace* trace_;        // null: nobody asks for one
+    LiveTrace* trace_;        // null: not requested
     TimePoint looked_at_{};
     TimePoint now_{};  // at the last look on the clock
     Progress progress_;

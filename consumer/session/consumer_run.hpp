@@ -23,7 +23,7 @@ struct ConsumerOptions {
 
 // Attaches one consumer to a run and serves it to the end. The processor is made when the run has let this consumer in:
 // one that is refused has made and touched nothing, and sweeps the run if it is its last process. Once it has returned,
-// whoever was the last process of the run sweeps it (sweep_run()).
+// the last process of the run sweeps it (sweep_run()).
 //
 // Borrows: what `make` gives, the descriptors. Thread: the caller's, for the whole time. Blocks: for the length of the
 // run. A run that is over before this consumer is in it is an end in order, where no launcher says what follows.

@@ -36,12 +36,12 @@ class LedgerView {
     SlabWord slab_word(std::uint32_t slab) const;
     std::uint64_t session_in(std::uint32_t consumer_index) const;
 
-    // True while this delivery is the one that the ledger waits for: nobody has completed it or been given
+    // True while this delivery is the one that the ledger waits for: no consumer has completed it or been given
     // the slab after it, and its visibility timeout has not run out.
     bool is_current(const SlabTicket& ticket) const;
     // True while the ledger would take this delivery's completion, of a slab that is held: also after its visibility
-    // timeout ran out and somebody else was given the slab, until one of them has completed it. Results must be
-    // committed as long as this holds: nobody else may.
+    // timeout ran out and another consumer was given the slab, until one of them has completed it. Results must be
+    // committed as long as this holds: no other consumer may.
     bool may_complete(const SlabTicket& ticket) const;
 
   private:

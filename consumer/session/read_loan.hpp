@@ -12,15 +12,15 @@
 namespace offramp {
 
 // The right to read one slab, and the only way to reach its payload. Exactly one of complete(), give_back() and fail()
-// uses it up; forgetting it gives the slab back as Returned. While it lives, this process's death is counted against its
-// delivery.
+// uses it up; forgetting it gives the slab back as Returned. While it lives, this process's death is counted against
+// its delivery.
 //
 // Borrows: mappings, heartbeat record, session, and the memory of what it reads, which outlive it. Thread: the
 // session's. Blocks: while a span is mapped for the first time.
 class ReadLoan {
   public:
     // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket says; it has
-    // failed then, so that a slab that nobody can read is a dead letter in the end. Those of mapping its memory, which
+    // failed then, so that an unreadable slab becomes a dead letter. Those of mapping its memory, which
     // say nothing against the slab: it is returned.
     // `contents`: where the slab's description is read to; handed in so that its memory serves the next slab as well.
     static ReadLoan open(const SlabTicket& ticket, SlabMappings& mappings, Heartbeat& heartbeat,

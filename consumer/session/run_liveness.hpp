@@ -6,10 +6,10 @@ namespace offramp {
 
 // What the run directory says of the run that a consumer came for.
 enum class RunLiveness {
-    Open,             // the producer that was met takes consumers, as far as anybody can tell
+    Open,             // the producer that was met takes consumers, as far as is known
     TakenOver,        // a producer of a later epoch has published its endpoint
-    Closed,           // there is no endpoint: whoever was let in is still served
-    Over,             // closed, and its memory is removed: nobody serves it
+    Closed,           // there is no endpoint: admitted consumers are still served
+    Over,             // closed, and its memory is removed: it has no producer
     Replaced,         // as Closed, and another run's endpoint is there
     OverAndReplaced,  // as Over, and another run's endpoint is there
 };

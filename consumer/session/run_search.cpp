@@ -44,7 +44,7 @@ bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint
                 "Start consumers for that one");
 }
 
-// A run that begins tells its state before it can be met.
+// A run publishes its state before consumers can find it.
 bool run_has_ended(const std::string& run_dir) {
     std::ifstream file(run_dir + "/" + run_files::kStatus);
     const auto status = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
@@ -74,7 +74,7 @@ std::optional<pid_t> listener_of(const Endpoint& endpoint) {
 void require_same_pid_namespace(const std::string& run_dir, const Endpoint& endpoint) {
     const std::optional<pid_t> listener = listener_of(endpoint);
     if (!listener || static_cast<std::uint64_t>(*listener) == endpoint.producer_pid) return;
-    // Whoever takes the directory over removes the endpoint before it listens there.
+    // A new producer in the directory removes the endpoint before it listens there.
     const auto now = Endpoint::read(run_dir);
     if (!now || now->names.nonce != endpoint.names.nonce || now->epoch != endpoint.epoch) return;
     throw Error(ErrorKind::NotPermitted,

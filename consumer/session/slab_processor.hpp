@@ -9,19 +9,19 @@
 
 namespace offramp {
 
-// Tells the run that this consumer is alive and at work; call it at least once a sample. Cheap: one store.
+// Reports progress to the run; call it at least once per sample. Cheap: one store.
 using Progress = std::function<void()>;
 
 // Asks, before a commit, whether the delivery still counts; false spares work that another consumer has taken over: the
 // slab is then given back, not completed, whatever was committed. Never needed for correctness. True also when the
-// visibility timeout has run out and nobody else has got the slab: then nobody else would commit.
+// visibility timeout has run out and no other consumer has the slab: then no other would commit.
 using StillCurrent = std::function<bool()>;
 
 // Processing a slab failed, in a way that leaves this process as it was: an exception in a user's function.
 class SlabFailed : public Error {
   public:
-    // A failure is counted once: after as many failures as the run allows, the slab is a dead letter. `why`: for people, may be of
-    // several lines; goes into the dead letter.
+    // A failure is counted once: after as many failures as the run allows, the slab is a dead letter. `why`: for
+    // people, may be of several lines; goes into the dead letter.
     explicit SlabFailed(const std::string& why) : SlabFailed(why, ReleaseKind::Failed) {}
     // No consumer will do better: the slab is a dead letter at once.
     static SlabFailed rejected(const std::string& why) { return {why, ReleaseKind::Rejected}; }
@@ -48,8 +48,8 @@ class SlabFailed : public Error {
 // Delivery is at least once: killed at any point and run again, in another process, process() must leave the same.
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: an Error with SinkUnavailable gives the slab back and
-// ends this consumer in order; a SlabFailed counts a failure against the slab, which goes to another consumer, and this one goes on; any
-// other exception counts a failure as well, and ends this consumer.
+// ends this consumer in order; a SlabFailed counts a failure against the slab, which goes to another consumer, and this
+// one goes on; any other exception counts a failure as well, and ends this consumer.
 class SlabProcessor {
   public:
     virtual ~SlabProcessor() = default;

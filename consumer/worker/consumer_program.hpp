@@ -18,10 +18,10 @@ namespace offramp {
 std::optional<Endpoint> wait_for_run(const RunConfig& options, std::optional<std::uint64_t> nonce,
                                      const EndSignals& signals);
 
-// Of a run of a program of one's own, which lets in whoever asks.
+// For a custom program's run, which admits any consumer.
 inline constexpr std::uint64_t kNoSettings = 0;
 
-// Attaches one consumer to a run, serves it to the end, and cleans up after the run when nobody else is left to do it.
+// Attaches one consumer to a run, serves it to the end, and cleans up after the run when it is the last process.
 // Returns the program's exit code. `config`: with what the run settled; `work`: what it does with slabs, as the run's
 // producer knows it (SlabWork; kNoSettings of a run without settings). The processor is made when the run has let this
 // consumer in: one that is refused has made and touched nothing.

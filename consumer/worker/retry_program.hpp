@@ -7,8 +7,8 @@
 namespace offramp {
 
 // Processes the payload of one dead letter (common/dead_letters), without a run: no shared memory, no messages,
-// nobody else to take over. Returns the program's exit code. Killed or thrown out, it has changed nothing but what the
-// processor had committed.
+// no other process to take over. Returns the program's exit code. Killed or thrown out, it has changed nothing but what
+// the processor had committed.
 //
 // Borrows: processor. Thread: main's. Blocks: for as long as the processor takes. Errors: Error with its exit code;
 // what the processor throws.
@@ -17,7 +17,7 @@ int retry_payload(const std::string& path, SlabProcessor& processor);
 // The same, to find out which samples fail: the payload is processed whole, and a part that fails is cut in halves,
 // until only single samples fail. Every other sample has its results then.
 //
-// `report` is a file of JSON lines, which this program appends to and flushes, for whoever started it:
+// `report` is a file of JSON lines, which this program appends to and flushes, for the process that started it:
 //   {"trying":[FIRST,END]}                    samples FIRST to END-1, by their index in the payload
 //   {"done":[FIRST,END]}                      they have their results
 //   {"failed":[FIRST,END],"why":"..."}        they have not; a single sample is final

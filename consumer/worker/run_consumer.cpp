@@ -50,7 +50,7 @@ int list_processors() {
     return to_int(ExitCode::Ok);
 }
 
-// Its errors and warnings are the launcher's to tell: the words alone, warnings on standard output.
+// The launcher prints its errors and warnings: the words alone, warnings on standard output.
 int prepare(int argc, const char* const* argv, const std::function<void(const RunConfig&)>& prepare_output) {
     spdlog::set_level(spdlog::level::warn);
     spdlog::set_pattern("%l: %v");
@@ -63,7 +63,7 @@ int prepare(int argc, const char* const* argv, const std::function<void(const Ru
     }
 }
 
-// Of a run of a program of one's own. `how`: one of OwnRunEnd, in small letters.
+// For a custom program's run. `how`: one of OwnRunEnd, in small letters.
 int finish_own(std::string_view how, int argc, const char* const* argv) {
     constexpr std::pair<std::string_view, OwnRunEnd> kEnds[] = {
         {"nothing", OwnRunEnd::Nothing}, {"unfinished", OwnRunEnd::Unfinished}, {"ended", OwnRunEnd::Ended}};
@@ -137,7 +137,7 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::opt
           const EndSignals& signals, const ProcessorMaking& making) {
     const auto endpoint = wait_for_run(given, nonce, signals);
     if (!endpoint) return to_int(ExitCode::Ok);
-    // A run of a program of one's own has no settings: what to do is what this consumer was given.
+    // A custom program's run has no settings: this consumer uses its own.
     const bool has_settings = keeps_settings(given.run_dir);
     const RunConfig config =
         has_settings ? for_any_folder(parse_consumer_config(flags.argc, flags.argv, kProgram, given.run_dir).value())
@@ -166,7 +166,7 @@ int retry(CommandLine flags, CommandLine whole, const std::string& payload, cons
           const ProcessorMaking& making) {
     auto config = parse_run_config(flags.argc, flags.argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
-    config = for_any_folder(*std::move(config));  // a processor of one's own may change the working folder
+    config = for_any_folder(*std::move(config));  // a custom processor may change the working folder
     require_processors(*config, making.besides);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     exec_interpreter(*config, whole, making);
@@ -197,7 +197,7 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
                        }));
     if (argc > 3 && word == "--join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
     if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
-    // Whoever met the run starts this consumer for it alone, and not for the next one in the same directory.
+    // The launcher starts this consumer for this run alone, and not for the next one in the same directory.
     std::optional<std::uint64_t> nonce;
     if (argc > 2 && word == "--only-run") {
         nonce = nonce_of(argv[2]);
@@ -218,7 +218,7 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
         return to_int(ExitCode::Ok);
     }
     exec_interpreter(*given, whole, making);    // it starts while the run does
-    given = for_any_folder(*std::move(given));  // a processor of one's own may change the working folder
+    given = for_any_folder(*std::move(given));  // a custom processor may change the working folder
     if (given->retry.empty()) return serve({argc, argv}, whole, *given, nonce, signals, making);
     OutputOfRun output(*given, {});
     const auto processor = making.make(*given);

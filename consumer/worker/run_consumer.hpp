@@ -12,22 +12,22 @@
 
 namespace offramp {
 
-// How the program comes to its processor, so that tests can have one that fails.
+// How the program makes its processor; tests pass one that fails.
 struct ProcessorMaking {
     std::function<std::unique_ptr<Processor>(const RunConfig&)> make;
     std::span<const std::string_view> besides{};  // names that `make` knows and the table does not
-    // the processor that the run is told of instead, which lets in none but its own; empty: the one in the settings
+    // the processor to announce to the run instead, which lets in none but its own; empty: the one in the settings
     std::string stands_for{};
     const offramp_processor* python = nullptr;  // in an interpreter: what its language's processors are made from
 };
 
-// The processors of ours, and whatever ProcessorSpec names.
+// The built-in processors, and custom ones that ProcessorSpec names.
 ProcessorMaking own_processors(const offramp_processor* python);
 
 // offramp-consumer from its command line to its exit code: serves a run, or does what --prepare, --list, --finish or
-// --retry ask for. Behind `--only-run NONCE`, its first words, it serves that run and no other. What it was not told of
-// a run that it serves it takes from there (common/settings/kept_settings); what it was told and is not the run's is
-// refused.
+// --retry ask for. Behind `--only-run NONCE`, its first words, it serves that run and no other. Settings that it was
+// not given of a run that it serves it takes from there (common/settings/kept_settings); a given setting that differs
+// from the run's is refused.
 //
 // Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit
 // code says them.

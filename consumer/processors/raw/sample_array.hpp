@@ -15,7 +15,7 @@ bool is_row_major(const TensorSpec& spec);
 // know no other. Owns its scratch memory. Thread: one.
 class SampleArray {
   public:
-    // The bytes of one sample: the slab's own where they lie so, else put together; valid until the next call.
+    // The bytes of one sample: the slab's own where they lie so, else assembled; valid until the next call.
     std::span<const std::byte> of(const TensorView& tensor, std::size_t row);
 
   private:

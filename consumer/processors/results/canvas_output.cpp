@@ -124,7 +124,7 @@ class TileCanvases final : public RunOutput {
     }
 
     // The run's own, of which note_end() has left those that lack tiles, instead of a previous run's.
-    // That one's go aside first, so that whoever does this again knows which are which.
+    // That one's go aside first, so that a repeated attempt can distinguish them.
     void put_in_place(const ResultSettings& own, const std::string& next,
                       const std::string& /*next_place*/) const override {
         std::error_code failure;

@@ -12,7 +12,7 @@ namespace offramp {
 struct RunConfig;
 
 // What all that a run's processors append to is taken through, before it and behind it: the steps that prepare_run()
-// and finish_run() are made of, and those of a run of a program of one's own. Each may be killed, and is made again.
+// and finish_run() are made of, and those of a custom program's run. Each may be killed, and is made again.
 // `config`: whole, since each processor finds there what it declares for itself. `next_place`: where the run's results
 // lie (common/program/next_place.hpp); empty: in place. Errors: those of RunOutput.
 
@@ -24,7 +24,7 @@ void finish_outputs(const RunConfig& config, const std::string& next_place);
 
 // Of a run that has come to its end. Killed anywhere in here, the checkpoint still says both, that it ended and what
 // its next place is, and the next run begins with the rest of this: what was moved is not there any more, and is passed
-// over. The note goes before the folders, so that nobody writes into them again.
+// over. The note goes before the folders, so that no run writes into them again.
 void put_in_place(const RunConfig& config, const std::string& next_place);
 
 // A previous run that had ended and was killed while its results were put in their place: the rest of that.

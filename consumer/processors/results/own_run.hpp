@@ -7,7 +7,7 @@ namespace offramp {
 
 struct RunConfig;
 
-// The output of a run that a program of one's own began. What is done of it no checkpoint says, for which samples there
+// The output of a custom program's run. What is done of it no checkpoint says, for which samples there
 // are, only that program knows. Consumers that leave a run and come back to it go on (OUTPUT/.offramp-own-run names the
 // run). Results of another run are added to, by key, when that is asked for (--resume), or replaced (--overwrite),
 // never unasked. When its consumers are gone a checkpoint says whose the results are and whether the run came to its

@@ -20,8 +20,8 @@ struct PreviousRun {
     bool of_own_program = false;  // that a program of one's own began (own_run.hpp)
 };
 
-// Nothing when there is no checkpoint, or none that can be read: then nobody can continue it, either. Never follows a
-// link. Errors: ConfigError for a place that is not one of ours.
+// Nothing when there is no checkpoint, or none that can be read: then it cannot be continued, either. Never follows a
+// link. Errors: ConfigError for a place that Offramp did not make.
 std::optional<PreviousRun> read_previous_run(const std::string& output);
 bool has_checkpoint(const std::string& output);  // whether it can be read or not
 

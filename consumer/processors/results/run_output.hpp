@@ -41,7 +41,7 @@ class RunOutput {
     // without the folder.
     virtual void note_end(const ResultSettings& /*own*/, const std::string& /*folder*/,
                           const std::string& /*next_place*/) const {}
-    // The run has not come to its end, and may be continued. For those who have something to tell then. Changes
+    // The run has not come to its end, and may be continued. For outputs that report something then. Changes
     // nothing.
     virtual void note_broken_off(const ResultSettings& /*own*/, const std::string& /*folder*/) const {}
     // What is finished in `next` takes the place of what lies in own.output: by rename, one file after the other. Does
@@ -49,7 +49,7 @@ class RunOutput {
     // is replaced; SystemError with CannotWrite.
     virtual void put_in_place(const ResultSettings& own, const std::string& next,
                               const std::string& next_place) const = 0;
-    // What belongs to `next`, which nobody can continue, and does not lie in it. False: some of it is where these
+    // What belongs to `next`, which cannot be continued, and does not lie in it. False: some of it is where these
     // settings do not lead, and `next` says where.
     virtual bool remove_next(const ResultSettings& /*own*/, const std::string& /*next*/,
                              const std::string& /*next_place*/) const {
@@ -69,7 +69,7 @@ std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file,
 using HasFirstLine = bool (*)(std::string_view line);
 std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, HasFirstLine has_first_line);
 
-// OUTPUT/records.jsonl, with what somebody else's processor commits as records (consumer/hosts).
+// OUTPUT/records.jsonl, with the records that a custom processor commits (consumer/hosts).
 inline constexpr std::string_view kOthersRecords = "records";
 inline constexpr std::string_view kOthersRecordsFile = "records.jsonl";
 std::unique_ptr<RunOutput> records_of_others();

@@ -31,7 +31,7 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
 }
 
 // Of a file that the launcher writes whole, and that an attempt finds: what keeps it from being read may pass. Where it
-// is gone nobody writes it again: the job was merged meanwhile, or given up.
+// is gone no process writes it again: the job was merged meanwhile, or given up.
 std::string text_of_job_file(const std::string& path) {
     try {
         const RegularFile file(path);

@@ -43,7 +43,7 @@ std::vector<std::string> segmentation_files(const SlabContents& slab, const Samp
                                             std::string_view extension);
 
 // A plane of class ids or of bytes, of one sample, row by row: the slab's own bytes where they are such and lie so,
-// else put together in `scratch`. Errors: ConfigError names an id that is not 0 to 255.
+// else assembled in `scratch`. Errors: ConfigError names an id that is not 0 to 255.
 std::span<const std::uint8_t> plane_of(const TensorView& tensor, const SampleView& sample,
                                        std::vector<std::uint8_t>& scratch);
 

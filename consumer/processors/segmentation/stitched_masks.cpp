@@ -131,7 +131,7 @@ void StitchedMasks::add_to_canvas(const Tile& tile, std::span<const std::uint8_t
     canvas.settle();
     failpoint("stitch.written");
 
-    // The seams that nobody else has to write to any more.
+    // The seams that no other consumer has to write to any more.
     std::vector<Cell> whole;
     const auto all_tiles_wrote = [&](Cell seam) {
         const auto [first_row, rows] = tiles_of_cell(seam.row);

@@ -36,9 +36,9 @@ class CanvasesOfOthers {
 
 // Puts the tiles of pictures (--tile) together, each picture's into one palette PNG, OUTPUT/KEY.png, in its own size:
 // where tiles overlap, their scores are added, weighted by ramps, and compared then; class maps, which have no scores,
-// are cut in the middle. Consumers share a picture's canvas (TileCanvas); whoever finds it whole writes the file.
-// Memory: a tile, and some rows of the picture. Thread: one. Blocks: on the file system. Errors: those of TileCanvas
-// and ClassIds; Error with BadInput for a sample that is not a tile.
+// are cut in the middle. Consumers share a picture's canvas (TileCanvas); the consumer that finds it whole writes the
+// file. Memory: a tile, and some rows of the picture. Thread: one. Blocks: on the file system. Errors: those of
+// TileCanvas and ClassIds; Error with BadInput for a sample that is not a tile.
 class StitchedMasks {
   public:
     StitchedMasks(const ProcessorOptions& options, std::string_view processor);

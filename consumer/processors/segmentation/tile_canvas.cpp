@@ -38,7 +38,7 @@ void TileCanvas::open_or_make(std::string_view name) {
     }
 }
 
-// It has its name once its form is in it. Somebody else may be first.
+// It has its name once its form is in it. Another consumer may be first.
 void TileCanvas::make(std::string_view name) {
     AtomicFile file(path_, durability_, "the working file of a mask, ");
     const CanvasHeader header = CanvasHeader::of(form_);
@@ -74,7 +74,7 @@ std::uint64_t TileCanvas::cell_at(Cell cell) const {
     return layout_.cells_at + std::uint64_t{cell.row} * tiling_.across().cells() + cell.column;
 }
 
-// Of the nine cells that a tile shows, row by row, the inner one has no scores: corners and edges take turns.
+// Of the nine cells that a tile shows, row by row, the inner one has no scores: corners and edges alternate.
 std::uint64_t TileCanvas::scores_at(std::uint32_t tile_row, std::uint32_t tile_column, Cell cell) const {
     const std::uint32_t down = cell.row + 1 - 2 * tile_row, across = cell.column + 1 - 2 * tile_column;
     expect(down < 3 && across < 3 && (down != 1 || across != 1), "a tile has scores in the seams around it");
@@ -214,7 +214,7 @@ void TileCanvas::note_committed() {
     write(offsetof(CanvasHeader, committed), std::as_bytes(std::span(&committed, 1)));
     settle();
     failpoint("canvas.committed");
-    // It keeps its length: whoever is late finds no end before its time.
+    // It keeps its length: a late consumer must not meet an early end of file.
     ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(layout_.classes_at),
                 static_cast<off_t>(layout_.bytes - layout_.classes_at));
 }

@@ -17,16 +17,16 @@ namespace offramp {
 
 // A mask in the making: one file that all consumers of a run write a picture's tiles to, until it is whole. A picture's
 // pixels are cells (TileAxis): the inner ones are of one tile, which writes their classes; those of seams are of two or
-// four, which write their scores, and whoever finds that all are there adds them up, in the order of the tiles. So the
+// four, which write their scores, and the one that finds all of them adds them up, in the order of the tiles. So the
 // classes do not depend on who came first. It may be killed between any two steps: what is there is told by one byte a
 // cell, set behind what it stands for, and a tile that comes again writes the same bytes.
 // The bytes: common/images/canvas_file.hpp. Locks are of bytes of the file (OFD), so that they go with their process:
 // byte 0 while a cell's byte is set and looked at, byte 1 while the mask is committed, a seam's own byte while it is
 // added up.
 //
-// Owns the open file. Thread: one. Blocks: on the file system, and for a lock on whoever has it. Errors: SystemError
-// with CannotWrite (a full disk, no locks); Error with BadInput for a file of another form, or of another state of the
-// picture.
+// Owns the open file. Thread: one. Blocks: on the file system, and for a lock that another process has. Errors:
+// SystemError with CannotWrite (a full disk, no locks); Error with BadInput for a file of another form, or of another
+// state of the picture.
 class TileCanvas {
   public:
     // Opens or makes the file at `path`, in a folder that is there or can be made. `name`: the picture's.
@@ -53,7 +53,7 @@ class TileCanvas {
     // What was written stays, as `durability` says, before a cell is set that stands for it.
     void settle();
     bool is_set(Cell cell) const;
-    // Sets it. Whoever sets the last of some cells sees that all are set: `look` runs while nobody else sets one.
+    // Sets it. The setter of the last of some cells sees that all are set: `look` runs while no other process sets one.
     void set(Cell cell, const std::function<void()>& look);
     bool all_set() const;
 
@@ -68,7 +68,7 @@ class TileCanvas {
 
     // Whether the mask of the canvas at `path` was committed; false where that is not a canvas.
     static bool is_committed(const std::string& path);
-    // The picture's name, or a part of it where it is long; nothing where the canvas at `path` tells none.
+    // The picture's name, or a part of it where it is long; nothing where the canvas at `path` has none.
     static std::string name_of(const std::string& path);
 
   private:

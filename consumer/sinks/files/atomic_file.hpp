@@ -17,7 +17,7 @@ namespace offramp {
 // delivered twice does no harm.
 //
 // While it is being written, the temporary file is locked (flock): the lock goes with the process, so that it
-// tells a leftover from work in progress, whatever pid namespace the writer lives in.
+// distinguishes a leftover from work in progress, whatever pid namespace the writer lives in.
 //
 // Owns the temporary file; a destroyed, uncommitted one is removed. Thread: one at a time. Blocks: on the
 // file system. Errors: SystemError with CannotWrite and the path.

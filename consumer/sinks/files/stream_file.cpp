@@ -53,7 +53,7 @@ StreamFile::StreamFile(std::string path) : path_(std::move(path)) {
     if (!fifo_ && !S_ISCHR(status.st_mode))
         throw ConfigError("'" + path_ + "' is neither a folder, a FIFO nor a character device",
                           "Several consumers would overwrite one another there: give a folder, a FIFO or /dev/null");
-    // Opening a FIFO that nobody reads would block for ever: not blocking, it says so.
+    // Opening a FIFO without a reader would block for ever; opened non-blocking, it fails.
     file_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (fifo_ ? O_NONBLOCK : 0)));
     if (!file_ && fifo_ && errno == ENXIO) throw no_reader(path_);
     if (!file_) throw write_error(path_, errno);

@@ -39,9 +39,9 @@ struct HttpMessage {
 // patience counts by its status, or, where not even its headers are there, as none.
 //
 // Owns the connection. Thread: one. Blocks: on the network, no longer than patience, timeout and what Retry-After asks
-// for; `progress` is told meanwhile. Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL or
-// a file of authorities that cannot be used, a certificate that does not hold, and an answer that every message would
-// get; Error with System for an answer that refuses this message. They name status, URL (without credentials and
+// for; `progress` is called meanwhile. Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL
+// or a file of authorities that cannot be used, a certificate that does not hold, and an answer that every message
+// would get; Error with System for an answer that refuses this message. They name status, URL (without credentials and
 // query), message and the first bytes of the answer, in which headers' values are blotted out.
 class HttpSink {
   public:

@@ -33,7 +33,7 @@ Value checked(arrow::Result<Value> result, const std::string& tried) {
     return std::move(result).ValueUnsafe();
 }
 
-// Hands what Arrow writes on. What `write` throws is kept until Arrow, which knows no exceptions of ours, has come
+// Hands what Arrow writes on. What `write` throws is kept until Arrow, which does not handle exceptions, has come
 // back.
 class ForwardingStream final : public arrow::io::OutputStream {
   public:

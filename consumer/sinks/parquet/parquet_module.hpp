@@ -25,7 +25,7 @@ struct ParquetModule {
     // rows make equal bytes. Memory: a row group.
     void (*write_rows)(const VectorKind& kind, const std::function<std::string_view()>& next,
                        const std::function<void(std::span<const std::byte>)>& write);
-    // Every row of a file of ours, in order.
+    // Every row of an Offramp file, in order.
     void (*read_rows)(const std::string& path, const std::function<void(const VectorRow&)>& found);
     const char* arrow_version = "";  // that the module was compiled against
 };

@@ -28,8 +28,8 @@ class PostgresError final : public Error {
     std::string sqlstate_;
 };
 
-// One connection to a PostgreSQL. It is not made anew: whoever loses it ends, and comes again. A password is never part
-// of name() or of an error.
+// One connection to a PostgreSQL. It is not made anew: a consumer that loses it ends, and is started again. A password
+// is never part of name() or of an error.
 //
 // Owns the connection. Thread: one, and never one side of a fork. Blocks: on the server; while connecting at most
 // `connect_timeout` seconds (of the sink, else 10), and later for as long as it has patience with a server by which
@@ -42,7 +42,7 @@ class PostgresDatabase {
     // NULL is nothing.
     using Row = std::vector<std::optional<std::string>>;
 
-    // While it lives, `progress` is told whenever the server keeps this thread waiting. Borrows both.
+    // While it lives, `progress` is called whenever the server keeps this thread waiting. Borrows both.
     class ProgressScope {
       public:
         ProgressScope(PostgresDatabase& database, const std::function<void()>& progress) : database_(&database) {

@@ -12,7 +12,7 @@
 // those who write to tables, finish and replace them.
 namespace offramp {
 
-// What all tables of one kind of results have in common. Its texts outlive whoever uses it.
+// Common facts of all tables of one kind of results. Its texts outlive its users.
 struct PostgresLayout {
     struct Second {
         std::string_view suffix;   // behind the name of the first one; empty: there is no second table

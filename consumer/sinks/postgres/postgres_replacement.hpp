@@ -8,9 +8,9 @@
 
 namespace offramp {
 
-// What is done with the tables of runs (PostgresTable) before one begins, and when nobody writes any more.
+// Handles the tables of runs (PostgresTable) before a run begins, and after all writers have ended.
 
-// When nobody writes any more: `complete` adds what a table has only when it is whole. A run without a table has
+// After all writers have ended: `complete` adds what a table has only when it is whole. A run without a table has
 // nothing to finish. Errors: those of PostgresTable and of `complete`.
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase& database, const std::string& table)>& complete);
@@ -22,8 +22,8 @@ enum class PostgresTableState {
     Unfinished,
     Ended,  // a run came to its end with it
 };
-// What lies in the way of a new table of the run into `folder`: nothing, or one of ours. Changes nothing. Errors: those
-// of PostgresTable; Error with RunInUse when a consumer of another run is connected for it; without `overwrite`
+// What lies in the way of a new table of the run into `folder`: nothing, or an Offramp table. Changes nothing. Errors:
+// those of PostgresTable; Error with RunInUse when a consumer of another run is connected for it; without `overwrite`
 // ConfigError when it is another job's that is not merged.
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const std::string& folder,
                                           const PostgresTarget& target, bool overwrite);
@@ -33,7 +33,7 @@ PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const st
 std::string look_at_replaced_table(const PostgresLayout& layout, const PostgresTarget& target);
 // The folder's mark says that there is a table of its run's.
 bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder);
-// Errors: ConfigError, for a table that is there and that no mark in the folder tells of.
+// Errors: ConfigError, for an existing table without a mark in the folder.
 void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder,
                                       const PostgresTarget& target);
 std::string postgres_table_name(
@@ -45,7 +45,7 @@ std::string postgres_table_name(
 // RunInUse, and ConfigError without `overwrite`, as above.
 void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
                                  const PostgresTarget& target, bool overwrite);
-// Removes the tables beside that the mark in `next` tells of, and which nobody can continue any more; then the mark.
+// Removes the tables beside that the mark in `next` names, and which cannot be continued any more; then the mark.
 // What lies in a database that only another
 // --sink leads to stays, and its mark.
 void remove_next_postgres_table(const PostgresLayout& layout, const std::string& next, const PostgresTarget& target);

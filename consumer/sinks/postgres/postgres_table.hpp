@@ -23,7 +23,7 @@ struct PostgresColumns {
 // others have added under such a name counts as ours.
 //
 // In the output folder lies a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is
-// there and the table is not, somebody took it away with results that count as done, and another must not be begun in
+// there and the table is not, it was removed with results that count as done, and another must not be begun in
 // its place. Its other lines name the table where it belongs, where it was begun, and the database: whoever has the
 // mark finds the table by its number, before it took its place and after.
 //
@@ -33,10 +33,10 @@ struct PostgresColumns {
 // Where a previous run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its
 // place when the run has come to its end.
 //
-// Owns the connection, which holds a shared advisory lock on the table's name: nobody starts over beneath a consumer.
+// Owns the connection, which holds a shared advisory lock on the table's name: no run replaces it beneath a consumer.
 // Thread, blocks: as PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was
-// taken away; ConfigError when it is not one of ours, or holds other results, when another run has begun it anew, and
-// without pgvector.
+// taken away; ConfigError when it is not an Offramp table, or holds other results, when another run has begun it anew,
+// and without pgvector.
 class PostgresTable {
   public:
     // Connects, and looks at a table that is there.
@@ -44,8 +44,8 @@ class PostgresTable {
                   Durability durability);
 
     // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` is there
-    // and empty. `columns`: of a table that is made now; those that are copied are the first call's. `progress` is told
-    // while the server works.
+    // and empty. `columns`: of a table that is made now; those that are copied are the first call's. `progress` is
+    // called while the server works.
     void transact(const PostgresColumns& columns, const std::function<void()>& progress,
                   const std::function<void(PostgresDatabase& database)>& work);
 

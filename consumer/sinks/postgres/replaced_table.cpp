@@ -27,7 +27,7 @@ constexpr const char* kDependents =
     "WHERE attrelid = to_regclass($2) AND attnum > 0 AND NOT attisdropped AND attname <> ALL (string_to_array($3, ', "
     "')) ORDER BY 1";
 
-// Keys and their indexes are made with every table, types are its own; $2: the names of other indexes of ours.
+// Keys and their indexes are made with every table, types are its own; $2: the names of Offramp's other indexes.
 constexpr const char* kOwnedObjects =
     "SELECT pg_describe_object(classid, objid, 0) FROM gone WHERE "
     "classid IN ('pg_rewrite'::regclass, 'pg_publication_rel'::regclass, 'pg_statistic_ext'::regclass) "

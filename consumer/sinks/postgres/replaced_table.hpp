@@ -19,7 +19,7 @@ std::string objects_removed_with(PostgresDatabase& database, const PostgresLayou
 // above all.
 void carry_rights(PostgresDatabase& database, const PostgresLayout& layout, const std::string& from,
                   const std::string& to);
-// That it can be carried is tried with tables that nobody sees.
+// That it can be carried is tried with tables that are never visible.
 void rehearse_carrying_rights(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 
 }  // namespace offramp

@@ -50,7 +50,7 @@ SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm
 // however grouped, merge to the same bytes.
 //
 // Killed at any point and called again, the result is the same: the file is replaced whole, then one segment after the
-// other is removed, and those that are left are merged into it once more, to no effect. Call it when nobody writes
+// other is removed, and those that are left are merged into it once more, to no effect. Call it when no process writes
 // segments any more. Memory: an index of 32 to 64 bytes an item, the largest segment, and of each of 16 files a
 // mebibyte or its longest item; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
 // cannot be read; ProtocolError for a damaged one, by name.

@@ -19,7 +19,7 @@ struct ShardPart {
 
     // Whether it left that file. Errors: Error with BadInput where it did, and it is not there any more.
     bool has(const std::string& file) const;
-    // A name beside its files that nobody else has.
+    // A unique name beside its files.
     std::string scratch(const std::string& file) const;
 };
 

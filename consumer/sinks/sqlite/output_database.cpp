@@ -60,7 +60,7 @@ std::int64_t number_of(SqliteDatabase& database, const char* question) {
     return statement.step() ? statement.number(0) : 0;
 }
 
-// One without tables is nobody's: it was begun, and holds nothing.
+// A database without tables has no owner: it was begun, and holds nothing.
 bool is_empty(SqliteDatabase& database) { return number_of(database, "SELECT count(*) FROM sqlite_master") == 0; }
 
 bool has_application_id(SqliteDatabase& database) {

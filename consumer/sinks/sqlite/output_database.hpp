@@ -21,7 +21,7 @@ struct DatabaseCounts {
 // rows.
 //
 // Beside it lies a hidden mark, ".offramp-made-NAME", as long as the work goes on that it holds: when the mark is there
-// and the database is not, somebody took it away with results that count as done, and another must not be begun in its
+// and the database is not, it was removed with results that count as done, and another must not be begun in its
 // place. Both have a number: another run's, or an empty file, is refused where it lies in its place.
 //
 // An older copy of the database is refused, too. What it counts, the mark notes behind it, so that the mark never
@@ -29,7 +29,7 @@ struct DatabaseCounts {
 // from the log. Where the log of the newer one lies beside an older file, only the second are fewer.
 //
 // Owns the connection. Thread, blocks: as SqliteDatabase. Errors: those of SqliteDatabase; Error with SinkUnavailable
-// when the database was taken away; ConfigError when it is not one of ours.
+// when the database was taken away; ConfigError when it is not an Offramp database.
 class OutputDatabase {
   public:
     // `schema` makes the tables, and changes nothing where they are. A database that is there is opened and looked at.
@@ -56,17 +56,17 @@ class OutputDatabase {
 // another input.
 void require_columns(SqliteDatabase& database, const std::string& table, const std::vector<std::string>& columns);
 
-// When nobody writes any more: makes the database one file, without a log beside it. Without one nothing is done.
+// After all writers have ended: makes the database one file, without a log beside it. Without one nothing is done.
 // Errors: those of OutputDatabase.
 void finish_database(const std::string& folder, const std::string& name);
-// What would lie in the way of a new database: nothing, or one of ours in whatever state. Changes nothing. Errors:
-// ConfigError when it is somebody else's; those of SqliteDatabase when that cannot be told.
+// What would lie in the way of a new database: nothing, or an Offramp database in any state. Changes nothing. Errors:
+// ConfigError when it is not an Offramp database; those of SqliteDatabase when that is unknown.
 void require_replaceable(const std::string& folder, const std::string& name);
 // Nothing lies in the place of a new database, not even what a death left of one.
 bool has_database(const std::string& folder, const std::string& name);
 // The database of `next`, which is finished, takes the place of the one in `folder`, if any. May be killed and called
 // again. Returns whether there was one. Errors: those of require_replaceable(), before anything is replaced; Error with
-// SinkUnavailable when it was taken away, or somebody still has it open; SystemError with CannotWrite.
+// SinkUnavailable when it was taken away, or another process still has it open; SystemError with CannotWrite.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name);
 
 }  // namespace offramp

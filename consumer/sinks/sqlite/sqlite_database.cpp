@@ -149,7 +149,7 @@ bool SqliteDatabase::wait_on() {
     return sleep.has_value();
 }
 
-// When several processes begin at once, some are told that the database is locked without being asked to wait. So all
+// When several processes begin at once, some get "database is locked" without a wait. So all
 // waiting is done here.
 void SqliteDatabase::start_log() {
     sqlite3_busy_handler(connection_.get(), nullptr, nullptr);

@@ -54,7 +54,7 @@ class SqliteStatement {
 // the last commits, never the database.
 //
 // Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for
-// others (LockWait). Errors: Error with SinkUnavailable when somebody else keeps the database locked for longer, or
+// others (LockWait). Errors: Error with SinkUnavailable when another process keeps the database locked for longer, or
 // when its file was moved or removed; SystemError with CannotWrite when the disk is full, read-only or failing; Error
 // with CannotWrite for a file that is not a sound database; ConfigError when a table is gone.
 class SqliteDatabase {
@@ -70,20 +70,20 @@ class SqliteDatabase {
     ~SqliteDatabase();
 
     const std::string& path() const { return path_; }
-    // Runs statements that have no values and whose rows nobody wants.
+    // Runs statements that have no values and whose rows are ignored.
     void execute(const char* sql);
     // The statement, made at the first call; ready for new values.
     SqliteStatement& prepared(const std::string& sql);
-    // Runs `work` in a transaction of its own, which nobody sees half of. When this returns, the database is still
+    // Runs `work` in a transaction of its own, which is atomic. When this returns, the database is still
     // where it was.
     void transact(const std::function<void()>& work);
     // A number of 32 bits in the header of the file itself, which a log beside it does not reach. Read by the
-    // connection: to close a descriptor of one's own would give up all locks that this process has on the file.
+    // connection: closing another descriptor would give up all locks that this process has on the file.
     std::int64_t in_header(std::int64_t at) const;
     // Its end leaves the log as it is, for close_log(): what lies in the file's place by then may be another one.
     void leave_log_at_the_end();
     // Brings what the log holds into the database's file and ends the log, so that the database is one file. Nothing is
-    // done while somebody else has it open.
+    // done while another process has it open.
     void close_log();
 
     [[noreturn]] void fail(const std::string& tried, int result) const;

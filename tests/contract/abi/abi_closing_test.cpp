@@ -37,7 +37,7 @@ std::int32_t end_of_consuming(
     }
 }
 
-// Its Hello goes to a socket that nobody serves, as that of a broker which has just ended.
+// Its Hello goes to a socket without a server, as that of a broker which has just ended.
 TEST_F(Closing, WhoIsNeverAnsweredEndsOnceTheEndpointIsGone) {
     Egress egress(run_of_scores(run_dir_));
     const std::string deaf = folder_ + "/deaf";
@@ -51,7 +51,7 @@ TEST_F(Closing, WhoIsNeverAnsweredEndsOnceTheEndpointIsGone) {
 }
 
 // At each moment of a joining, as far as so many moments hit them: refused, drained, told by the endpoint, or too late
-// to find the run. Nobody waits for ever, and who has found it is told that it is over.
+// to find the run. No consumer waits for ever, and one that has found it learns that it is over.
 TEST_F(Closing, AConsumerThatJoinsMeanwhileEnds) {
     constexpr int kRuns = 40;
     std::vector<std::unique_ptr<Egress>> drained;  // they are still there while their consumers end

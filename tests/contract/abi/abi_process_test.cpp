@@ -149,7 +149,7 @@ TEST_F(InAProcess, AForkedChildInheritsNothingOfAnyHandle) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// A process that has forked is killed: the child, which sleeps on, keeps nobody out.
+// A process that has forked is killed: the child, which sleeps on, keeps no process out.
 TEST_F(InAProcess, ADeadProcessesChildLeavesItsDirectoryToAnother) {
     const Pipe opened, over;
     const pid_t parent = ::fork();

@@ -1,4 +1,4 @@
-// A loop of one's own and consumers of one's own, over the C ABI and the C++ headers that are installed.
+// A custom loop and custom consumers, over the C ABI and the C++ headers that are installed.
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -118,7 +118,7 @@ TEST_F(RoundTrip, BehindTheLastItemNoneIsCountedOn) {
     EXPECT_EQ(egress.stats().batches_submitted, 1U);
 }
 
-// Item 70 is dead-lettered, so that nobody takes it for done.
+// Item 70 is dead-lettered, so that it does not count as done.
 TEST_F(RoundTrip, WhatIsCompletedIsReportedOnce) {
     EgressOptions options = small_run(run_dir_);
     options.report_completed = true;

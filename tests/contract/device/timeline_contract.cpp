@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
-// A stream that records no event while it is told so; everything else is the real one's.
+// A stream that can stop recording events; everything else is the real one's.
 class RefusingStream final : public Stream {
   public:
     explicit RefusingStream(std::unique_ptr<Stream> real) : real_(std::move(real)) {}

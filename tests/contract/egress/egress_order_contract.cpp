@@ -1,4 +1,4 @@
-// What the egress promises of bytes: whoever takes a published slab finds the batch's bytes in it, every time. Shown on
+// The egress's promise about bytes: a published slab holds the batch's bytes, every time. Shown on
 // each device, and shown to be a promise that breaks when either of the two waits behind it is left out.
 
 #include <gtest/gtest.h>

@@ -423,7 +423,7 @@ TEST_P(ForegroundMapContract, ImpossibleScoresAreReportedPerRow) {
     }
 }
 
-// Whoever drops a batch does not wait for its work: what that finds is not to show in the next batch, which gets the
+// Dropping a batch does not wait for its work: what that finds is not to show in the next batch, which gets the
 // same memory.
 TEST_P(ForegroundMapContract, WhatEarlierWorkOfTheStreamFoundInTheSameMemoryDoesNotShow) {
     Scores wrong = made_up(64, 1, 64, 64, 8);

@@ -178,7 +178,7 @@ TEST_P(PortsContract, FillsTheQueueOfABrokerThatNeverReads) {
         while (sent < 100'000 && ((*met.port).*send)(message)) ++sent;
         EXPECT_LT(sent, 100'000U);
     }
-    // It is told when there is room: its wait() returns, and the same message goes.
+    // It wakes when there is room: its wait() returns, and the same message goes.
     Inbound inbound;
     const std::jthread sender([&, port = met.port.get()] {
         EXPECT_TRUE(wait_for(*port, [&] { return port->send_work(bytes_of("last")); }));
@@ -329,7 +329,7 @@ TEST_P(PortsContract, ReportsWhetherMessagesMayWait) {
     EXPECT_EQ(text_of(inbound.bytes), "one");
 }
 
-// Sending may take from a descriptor the word that a message has come: nobody would sleep on that again.
+// Sending may take from a descriptor the word that a message has come: no thread would wake on that again.
 TEST_P(PortsContract, KnowsAfterItSentOfAMessageThatCameBefore) {
     const auto broker = place_->broker();
     auto met = meet(*place_, *broker);

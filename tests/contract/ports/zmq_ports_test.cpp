@@ -402,7 +402,7 @@ TEST(ZmqPorts, ThatCannotHaveTheirDescriptorsReportItAndLeaveNone) {
     EXPECT_EQ(descriptors(), before);
 }
 
-// A consumer comes to a process that has no descriptor for it: others are served, and it is let in later.
+// A consumer connects to a process that has no descriptor for it: others are served, and it is let in later.
 TEST(ZmqPorts, LetAConsumerWaitWhileDescriptorsAreUsedUp) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";

@@ -324,7 +324,7 @@ class Runs(Killed, WithServer):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.said())
         rows = self.rows()
-        # Its last step fails: somebody reads the table that is to be replaced, for longer than one waits.
+        # Its last step fails: another client reads the table that is to be replaced, for longer than one waits.
         with self.server.locked("embeddings IN ACCESS SHARE MODE", self.database):
             self.assertEqual(world.start("--overwrite").wait(), 75, world.said())
         self.sql("DELETE FROM embeddings")

@@ -7,7 +7,7 @@
 
 namespace offramp::test {
 
-// Somebody's processor, one slab after the other each in a process of its own: offramp-consumer processes it as it does
+// A custom processor, one slab after the other each in a process of its own: offramp-consumer processes it as it does
 // a dead letter. One in Python, since a consumer becomes an interpreter; all of them where OFFRAMP_TEST_CONSUMER and
 // OFFRAMP_TEST_CONSUMER_PYTHON name those of an installation. Owns: nothing that outlives process(). Thread: one.
 // Blocks: until that process has ended. Errors: Error of the kind that it ended with, with its words.

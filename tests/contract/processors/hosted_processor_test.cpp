@@ -1,4 +1,4 @@
-// What is between somebody's code and our sinks: a struct of C whose code is this test's.
+// The layer between custom code and Offramp's sinks: a C struct that this test implements.
 #include "consumer/hosts/hosted_processor.hpp"
 
 #include <gmock/gmock.h>

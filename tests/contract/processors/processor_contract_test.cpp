@@ -179,7 +179,7 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
         EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next")));
 }
 
-// Nobody knows any more whether the run came to its end.
+// It is unknown whether the run finished.
 TEST_P(ProcessorContract, WithoutACheckpointWhatIsWholeIsReplacedOnlyWhenThatIsAskedFor) {
     if (!leaves_files() || posts() || names_files_by_key() || GetParam().ends_with("-postgres")) return;
     const ScratchFolder folder;

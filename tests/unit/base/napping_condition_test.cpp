@@ -21,7 +21,7 @@ struct HoursOfNaps : Naps {
 struct NoPatience : Naps {
     static constexpr std::chrono::nanoseconds kPatience{};
 };
-// It goes to sleep as often as others tell it something.
+// It sleeps as often as others notify it.
 struct LittlePatience : Naps {
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::microseconds(100);
 };

@@ -70,7 +70,7 @@ TEST_F(TraceRecording, WhatIsOutsideTheTimeTakesNoRoomAndIsNotCounted) {
     EXPECT_EQ(take_ranges()->ranges.size(), 1U);
 }
 
-// Threads of a program of somebody else's have names of their own, if any.
+// Threads of a host program have names of their own, if any.
 TEST_F(TraceRecording, AnUnnamedThreadHasTheKernelsName) {
     ASSERT_TRUE(keep_ranges("main"));
     std::thread([] {

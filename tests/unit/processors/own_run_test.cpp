@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// An output folder, and runs of a program of one's own whose consumers come to it, one after the other.
+// An output folder, and runs of a custom program whose consumers use it, one after the other.
 class OwnRun : public ::testing::Test {
   protected:
     enum class Wish { Nothing, Resume, Overwrite };

@@ -155,7 +155,7 @@ TEST_F(TileCanvasTest, WhatIsCommittedIsKnown) {
     EXPECT_TRUE(TileCanvas(path, kForm, Durability::Process).is_committed());
 }
 
-// Somebody with our pid in another pid namespace may be writing it.
+// A process with the same pid in another pid namespace may be writing it.
 TEST_F(TileCanvasTest, TemporaryFilesOfOthersStay) {
     const std::string begin = ".offramp-tmp-" + std::to_string(::getpid());
     constexpr int kNames = 200;

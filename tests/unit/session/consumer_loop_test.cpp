@@ -396,7 +396,7 @@ TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenReceived) 
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-// Nobody says what follows a producer's death; the run directory says whether it was the run's end.
+// After a producer's death, the run directory shows whether the run has ended.
 class WithoutLauncherTest : public ConsumerLoopTest {
   protected:
     std::optional<ConsumerLoop::End> end_when_the_producer_dies(RunLiveness liveness) {

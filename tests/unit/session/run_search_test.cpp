@@ -107,7 +107,7 @@ TEST_F(RunSearchTest, WhatADeadProducerLeftIsNoRun) {
     EXPECT_NE(text.find("process " + std::to_string(pid) + ", is dead"), std::string::npos) << text;
 }
 
-// It listens, and the number that it has for itself is nobody's here.
+// It listens, and its own pid does not exist here.
 TEST_F(RunSearchTest, AProducerInAnotherPidNamespaceIsNoDeadOne) {
     const std::uint64_t pid = dead_pid();
     publish(pid);

@@ -166,7 +166,7 @@ TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
     }
 }
 
-// Whoever has weights without a network is told what to do with them, as --weights tells it (safetensors_file.cpp).
+// Weights without a network get the same remedy as with --weights (safetensors_file.cpp).
 TEST_F(Parsing, AWeightsOnlyModelIsRecognised) {
     for (const char* file : {"folder/x.pth", "last.ckpt", "pytorch_model.bin"}) {
         const Refusal refused = refusal({std::string("--model=") + file});

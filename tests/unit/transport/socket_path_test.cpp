@@ -28,7 +28,7 @@ sockaddr_un address_of(const std::string& path) {
     return address;
 }
 
-// A bound socket of somebody; closing it leaves its file.
+// A bound socket; closing it leaves its file.
 UniqueFd bind_to(const std::string& path) {
     const sockaddr_un address = address_of(path);
     UniqueFd fd = stream_socket();

@@ -32,7 +32,7 @@ TEST(DTypeNames, AreThoseOfTheFormats) {
     }
 }
 
-// An 8-bit float, an integer of 24 bits, two lanes, a code that nobody knows.
+// An 8-bit float, an integer of 24 bits, two lanes, an unknown code.
 TEST(DTypeNames, WhatAFormatDoesNotHaveHasNone) {
     for (const DType dtype : {DType{2, 8, 1}, DType{0, 24, 1}, DType{2, 32, 2}, DType{9, 32, 1}, DType{6, 16, 1}}) {
         EXPECT_EQ(safetensors_dtype(dtype), "") << to_string(dtype);

@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// A word whose bytes tell where it lies.
+// A word whose bytes encode its position.
 constexpr std::uint64_t word(std::uint64_t i) { return 0x0101010101010101 * i + i; }
 
 TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 1U); }
