@@ -10,7 +10,7 @@ namespace offramp {
 // std::bad_alloc. Any other exception stays what it is.
 std::exception_ptr with_limits_named(std::exception_ptr error);
 
-// What a user can do where a process could not be started; `otherwise`: where it is not for want of one.
+// The fix for a process that could not be started; `otherwise`: for causes other than scarcity.
 std::string way_to_start(int problem, const std::string& otherwise = {});
 
 // Starts so many threads and ends them. Errors: Error (System) where that is not possible. For what comes before a

@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// What a BMP file's front says, of Windows or of OS/2. Errors: UnreadableItem: a layout that is not read, truncated,
+// Reads the header of a Windows or OS/2 BMP file. Errors: UnreadableItem: a layout that is not read, truncated,
 // damaged, too many pixels.
 ImageSize read_bmp_size(std::span<const std::byte> file, std::uint64_t most_pixels = kMaxImagePixels);
 

@@ -12,7 +12,7 @@
 
 namespace offramp {
 
-// What a canvas, the working file of a mask of tiles, is of.
+// Identifies a canvas, the working file of a mask of tiles.
 struct CanvasForm {
     ImageSize picture;
     TileSize tiles;

@@ -73,7 +73,7 @@ void take_palette(GifBytes& bytes, unsigned flags, Palette& palette) {
     std::memcpy(palette.data(), colors.data(), colors.size());
 }
 
-// Of a graphic control extension the transparent colour.
+// The transparent colour of a graphic control extension.
 void take_extension(GifBytes& bytes, std::optional<unsigned>& transparent) {
     constexpr unsigned kGraphicControl = 0xf9;
     const unsigned kind = bytes.number(1);
@@ -93,7 +93,7 @@ GifPicture first_picture(std::span<const std::byte> file) {
     bytes.take(2);  // background and proportions, which nobody heeds
     found.palette = gray_ramp();
     take_palette(bytes, screen, found.palette);
-    // What stands between blocks by mistake is passed over.
+    // Stray bytes between blocks are skipped.
     for (unsigned what = bytes.number(1); what != ','; what = bytes.number(1)) {
         if (what == ';') refuse("it holds no picture");
         if (what == '!') take_extension(bytes, found.transparent);

@@ -18,7 +18,7 @@
 
 namespace offramp {
 
-// What a picture's file has beside its colours.
+// Properties of a picture's file beside its colours.
 struct BesideColours {
     std::vector<std::uint8_t> alpha;  // a byte a pixel, upright; empty: all of it is seen
     std::vector<std::byte> profile;   // ICC, of RGB; empty: none

@@ -67,7 +67,7 @@ void for_each_line(const RegularFile& file, const Take& take) {
 
 bool blank(std::string_view text) { return text.find_first_not_of(" \t\r") == std::string_view::npos; }
 
-// What a line must have. Errors: UnreadableItem says what it lacks.
+// The required fields of a line. Errors: UnreadableItem names the missing one.
 struct Entry {
     std::optional<std::string> id;
     std::string uri;

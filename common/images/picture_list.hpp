@@ -19,11 +19,11 @@ class PictureList {
     virtual ~PictureList() = default;
     virtual std::string description() const = 0;  // "1200 files under /data/photos"
     virtual std::uint64_t size() const = 0;
-    // What the input holds beside them.
+    // Other contents of the input.
     virtual std::vector<LeftOut> left_out() const { return {}; }
     virtual std::string_view key(std::uint64_t picture) const = 0;  // as make_item_keys() makes them
     virtual PicturePlace place(std::uint64_t picture) const = 0;
-    // What to name where a picture cannot be read, fit for a log line.
+    // The name of an unreadable picture, fit for a log line.
     virtual std::string origin(std::uint64_t picture) const = 0;
     // What the input says of a picture beside its name and place: the text of a JSON object, "{}" when nothing.
     virtual std::string columns(std::uint64_t) const { return "{}"; }

@@ -52,7 +52,7 @@ bool sum_is_right(const Block& block) {
     return said && (static_cast<std::int64_t>(*said) == plain || static_cast<std::int64_t>(*said) == with_signs);
 }
 
-// What extra headers say of the member behind them.
+// Facts that extra headers give about the next member.
 struct Notes {
     std::optional<std::string> name;
     std::optional<std::uint64_t> bytes;

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// What the numbers of a TIFF's pixels mean.
+// The meaning of a TIFF's pixel values.
 struct TiffColors {
     enum class Kind { Gray, GrayInverted, Palette, Rgb, Cmyk };
 

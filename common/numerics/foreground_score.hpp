@@ -23,7 +23,7 @@ struct ForegroundScale {
         return logit ? score == score : score >= -kSlack && score <= 1.0F + kSlack;
     }
 
-    // What is wrong with a score that this does not allow, behind "holds".
+    // The problem with an invalid score, to follow "holds".
     static std::string objection_to(float score);
 };
 

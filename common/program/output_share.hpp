@@ -12,7 +12,7 @@ namespace offramp {
 // open file of its own): what one program gives back, the others keep. launch/offramp_launch/output_folder.py
 inline constexpr const char* kOutputLockName = ".offramp-lock";
 
-// What the lock's file says of its run, "?" where it does not.
+// The run named in the lock's file, "?" if none.
 struct OutputHolder {
     std::string run = "?", pid = "?";
 

@@ -35,7 +35,7 @@ std::size_t element_bytes(std::string_view dtype) {
     return 0;
 }
 
-// What a complaint is about.
+// The subject of an error.
 struct Subject {
     const std::string& path;
     const std::string& what;

@@ -21,7 +21,7 @@ struct StoredTensor {
 // "F32 [64, 3, 7, 7]"
 std::string describe(const StoredTensor& tensor);
 
-// What a file is to the user of its reader, for messages.
+// The file's role for the reader's user, for messages.
 struct SafetensorsWords {
     std::string what;           // "the weights"
     std::string hint;           // how a user gets a sound one

@@ -6,7 +6,7 @@
 
 namespace offramp {
 
-// The number of unreadable items at which a run still succeeds: a number ("25") or a share of all items ("1%",
+// The maximum of unreadable items in a run that succeeds: a number ("25") or a share of all items ("1%",
 // "0.5%"). A share is rounded up to whole items: of a few items one may be unreadable, unless it is 0 %.
 class ErrorLimit {
   public:

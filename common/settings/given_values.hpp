@@ -29,7 +29,7 @@ GivenValues read_file(const std::string& path, const std::vector<Setting>& setti
 // Puts the setting's value, if one was given, into the configuration. Errors: ConfigError says what is accepted.
 void apply(const Setting& setting, const GivenValues& given, RunConfig& config);
 
-// What only shows when several settings are seen together. Errors: ConfigError.
+// Checks across several settings. Errors: ConfigError.
 void check_together(const RunConfig& config, const GivenValues& given, const std::string& program);
 
 }  // namespace offramp

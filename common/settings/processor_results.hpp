@@ -13,7 +13,7 @@ namespace offramp {
 class CatalogueValues;
 struct ResultSettings;
 
-// What a processor reads of a model's outputs.
+// The model outputs that a processor reads.
 enum class Reads { Anything, Masks, Pictures, Vectors };
 
 // What of a run's input a processor looks at again. Items: the columns of each, and whether it was skipped.
@@ -77,9 +77,9 @@ bool makes_files_of_items(std::string_view processor, const std::string& write_p
 bool may_end_result(std::string_view processor, std::string_view file);
 // The tables that the processors of a run fill in the database of --sink, in their order.
 std::vector<std::string> tables_of(const ResultSettings& run);
-// What a run of vectors gets that names no processor, with --sink or without.
+// The default processor of a run of vectors, with --sink or without.
 const std::string& processor_for_vectors(const ResultSettings& run);
-// What a name of an item's file ends with, whatever the processor.
+// The endings of items' file names, for any processor.
 std::span<const std::string> endings_of_items();
 
 }  // namespace offramp

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// Of a plug-in's name, for errors.
+// A plug-in's accepted names, for errors.
 inline constexpr const char* kPluginName = "lower-case letters, digits and '-'; --list prints the known names";
 // The largest number that a setting without a limit takes.
 inline constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();

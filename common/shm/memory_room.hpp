@@ -19,7 +19,7 @@ struct MemoryRoom {
 std::optional<MemoryRoom> cgroup_memory_room(const std::string& cgroup_mount = "/sys/fs/cgroup",
                                              const std::string& membership_file = "/proc/self/cgroup");
 
-// What /dev/shm still takes. Errors: SystemError when there is no such file system.
+// The free space in /dev/shm. Errors: SystemError when there is no such file system.
 MemoryRoom shared_memory_room();
 
 }  // namespace offramp

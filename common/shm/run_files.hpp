@@ -3,8 +3,8 @@
 #include <array>
 #include <string_view>
 
-// What lies in a run's directory. Whoever writes or reads one of these calls it by its name here, and whoever takes the
-// directory over for another run knows by the lists what would speak of one that is over.
+// The files in a run's directory. Readers and writers use these names, and a new run in the
+// directory uses the lists to find files of the ended one.
 namespace offramp::run_files {
 
 // A directory with one of them is a run's.

@@ -4,7 +4,7 @@ namespace offramp {
 
 class SettingGroup;
 
-// What a program does instead of a run: on the command line only, never part of a printed configuration.
+// Actions instead of a run: on the command line only, never part of a printed configuration.
 struct ActionSettings {
     bool print_config = false;
     bool list = false;   // names of models, sources, processors

@@ -7,7 +7,7 @@ namespace offramp {
 
 class SettingGroup;
 
-// What is run on each batch, and in what form its outputs leave it.
+// The model to run on each batch, and the form of its outputs.
 struct ModelSettings {
     // a name of the models' table, a .safetensors file of one's weights, or a model's .pt2 or .pt
     std::string model = "deeplabv3-resnet50";
