@@ -1,4 +1,4 @@
-"""Whole runs by users who are not the one that built: of a build that they may only read, and with too few processes. Real users, so it takes root."""
+"""Whole runs by users other than the builder: with a read-only build, and with too few processes. Needs root to become other users."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A run that is started without saying on what: photographs cut out by the model that is shipped, held against their true masks."""
+"""A run without arguments: the shipped model cuts out photographs, compared with their true masks."""
 
 import json
 import signal

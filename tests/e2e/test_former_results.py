@@ -1,4 +1,4 @@
-"""What a run left stays as it is when a mistyped one comes after it, as a user types it: nothing is touched before the new run has results of its own."""
+"""A mistyped command keeps an earlier run's results: nothing changes before the new run has results."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Pictures to masks and texts to vectors with several producers: what they leave is what one leaves, also behind a launcher that was killed."""
+"""Pictures to masks and texts to vectors with several producers: the results of one producer, even after a killed launcher."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Pictures to masks and cut-outs, as a job: listed once, done in shards of which one is killed, merged to what one run leaves."""
+"""Pictures to masks and cut-outs as a job: one shard is killed, and the merged results equal those of one run."""
 
 import json
 import os

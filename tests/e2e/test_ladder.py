@@ -1,4 +1,4 @@
-"""The ladder in a small form, on the real programs: is everything there that a reader is promised? No time is asserted."""
+"""A small ladder with the real programs: all promised files exist. No time is asserted."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a user sees of a run that is stopped, broken into, or given bad input."""
+"""Output and exit codes of runs that are stopped, disturbed or given bad input."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Masks lie on the pictures that they are of: as PyTorch brings scores to a picture's size, and as pycocotools measures them."""
+"""Masks match their pictures: resized as PyTorch resizes scores, and measured by pycocotools."""
 
 import contextlib
 import importlib.util

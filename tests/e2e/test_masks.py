@@ -1,4 +1,4 @@
-"""Masks are the same files, byte for byte, however many consumers make them and whatever happens to those."""
+"""Masks are the same files, byte for byte, for any number of consumers and any of their failures."""
 
 import io
 import pathlib

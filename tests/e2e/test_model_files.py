@@ -1,4 +1,4 @@
-"""Models from files: any outputs, in their own types and shapes, as PyTorch gives them; and what is not a model is refused by name."""
+"""Models from files: any outputs, with PyTorch's types, shapes and values; files that are not models are refused by name."""
 
 import importlib.util
 import json

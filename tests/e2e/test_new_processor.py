@@ -1,4 +1,4 @@
-"""A processor is one file: the one that the page shows is added to a copy of the tree, built, and run beside `write`."""
+"""The documented one-file processor: added to a copy of the tree, built, and run beside `write`."""
 
 import json
 import os

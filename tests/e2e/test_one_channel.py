@@ -1,4 +1,4 @@
-"""Networks of one channel, as most that take backgrounds off: their one output is the foreground's, never an empty mask."""
+"""Networks with one channel, as for background removal: the output is the foreground, never an empty mask."""
 
 import importlib.util
 import io

@@ -1,4 +1,4 @@
-"""Whole runs over pictures of many kinds, against the Pillow that is installed: pixels as they are decoded, and what cut-outs keep of an original."""
+"""Whole runs over many kinds of pictures, compared with the installed Pillow: decoded pixels and cut-outs."""
 
 import importlib.util
 import io

@@ -1,4 +1,4 @@
-"""Every key that sentence-transformers reads from a folder: an export gives its vectors, or refuses the key by name."""
+"""Every key that sentence-transformers reads from a folder: an export gives the same vectors, or refuses the key by name."""
 
 import contextlib
 import functools

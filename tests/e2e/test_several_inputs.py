@@ -1,4 +1,4 @@
-"""Models of several inputs: arrays of different types from a folder, and a text's tokens; as PyTorch gives them; what does not fit is refused by name."""
+"""Models of several inputs: arrays of different types from a folder, and a text's tokens. Results equal PyTorch's; unsuitable inputs are refused by name."""
 
 import importlib.util
 import io

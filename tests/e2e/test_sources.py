@@ -1,4 +1,4 @@
-"""The same pictures by every way in: results are the same bytes, and what is bad in an input is counted and nothing worse."""
+"""The same pictures through every input format: results are the same bytes, and bad items are only counted."""
 
 import contextlib
 import io

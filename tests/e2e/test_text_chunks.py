@@ -1,4 +1,4 @@
-"""Long texts in chunks with overlap: rows that say which part of which text they are, the same whatever happened meanwhile."""
+"""Long texts in overlapping chunks: rows name their text and part, and are the same despite failures."""
 
 import contextlib
 import importlib.util

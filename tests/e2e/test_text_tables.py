@@ -1,4 +1,4 @@
-"""Texts with ids and columns, of JSON lines and of Parquet, to vectors and rows: the same whatever they came from, killed and continued or in shards."""
+"""Texts with ids and columns, of JSON lines and of Parquet, to vectors and rows: the same for every format, after kills and in shards."""
 
 import contextlib
 import importlib.util

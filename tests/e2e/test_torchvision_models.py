@@ -1,4 +1,4 @@
-"""torchvision's segmentation networks, exported and run on photographs that are not ours: the masks are torchvision's own."""
+"""torchvision's segmentation networks, exported and run on third-party photographs: the masks equal torchvision's."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""Whatever a consumer sends, no slab of another changes, the run ends as without it, and all of it is counted by reason."""
+"""A hostile consumer's messages change no other consumer's slab and no result, and are counted by reason."""
 
 import contextlib
 import resource

@@ -1,4 +1,4 @@
-"""A consumer that dies in mid-batch, in every way, costs nothing but the time."""
+"""Consumers that die in mid-batch, in every way, change no result."""
 
 import signal
 import unittest

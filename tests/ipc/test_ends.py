@@ -1,4 +1,4 @@
-"""However a run ends, it ends: nothing hangs, and nothing stays behind."""
+"""Every end of a run: nothing hangs, and nothing is left behind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What Slurm and Kubernetes start: the script of `job sbatch`, with stand-ins for Slurm's own commands, and a shard as a container's first process."""
+"""Jobs under Slurm and Kubernetes: the script of `job sbatch` with fake Slurm commands, and a shard as a container's first process."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Several producers that one command starts leave what one leaves: also when they, or the launcher, are killed, stopped, or fail for good."""
+"""Several producers of one command give the results of one producer, even if they or the launcher are killed, stopped or fail."""
 
 import contextlib
 import fcntl

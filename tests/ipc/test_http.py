@@ -1,4 +1,4 @@
-"""Results that are posted arrive at least once, with the same bytes under the same key, whatever becomes of server and consumers."""
+"""Posted results arrive at least once, with the same bytes under the same key, despite server and consumer failures."""
 
 import io
 import json

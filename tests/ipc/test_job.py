@@ -1,4 +1,4 @@
-"""A job's shards, killed, stopped and tried again, merge to what one run leaves; what cannot be a shard's work is refused with its reason."""
+"""A job's shards, killed, stopped and retried, merge to the results of one run; unsuitable work is refused with a reason."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A folder is not its name: results go to the folder that a run began with, and nothing counts as done that lies elsewhere."""
+"""A moved output folder: results go to the folder that the run began with, and files elsewhere do not count as done."""
 
 import contextlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""A processor's file changes while a run is at work: `reload` brings what is new to all consumers, one after another, and nothing is lost."""
+"""A processor's file changes while a run is at work: `reload` updates all consumers, one after another, and nothing is lost."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a run leaves stays until another one that may replace it has come to its end; killed anywhere in between, nothing of either is lost."""
+"""A run's results are kept until a replacing run has finished; a kill at any point loses neither run's results."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A producer that dies is followed by another one that takes over: nothing is missing, nothing twice, nothing left behind."""
+"""A new producer recovers a dead one's run: nothing is missing, duplicated or left behind."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What a run that was broken off leaves, another continues: nothing twice, nothing lost, and never another's work."""
+"""A run resumes an interrupted one: nothing is duplicated or lost, and other work is refused."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Every rung gives the same bytes, alone and killed at, and ends with nothing left; and so do slabs that several batches share."""
+"""Every strategy gives the same bytes, undisturbed and with kills, and leaves nothing behind; so do slabs that several batches share."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What `new-processor` writes, in each language: its test passes and can fail, a run takes it as it is, and nothing is overwritten."""
+"""Files of `new-processor` in each language: their test passes and can fail, a run accepts them unchanged, and nothing is overwritten."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`offramp tune` with real runs: what it finds when it is interrupted, that the user's output is not touched, and a run that does not begin."""
+"""`offramp tune` with real runs: its result when interrupted, an untouched user output, and a run that does not start."""
 
 import json
 import os

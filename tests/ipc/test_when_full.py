@@ -1,4 +1,4 @@
-"""What a run does when no slab is free: it waits, drops what is newest and lists it, or sends what waits longest to the disk. Without
+"""A run without a free slab waits, drops and lists the newest batches, or spills the oldest to disk. Without
 consumers a pool is full as soon as it was filled once, so nothing here depends on who is faster."""
 
 import json

@@ -1,4 +1,4 @@
-"""What a loop may submit beside plain arrays of NumPy: what has DLPack, CUDA's array interface or the buffer protocol; any order of dimensions; slices."""
+"""Submitting other arrays than plain NumPy ones: DLPack, the CUDA array interface, the buffer protocol, any order of dimensions, slices."""
 
 import array
 import ctypes

@@ -1,4 +1,4 @@
-"""Consumers in Python of a run of another process: what they see, how they end, and what becomes of slabs that are not accepted."""
+"""Python consumers of another process's run: their data, their end, and slabs that are not accepted."""
 
 import ctypes
 import json

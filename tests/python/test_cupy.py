@@ -1,4 +1,4 @@
-"""Arrays of CuPy and Numba through the Egress, on a GPU: held, in order behind the stream that they are written on, in any order of their dimensions."""
+"""Arrays of CuPy and Numba through the Egress, on a GPU: held until copied, ordered after their stream, in any order of dimensions."""
 
 import importlib.util
 import os

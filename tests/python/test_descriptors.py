@@ -1,4 +1,4 @@
-"""The files that a process may open are used up at any step: a call raises one of the package's errors or works, and what waits goes on later."""
+"""File descriptors run out at any step: a call succeeds or raises an error of the package, and waiting work continues later."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Loops in Python: what an egress takes and refuses, how long it holds a batch, and how it ends."""
+"""Loops in Python: accepted and refused arguments of an Egress, how long it holds a batch, and its end."""
 
 import gc
 import json

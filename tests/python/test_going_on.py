@@ -1,4 +1,4 @@
-"""A loop that is killed, and goes on with resume=True: nothing is lost, and results are those of an undisturbed run. What is not the same work."""
+"""A killed loop resumes with resume=True: results equal an undisturbed run, and other work is refused."""
 
 import concurrent.futures
 import fcntl

@@ -1,4 +1,4 @@
-"""How long outputs are held: until they are copied, so that no byte is wrong, and not beyond, so that they take little memory."""
+"""Outputs are held until they are copied and not longer: no byte is wrong, and memory stays small."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""An exception that comes out of submit(), wherever that is: the loop catches it, and submits the batch again or goes on. No sample is lost or mistaken."""
+"""An exception at any step of submit(): the loop submits the batch again or continues, and no sample is lost or mixed up."""
 
 import signal
 import unittest

@@ -1,4 +1,4 @@
-"""The package without a run: what it knows of the library, how it finds it, and what it needs."""
+"""The package without a run: how it finds and checks the library, and its dependencies."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch, on the CPU and, where there is one, on a GPU: what arrives, what is refused, and that nothing is freed before it is copied."""
+"""PyTorch tensors on the CPU and, if present, a GPU: delivered values, refused tensors, and no memory freed before its copy."""
 
 import ast
 import functools

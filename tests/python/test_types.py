@@ -1,4 +1,4 @@
-"""The package's types: mypy accepts its modules and a stranger's program that uses them, and finds what is wrong in one. Twin: it does find it."""
+"""The package's types: mypy accepts its modules and a user's program, and finds errors in a wrong one."""
 
 import importlib.util
 import os
