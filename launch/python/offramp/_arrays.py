@@ -31,8 +31,8 @@ class Outputs(NamedTuple):
 
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
-    Of an array, as it lies where that is the layout's order; without a layout, where its rows are dense. Else of a copy that is so, made on the stream
-    that the array is written on, as where a `copy` is asked for. Errors: TypeError and BadArgument, which say what to call.
+    Validates an array. Uses its memory if it is in the layout's order, or dense without a layout. Otherwise, or with `copy`, copies it on the stream
+    that writes it. Errors: TypeError and BadArgument; the message names the call to make.
     """
     if is_torch(given):
         return _of_torch(name, given, copy, layout, stream)
@@ -157,7 +157,7 @@ class _Interface:
 
 
 def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order, stream: object) -> Outputs:
-    """By the package that the program has for it, on the array's stream or the one that was named."""
+    """Copies with PyTorch or CuPy, whichever the program imported, on the given or the array's stream."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     on = array.stream if stream is None else stream
     if torch is not None:
@@ -201,9 +201,9 @@ def _require_rows(name: str, shape: tuple[int, ...]) -> None:
 
 def stream_of(given: object, outputs: list[Outputs]) -> int | None:
     """
-    The handle of a stream: a number, a torch.cuda.Stream, a cupy.cuda.Stream; without one, that which each array says, or PyTorch uses now on its device.
+    The handle of the given stream (a number, a torch.cuda.Stream or a cupy.cuda.Stream). Default: the arrays' stream, else PyTorch's current one.
     """
-    handle = None if given is None else handle_of(given)        # a stream is looked at also where the CPU has no use for it
+    handle = None if given is None else handle_of(given)        # validated also for the CPU, which does not use it
     if outputs[0].device == "cpu":
         return None
     if handle is not None:

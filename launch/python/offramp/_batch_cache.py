@@ -1,6 +1,6 @@
 """
-What is known of a batch by the one before. A loop submits tensors of the same kinds again and again: to look at each as if it were the first takes longer than all
-else of handing it over.
+Validation results of the previous batch. Loops submit tensors of the same kind repeatedly, and full validation takes longer than the rest of
+submit().
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ class DoneBatches:
 
 class Checkpoint:
     """
-    Owns: the folder, held open, so that it stays the same one whatever its name leads to; the file, from the first batch on. Nothing is noted once the name
-    leads elsewhere. Thread: submitted() from the loop's; completed(), write() from one of its own; the rest before these two.
-    Errors: BadArgument for another work than the file's; CannotWrite.
+    The checkpoint of an Egress. Owns: the folder's descriptor, so that a renamed folder is detected; the file, from the first batch on. Writing
+    fails once the path leads to another folder. Thread: submitted() from the loop's; completed() and write() from one other; all else before these.
+    Errors: BadArgument if the file is of other work; CannotWrite.
     """
 
     def __init__(self, folder: str, identity: dict[str, str], work: str, resume: bool):
@@ -96,7 +96,7 @@ class Checkpoint:
         # Submitted batches: first item, samples, keys. Without keys: a batch that no longer counts as done.
         self._told: collections.deque[tuple[int, int, bytes | None]] = collections.deque()
         self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
-        self._firsts: list[int] = []                # of these, in order
+        self._firsts: list[int] = []                # its keys, sorted
         self._done = DoneBatches()
         self._more: list[Done] = []                 # that the file lacks
         self.earlier = DoneBatches()                # by runs before this one; fixed
@@ -126,20 +126,20 @@ class Checkpoint:
                               "Put it back, or mount it again; with resume=True the loop then goes on from here")
 
     def _take_share(self) -> None:
-        """In a launcher's lock on the folder: the lock outlives a launcher that dies before this program."""
+        """Shares the launcher's lock on the folder, so that it outlives the launcher."""
         with contextlib.suppress(OSError):
             self._share = os.open(LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._hold())
             fcntl.flock(self._share, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def _give_back(self) -> None:
-        """The share, also for forked children that have it open."""
+        """Unlocks the share, also for forked children that inherited it."""
         if self._share is not None:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._share, fcntl.LOCK_UN)
         self.let_go()
 
     def let_go(self) -> None:
-        """In a forked child the share is the parent's."""
+        """Closes the share without unlocking it, for a forked child."""
         if self._share is not None:
             os.close(self._share)
             self._share = None
@@ -156,7 +156,7 @@ class Checkpoint:
 
     def _go_on(self, text: bytes) -> None:
         first, *lines = text.split(b"\n")
-        lines = lines[:-1]      # what has no end says nothing
+        lines = lines[:-1]      # the last line is incomplete
         try:
             header = json.loads(first)
             told, work, tensors = header["identity"], header["work"], header["tensors"]
@@ -207,7 +207,7 @@ class Checkpoint:
             self._new = self._put(NEW_NAME, self._header())
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
-        """Before the library has it."""
+        """Notes a batch before the library gets it."""
         self._told.append((first, samples, keys or b""))
 
     def changed(self, first: int) -> None:
@@ -215,7 +215,7 @@ class Checkpoint:
         self._told.append((first, 0, None))
 
     def completed(self, ranges: Sequence[tuple[int, int]], given_up: Sequence[tuple[int, int]] = ()) -> None:
-        """`given_up`: items that will not be done. A batch that has one of them is forgotten, and is made again by a loop that goes on."""
+        """Notes finished items. `given_up`: failed items; a resumed loop processes their batches again."""
         while self._told:
             first, samples, keys = self._told.popleft()
             if keys is None:
@@ -232,7 +232,7 @@ class Checkpoint:
                 self._count(first, begin, end)
 
     def _batches_in(self, begin: int, end: int) -> list[int]:
-        """The first items of those that are open and have items of these."""
+        """The first items of open batches that overlap these items."""
         at = max(bisect.bisect_right(self._firsts, begin) - 1, 0)
         found = self._firsts[at:bisect.bisect_left(self._firsts, end)]
         return found[1:] if found and found[0] + self._open[found[0]][1] <= begin else found
@@ -280,7 +280,7 @@ class Checkpoint:
         self._give_back()
         if self._new is not None:
             new, self._new = self._new, None
-            with new, contextlib.suppress(OSError):      # the launcher found that results may not go there; another loop may have put its own in the place
+            with new, contextlib.suppress(OSError):      # the launcher refused the folder, or another loop replaced the file
                 if os.path.samestat(os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._hold(), follow_symlinks=False)):
                     os.unlink(NEW_NAME, dir_fd=self._hold())
         if self._inside is not None:
@@ -290,7 +290,7 @@ class Checkpoint:
     def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
-            self._file = None       # the next one is written anew, with all that is done
+            self._file = None       # the next write replaces the file
 
     def _header(self) -> bytes:
         header = {"offramp_egress": VERSION, "work": self.work, "identity": self._identity, "tensors": self._tensors}
@@ -341,7 +341,7 @@ os.register_at_fork(after_in_child=_release_all)
 
 
 class Comparison:
-    """Whether batches that are left out, since they are done, have the keys that they had. Borrows: the checkpoint."""
+    """Checks that skipped batches have the keys of the earlier run. Borrows: the checkpoint."""
 
     def __init__(self, checkpoint: Checkpoint):
         self._path, self._earlier = checkpoint.path, checkpoint.earlier
@@ -376,13 +376,13 @@ class Comparison:
 
 
 def describe(tensor: Told) -> str:
-    """Without the samples of a batch, of which another run may have more."""
+    """Type and shape without the batch size, which may differ between runs."""
     dtype, shape = tensor
     return f"{dtype}{tuple(shape[1:])}"
 
 
 def write_all(file: io.FileIO, text: bytes) -> None:
-    """A full disk takes a part without an error, and says so of the next one alone."""
+    """Repeats partial writes: a full disk reports its error only on the next one."""
     while text:
         text = text[file.write(text):]
 

@@ -23,13 +23,13 @@ from offramp._threads import start_without_signals
 from offramp._torch import Memory
 
 WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
-LOOK_SECONDS = 0.005    # between two looks of a loop that submits at all tensors that must not change
-QUIET_SECONDS = 0.02    # without a submit, before the thread looks, at them and at what is copied, and between two looks of it
-LOOK_AT_CONSUMERS_SECONDS = 0.5     # who are waited for: do they make progress
-KILLED_WITHIN_SECONDS = 5   # those that kill_stalled kills are gone by then
-FIRST_WARNING_SECONDS = 30  # from the first warning that they do not to the second
+LOOK_SECONDS = 0.005    # between two checks of all held tensors, in a loop that submits
+QUIET_SECONDS = 0.02    # without a submit() before the thread checks, and between its checks
+LOOK_AT_CONSUMERS_SECONDS = 0.5     # between two checks for stalled consumers
+KILLED_WITHIN_SECONDS = 5   # after this, kill_stalled has failed
+FIRST_WARNING_SECONDS = 30  # from the first warning to the second
 VISIBILITY_TIMEOUT_SECONDS = 30     # the default (offramp.h)
-BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: what a death costs is done again
+BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: work of this time is repeated after a crash
 _NEVER = (1 << 64) - 1
 
 
@@ -192,8 +192,7 @@ class Run:
 
     def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """
-        The handle is there meanwhile: close() waits for the calls of other threads. Without a lock, here as below: Ctrl-C may come between its
-        acquisition and the block that releases it.
+        Calls the library; close() waits for such calls. Uses no lock, which Ctrl-C could leave taken.
         """
         me = threading.get_ident()
         try:
@@ -284,9 +283,9 @@ class Releases:
         self._watches: dict[int, Watch] = {}        # of held batches that were not reported as changed
         self._next = self._released = 0
         self._stopped = False
-        # With the first batch, or stop(). No Event, whose lock Ctrl-C could leave taken.
+        # Set by the first batch or stop(). Not an Event, whose lock Ctrl-C could leave taken.
         self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self.look_at = 0.0      # then it is time to look at all that are held
+        self.look_at = 0.0      # the time of the next check of all held tensors
         self.changed: collections.deque[TensorChanged] = collections.deque()
         self._thread = _Thread(target=self._release, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
 

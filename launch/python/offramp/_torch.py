@@ -64,8 +64,8 @@ def current_stream(device: Any) -> int:
 
 class Memory:
     """
-    Of a submitted tensor: whether it is what it was. Holds it, whatever the tensor is made to point to. PyTorch counts writes, not where they went: they
-    are judged where the tensor is all that lies in its memory, and not of tensors of inference mode, which have no count.
+    Detects changes of a submitted tensor, and holds its memory. PyTorch counts writes per storage, so writes are detected only if the tensor fills its
+    storage. Tensors of inference mode have no count.
     """
 
     __slots__ = ("_tensor", "_storage", "_address", "_bytes", "_version")

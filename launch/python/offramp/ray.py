@@ -135,7 +135,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 class Driver:
-    """Owns: the actors. One that was lost is not used again, also where it comes back: what it began ends with it."""
+    """Schedules shards on actors. Owns: the actors. A lost actor is never reused."""
 
     def __init__(self, folder: pathlib.Path, missing: Sequence[int], needs: Mapping[str, float], workers: int, attempts: int, pause: float,
                  to_workers: tuple[pathlib.Path, str, Sequence[str]], say: Callable[[str], None]):
