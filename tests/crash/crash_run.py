@@ -1,4 +1,4 @@
-"""One run, started as a user starts it, in which processes die, stop or end at chosen failpoints; and what must be true afterwards."""
+"""One run whose processes die, stop or end at chosen failpoints, and the invariants afterwards."""
 
 import dataclasses
 import functools

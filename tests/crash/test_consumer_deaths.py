@@ -1,4 +1,4 @@
-"""A few consumers killed, one a second, and what the run loses by it; more, and on a GPU, by one command: README.md."""
+"""A few consumers killed, one a second, and the run's losses. README.md has the command for more, and for a GPU."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Every cell of the kill-point matrix once, and random histories. More of either by one command: README.md."""
+"""Every cell of the kill-point matrix once, and random histories. README.md has the command for more."""
 
 import concurrent.futures
 import os

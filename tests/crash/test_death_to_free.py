@@ -1,4 +1,4 @@
-"""The measurement of death_to_free.py in small: what it measures happens, and a core file is left out of nothing but the slabs."""
+"""A small run of death_to_free.py: the measured events happen, and only slabs are excluded from a core file."""
 
 import resource
 import unittest

@@ -1,4 +1,4 @@
-"""Consumers whose process lives on give everything back, and what they give back of a dead run changes nothing in the next."""
+"""Consumers in a surviving process return all slabs, and late returns of a dead run do not affect the next."""
 
 import importlib.util
 import os

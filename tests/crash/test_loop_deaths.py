@@ -1,4 +1,4 @@
-"""A Python loop that is killed at each step of its egress, and goes on: outputs are those of an undisturbed run."""
+"""A Python loop killed at each step of its egress and resumed: outputs equal an undisturbed run."""
 
 import importlib.util
 import os

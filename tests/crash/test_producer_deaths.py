@@ -1,4 +1,4 @@
-"""A few producers killed in mid-copy, and what is made of it; more, and on a GPU, by one command: README.md."""
+"""A few producers killed in mid-copy, and the recovery. README.md has the command for more, and for a GPU."""
 
 import unittest
 import unittest.mock

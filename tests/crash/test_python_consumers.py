@@ -1,4 +1,4 @@
-"""Consumers in Python, killed at each step of theirs: outputs are those of an undisturbed run, and nothing is lost."""
+"""Python consumers killed at each of their steps: outputs equal an undisturbed run."""
 
 import concurrent.futures
 import importlib.util

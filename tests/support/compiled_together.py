@@ -1,4 +1,4 @@
-"""What a build compiles as one: CMake's unity sources."""
+"""The members of CMake's unity sources in a build."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""A small network of texts, with its notes and its tokenizer: made in a moment, it needs PyTorch and tokenizers. For tests."""
+"""A small text network with its metadata and tokenizer, for tests. Needs PyTorch and tokenizers."""
 
 import pathlib
 

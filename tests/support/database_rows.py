@@ -1,4 +1,4 @@
-"""What a result is, as tests compare it: the bytes of a file, and of a database its rows, for its bytes depend on who wrote first."""
+"""Results in comparable form: the bytes of files, and the rows of databases, whose bytes depend on the order of writes."""
 
 import contextlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""Which items of a run are done: by its checkpoint's word, and by the files themselves. The checkpoint may lag behind the files, never lead."""
+"""Finished items of a run, by its checkpoint and by its files. The checkpoint may lag behind the files, never lead."""
 
 import json
 

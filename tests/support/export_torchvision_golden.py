@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what the C++ models are compared with: seeded weights and PyTorch's own answers, as .safetensors.
+"""Writes references for the C++ models: seeded weights and PyTorch's outputs, as .safetensors.
 
     export_torchvision_golden.py FOLDER
 

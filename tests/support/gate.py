@@ -1,4 +1,4 @@
-"""A gate in front of a run's slabs: how far the run goes is said by the test, and not by how fast the machine is."""
+"""A gate in front of a run's slabs, so that the test and not the machine's speed sets the run's progress."""
 
 import os
 import pathlib

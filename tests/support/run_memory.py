@@ -1,4 +1,4 @@
-"""A run's shared memory as anyone of its user may look at it: slabs' states, the account, and the bytes themselves. Nothing is written."""
+"""Reads a run's shared memory: slab states, the report and the data. Writes nothing."""
 
 import concurrent.futures
 import mmap

@@ -1,4 +1,4 @@
-"""A file system of its own, as small as a test needs it to be full."""
+"""A small file system that a test can fill."""
 
 import contextlib
 import subprocess

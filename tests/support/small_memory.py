@@ -1,4 +1,4 @@
-"""A control group with little memory, in which the kernel ends a program and no other one of the machine."""
+"""A control group with little memory, in which the kernel kills only the test's program."""
 
 import contextlib
 import os

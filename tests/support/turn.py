@@ -1,4 +1,4 @@
-"""Of checks that take long and resemble one another, each day the next share: a few minutes instead of many, and all of them within days."""
+"""Runs a daily share of long, similar checks: a few minutes a day, and all of them within days."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What `clean` removes, and above all what it does not."""
+"""Files that `clean` removes, and those that it keeps."""
 
 import contextlib
 import fcntl

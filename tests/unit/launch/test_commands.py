@@ -1,4 +1,4 @@
-"""Commands as they are typed: help for each alone, the version, and a build that is another user's."""
+"""Commands as typed: help for each, the version, and another user's build."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What a plain run shows at its end: how well cut-outs fit, the sheet, and what is shipped for it."""
+"""The end of a plain run: how well cut-outs fit, the sheet, and the shipped files."""
 
 import pathlib
 import tempfile

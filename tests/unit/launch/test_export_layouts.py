@@ -1,4 +1,4 @@
-"""What an export knows of memory layouts on a GPU, from tensors that PyTorch only pretends to have: no GPU is needed."""
+"""Memory layouts of GPU exports, tested with PyTorch's fake tensors, without a GPU."""
 
 import importlib.util
 import unittest

@@ -1,4 +1,4 @@
-"""What an export says of the pictures that a network wants: torchvision's own transforms, or the user's word."""
+"""The input pictures in an export's metadata: from torchvision's transforms or the user's flags."""
 
 import importlib.util
 import pathlib

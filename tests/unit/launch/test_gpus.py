@@ -1,4 +1,4 @@
-"""Which GPUs work on a run, what each worker gets of the machine, and how the job in the output ends, wherever that is cut off."""
+"""The GPUs of a run, each worker's share of the machine, and the end of the job in the output, with kills at every step."""
 
 import contextlib
 import errno

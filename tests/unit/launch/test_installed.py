@@ -1,4 +1,4 @@
-"""What the command of a package knows of the machine and of itself."""
+"""The package's command: what it detects of the machine and of itself."""
 
 import pathlib
 import tempfile

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command with 130 and without a traceback, at whatever moment it comes."""
+"""Ctrl-C ends a command with exit code 130 and without a traceback, at any moment."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Jobs: files that are made once, what of another job is refused, exit codes, and thousands of histories of two attempts that are killed anywhere."""
+"""Jobs: files that are created once, refused files of other jobs, exit codes, and thousands of histories of two attempts with kills anywhere."""
 
 import contextlib
 import errno

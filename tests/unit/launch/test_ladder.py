@@ -1,4 +1,4 @@
-"""The ladder: its arithmetic, and the whole command over programs that only leave the files of a run."""
+"""The ladder: its arithmetic, and the whole command over fake programs that only write a run's files."""
 
 import collections
 import contextlib

@@ -1,4 +1,4 @@
-"""What is seen on terminals of several widths."""
+"""Output on terminals of several widths."""
 
 import importlib.util
 import io

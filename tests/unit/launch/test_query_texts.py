@@ -1,4 +1,4 @@
-"""The texts that `query` shows: of the right kind of input, or refused in a line with its remedy."""
+"""The texts that `query` shows, and one-line errors with a remedy for other input."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""What a worker of Ray does with a shard's command, without Ray: codes, reasons, its store beside slabs, the pipe that ends the command with it."""
+"""A Ray worker without Ray: exit codes, reasons, the object store beside slabs, and the pipe that ends the command with the worker."""
 
 import contextlib
 import fcntl

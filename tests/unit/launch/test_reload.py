@@ -1,4 +1,4 @@
-"""The command `reload`: a new consumer is started and takes slabs before an old one is sent away, and one that cannot begin changes nothing."""
+"""The command `reload`: a new consumer processes slabs before an old one is drained, and one that cannot start changes nothing."""
 
 import json
 import signal

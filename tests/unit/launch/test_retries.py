@@ -1,4 +1,4 @@
-"""Dead letters, sample by sample: what a report says of each, and when a run stops trying."""
+"""Dead letters, sample by sample: the report of each, and when a run stops retrying."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""`offramp top`: what it draws, what its keys do, and that it leaves the terminal as it was."""
+"""`offramp top`: its display, its keys, and the restored terminal."""
 
 import fcntl
 import importlib.util

@@ -1,4 +1,4 @@
-"""Time ranges of a run that goes on: how they are asked for, waited for, written and drawn."""
+"""Tracing a live run: requesting, waiting for, writing and drawing time ranges."""
 
 import importlib.util
 import io

@@ -1,4 +1,4 @@
-"""The search of `tune` on machines that are reckoned, beside the best of their whole grids; and the command, where no trial runs."""
+"""The search of `tune` on simulated machines, compared with the best of the whole grid; and the command without trials."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""How a run is watched: metrics and their names, health, who is let in, and the server of a run with puppets."""
+"""Watching a run: metrics and their names, health, access control, and the server of a run with puppets."""
 
 import datetime
 import http.client
