@@ -339,5 +339,5 @@ def python_command(program):
 def python_environment():
     """Peers and their processes find the same modules; compiled files go to the driver's cache or nowhere."""
     compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
-    # As our producer does: waiting threads would take cores from the loaders and writers beside the model.
+    # As in our producer: spinning threads would take cores from the loaders and writers beside the model.
     return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])), **compiled}

@@ -80,7 +80,7 @@ class ConsumerDeaths:
         return sum(window.deaths for window in self.windows)
 
     def ratios(self):
-        """Of each window with deaths to the mean of its neighbours without."""
+        """The ratio of each window with deaths to the mean of its neighbours without."""
         found = []
         for index in range(1, len(self.windows), 2):
             beside = [window.rate() for window in (self.windows[index - 1], *self.windows[index + 1:index + 2])]

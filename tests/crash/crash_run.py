@@ -19,7 +19,7 @@ SAMPLES = 96
 WATCHDOG_SECONDS = 60     # of a run that takes two
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", str(SAMPLES // 4), "--slabs", "4",
         "--processor", "checksum", "--consumers", "2", "--producer-restarts", "4", "--visibility-timeout", str(VISIBILITY_TIMEOUT), "--log-level", "info")
-# What --when-full asks for, and how many slabs make that happen: drop publishes as many at least, and drops much of the rest.
+# Values of --when-full and slab numbers that provoke them: drop publishes at least as many, and drops much of the rest.
 WHEN_FULL = {"block": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"     # makes leases run out
@@ -80,7 +80,7 @@ class CrashRun:
         return {"OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.run.folder)), "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)}
 
     def outputs(self):
-        """What a run left for its user, without what is its own book-keeping."""
+        """The run's results, without its own bookkeeping files."""
         return {name: text for name, text in self.run.files().items() if name == "checksums.tsv"}
 
     def is_conserved(self):
@@ -121,7 +121,7 @@ class CrashRun:
         return self.run.start(*self.resume_flags).wait()
 
     def wrong(self, code, expected):
-        """What is not as it must be at the end of a run that ended with `code`, and of the one that makes what it dropped; a list of texts."""
+        """Violated invariants, as texts, of a run that ended with `code` and of the one that repeats its dropped batches."""
         wrong = [f"exit code {code}"] if code != 0 else []
         if code == 0 and not self.is_conserved():
             wrong.append("samples are not conserved")
@@ -144,7 +144,7 @@ class CrashRun:
         return (self.once / order.name).exists()
 
     def processes(self):
-        """Of this run, alive."""
+        """The run's living processes."""
         return processes_marked("OFFRAMP_FAILPOINT_ONCE", self.once)
 
     def left_in_shared_memory(self):

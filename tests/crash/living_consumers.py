@@ -16,7 +16,7 @@ from tests.crash.crash_run import BIN, ROOT
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 BATCHES, ROWS = 60, 8
-# What a library's consumer does not come by: no other producer takes over its run.
+# Failpoints that a library's consumer never reaches: no other producer recovers its run.
 OF_A_RECOVERY = ("consumer.producer_lost", "consumer.producer_met", "consumer.back")
 # Sample r of batch b has the value b * 1000 + r in all places, and is named b/r.
 PRODUCER = """
@@ -152,7 +152,7 @@ def samples_in(lines):
 
 
 def wrong_values(samples):
-    """Those that hold another sample's bytes."""
+    """Samples that hold another sample's data."""
     def value(key):
         batch, row = map(int, key.split("/"))
         return 1000 * batch + row

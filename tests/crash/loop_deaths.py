@@ -130,7 +130,7 @@ def seen_by_a_loop():
 
 
 def is_whole(outputs):
-    """Of a run that is through: a file for each sample."""
+    """The results of a finished run: a file for each sample."""
     return len(outputs) == BATCHES * ROWS
 
 

@@ -11,7 +11,7 @@ import time
 
 from tests.crash.crash_run import DEATH, DEATHS, HANG, LAUNCHER, RECOVERY, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
 
-# What must happen first so that these are reached at all, and how often a run comes by them where that is once.
+# Preconditions of failpoints, and how often a run reaches them if only once.
 SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.counted": (DEATH,),
               "ledger.revoke.holder_cleared": (DEATH,),
               **dict.fromkeys(("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined",

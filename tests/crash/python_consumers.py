@@ -74,5 +74,5 @@ def cells():
 
 
 def is_whole(outputs):
-    """Of a run that is through: a file for each sample, and one of records."""
+    """The results of a finished run: a file for each sample, and one of records."""
     return len(outputs) == SAMPLES + 1

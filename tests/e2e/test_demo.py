@@ -41,7 +41,7 @@ class Demo(unittest.TestCase):
         return (run.folder / "launcher.log").read_text()
 
     def results_of(self, *flags):
-        """What a run leaves but for what the launcher adds, with its bytes."""
+        """A run's files with their bytes, without those that the launcher adds."""
         with LaunchedRun(*flags) as run:
             self.run_to_its_end(run)
             return {name: data for name, data in run.files().items() if not name.startswith("contact-sheet")}

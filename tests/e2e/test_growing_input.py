@@ -35,7 +35,7 @@ class InWorlds(unittest.TestCase):
         return world
 
     def undisturbed(self, world, *flags):
-        """What a run makes of this world's input."""
+        """The results of a run over this world's input."""
         other = self.world(*flags)
         self.assertEqual(other.start("--input", str(world.input)).wait(), 0, other.said())
         return other

@@ -163,7 +163,7 @@ class TextTables(TextRuns, unittest.TestCase):
     def test_a_table_without_columns_that_is_continued_is_refused_by_name(self):
         world = self.world("jsonl-text", self.jsonl, processors=("--profile", "embeddings"))
         world.break_off(slabs=3)
-        # As a version without these columns would have left it.
+        # A table without these columns.
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
             for column in ("id", "columns"):
                 database.execute(f"ALTER TABLE embeddings DROP COLUMN {column}")

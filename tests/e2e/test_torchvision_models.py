@@ -43,7 +43,7 @@ def normalised(pixels):
 
 
 class Torchvision:
-    """What both networks have to show; a subclass says which one."""
+    """Tests of both networks; a subclass names one."""
 
     name = weights_suffix = last_bias = None
 

@@ -16,7 +16,7 @@ namespace offramp {
 struct FuzzTarget {
     // Called again and again in one process; keeps nothing from call to call.
     std::function<void(std::span<const std::byte>)> feed;
-    // What the real encoders write, from which inputs are bred.
+    // Messages of the real encoders: the seeds of the corpus.
     std::vector<std::string> seeds;
 };
 

@@ -1,4 +1,4 @@
-// What libFuzzer does, in small, for a compiler without it: breeds inputs from a corpus, keeps those that reach
+// A small libFuzzer for compilers without it: breeds inputs from a corpus, keeps those that reach
 // something new (g++'s -fsanitize-coverage=trace-pc), and writes the input that ended the process. The same seed gives
 // the same inputs.
 //

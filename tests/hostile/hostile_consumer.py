@@ -109,7 +109,7 @@ class Hostile:
             lies = [(wire.ticket(slab, generation, attempt + 1), wire.COMPLETED), (wire.ticket(slab, generation, 0), wire.RETURNED),
                     (wire.ticket(slab, generation + 1, attempt), wire.COMPLETED), (wire.ticket(slab, generation - 1, attempt), wire.COMPLETED),
                     (wire.ticket(slab, generation, attempt), 7), (wire.ticket(0xFFFFFFFF, generation, attempt), wire.COMPLETED)]
-            # What the others hold is easily guessed: there are few slabs, and both numbers count from 1.
+            # Other consumers' slabs are easily guessed: there are few, and both numbers count from 1.
             lies += [(wire.ticket(other, guess, tried, epoch=self.random.randrange(3)), self.random.choice((wire.COMPLETED, wire.RETURNED)))
                      for other in SLABS if other != slab for guess in range(max(1, generation - 3), generation + 4) for tried in (1, 2, 3)]
             self.random.shuffle(lies)

@@ -13,7 +13,7 @@ from tests.support.real_run import RealRun, left_behind, shared_memory, undistur
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "200", "--slabs", "6",
         "--processor", "checksum", "--log-level", "info")
 SAMPLES = 800
-# What the hostile consumers' words must have been counted as.
+# The required counters of hostile messages.
 REFUSED = ("hello with more holdings than records", "refused: another run", "refused: another version", "release beyond a gap",
            "release in another's name", "release message: another message version", "release message: another type",
            "release message: length does not fit the type", "release message: not a message of this project",

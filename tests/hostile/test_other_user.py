@@ -170,7 +170,7 @@ class ConsumerUser(unittest.TestCase):
             of_the_launcher = run.folder / "of-the-launchers-group"
             of_the_launcher.touch()
             of_the_launcher.chmod(0o640)
-            # What a consumer needs, it may: the rest of this test would hold of anyone else.
+            # A consumer has the access that it needs; without this the rest of the test proves nothing.
             said = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
                                      *(f"connect={path}" for path in wire.sockets_of(run.run_dir))], **as_consumer)
             self.assertEqual(set(said.values()), {"allowed"}, said)

@@ -23,7 +23,7 @@ class Planted(unittest.TestCase):
         self.addCleanup(lambda: self.assertEqual(left_behind(lambda: shared_memory() - before), set(), "something was left in /dev/shm"))
 
     def lay_out(self, run):
-        """What links lead to: a file that is there, and one that is not."""
+        """Link targets: an existing and a missing file."""
         self.precious, self.absent = run.folder / "precious", run.folder / "absent"
         self.precious.write_text("root's")
         self.precious.chmod(0o600)

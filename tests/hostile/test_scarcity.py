@@ -129,7 +129,7 @@ class FilledSharedMemory(unittest.TestCase):
                 self.stranger.unlink()
 
     def test_a_run_that_needs_more_reports_it_and_continues_later(self):
-        """Of the rungs only `workers` makes memory in mid-run: a segment a batch."""
+        """Only the strategy `workers` allocates memory in mid-run: a segment per batch."""
         flags = (*COPY, "--strategy", "workers", "--consumers", "1", "--status-seconds", "0.05")
         # Whether what a segment leaves behind is gone before the next is made is a race each time: among so many this side wins one.
         flags = tuple("2000" if word == "40" else word for word in flags)

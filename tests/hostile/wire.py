@@ -61,7 +61,7 @@ def tickets_of(body):
 
 
 def work_of(run_dir):
-    """What the run's consumers say in their first message that they will do."""
+    """The work that the run's consumers announce in their first message."""
     return int(re.search(r"# consumers' work ([0-9a-f]{16})", (pathlib.Path(run_dir) / "producer-settings.toml").read_text())[1], 16)
 
 

@@ -34,7 +34,7 @@ if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parque
 
 @dataclasses.dataclass
 class Tally:
-    """What a number of cycles did."""
+    """Results of a number of cycles."""
 
     kills: int = 0             # starts that were killed before their end
     moves: int = 0             # starts whose output folder was moved away

@@ -278,7 +278,7 @@ class Leases(unittest.TestCase):
             self.assertIn("is killed: it is stalled", run.logs())
 
     def test_a_run_that_is_paused_as_a_whole_takes_no_ones_slabs_and_kills_no_one(self):
-        """As by `docker pause`, a cgroup's freezer, a machine that sleeps; for several leases. None ends before both consumers are there."""
+        """Simulates `docker pause`, a cgroup freezer or machine sleep, for several visibility timeouts. Both consumers connect first."""
         visibility_timeout = 8
         with RealRun(*COPY, "--visibility-timeout", str(visibility_timeout), "--kill-stalled", "--status-seconds", "0.05") as run:
             run.start_producer()

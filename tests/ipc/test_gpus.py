@@ -18,12 +18,12 @@ from tests.support.waiting import wait_for
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "3", "--slabs", "12", "--status-seconds", "0.05")
 # Shards begin in the middle of a batch.
 FEW = (*COPY, "--batch", "8", "--batches", "13", "--limit", "101")
-# Of some 50 batches each: a run that is stopped has fewer in flight.
+# About 50 batches each, more than a stopped run has in flight.
 MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "597")
 PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
 FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
-# Of batches so large that few are computed ahead of their slabs.
+# Batches so large that few are computed ahead of their slabs.
 LARGE = (*COPY, "--batch", "2", "--batches", "200", "--limit", "397", "--processor", "checksum", "--copy-outputs", "64x64x64")
 
 
@@ -354,7 +354,7 @@ class Ahead(OfGpus):
 
 
 class OnGpus(unittest.TestCase):
-    """What nvidia-smi says decides; a machine's real answer is looked at by the tests that need a GPU."""
+    """Uses a fake nvidia-smi; the tests that need a GPU check the real one."""
 
     def test_without_a_gpu_there_is_no_run_on_gpus(self):
         with contextlib.ExitStack() as stack:

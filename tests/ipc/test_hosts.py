@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches", "12", "--slabs", "4", "--consumers", "2")
 SAMPLES = 48
 OBJECT = BIN / "tests" / "own_processor.so"
-# What own_processor.c leaves, in Python and as a program.
+# The results of own_processor.c, in Python and as a program.
 IN_PYTHON = """
     import os, pathlib, signal
 

@@ -186,7 +186,7 @@ class Http(unittest.TestCase):
 
 
 class Launched(unittest.TestCase):
-    """What the run as a whole does."""
+    """Behaviour of the whole run."""
 
     @classmethod
     def setUpClass(cls):

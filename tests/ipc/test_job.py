@@ -17,7 +17,7 @@ from tests.support.small_disk import small_disk
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
 # Shards begin in the middle of a batch.
 FEW = (*COPY, "--batch", "8", "--batches", "13", "--limit", "101")
-# Of some 150 batches each: a run that is stopped has fewer in flight.
+# About 150 batches each, more than a stopped run has in flight.
 MANY = (*COPY, "--batch", "2", "--batches", "450", "--limit", "895")
 PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
 FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")

@@ -19,7 +19,7 @@ WORK = ("--device", DEVICE, "--model", "copy", "--copy-bytes", "64KiB", "--batch
 # The article's colours.
 ARGB = {"Batch": "ff0000ff", "get batch": "ffff0000", "compute": "ff00ff00", "copy to CPU": "ffffff00", "queue CUDA event": "ff00ffff",
         "queue output": "ff00ffff", "process output": "ff00ffff"}
-# What a step holds on the model's thread, in order; behind a slash what is inside of that.
+# Ranges of a step on the model's thread, in order; nested ones after a slash.
 STEPS = {
     "sequential": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "process output"],
     "workers": ["get batch", "compute", "unmap", "map", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
@@ -48,7 +48,7 @@ class Range:
 
 
 def ranges_of(events):
-    """Of one process, in the order in which they begin. Fails where a pop has no push, or a range no end."""
+    """The ranges of one process, in order of their begin. Fails if a pop has no push or a range no end."""
     open_ranges, found = {}, []
     for event in events:
         stack = open_ranges.setdefault(event["thread"], [])

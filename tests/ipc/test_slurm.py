@@ -35,7 +35,7 @@ class Slurm(unittest.TestCase):
         return self.slurm.ask("sbatch", "--parsable", script, environment=self.world.environment).strip()
 
     def status(self, index):
-        """Of the shard's run that began last."""
+        """The status of the shard's latest run."""
         ident = json.loads((self.world.job / "job.json").read_text())["id"]
         found = sorted((self.world.folder / "build/runs").glob(f"{ident}-{index}-*/status.json"), key=lambda path: path.parent.stat().st_mtime)
         try:

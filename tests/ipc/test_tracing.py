@@ -18,7 +18,7 @@ from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--slabs", "4", "--consumers", "2", "--batches", "3000", "--processor", "checksum")
 SLABS_AT_ONCE, LOOK_SECONDS = 2, 0.2
-# What happens meanwhile has this long, on a machine that has more to do.
+# Time limit for intermediate steps on a busy machine.
 SECONDS = "5"
 # It submits until it may end, and what it computes in between takes its time.
 LOOP = """

@@ -162,7 +162,7 @@ class WhenFull(unittest.TestCase):
             self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
 
     def test_what_came_back_from_the_disk_and_kills_who_takes_it_is_set_aside(self):
-        """As a slab that was never spilled: counted once, kept with its bytes, not done, and made by the next run."""
+        """Like a slab that was never spilled: counted once, kept with its data, not done, and processed by the next run."""
         with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
             self.spill_everything(run)
             on_the_disk = {path.name for path in (run.run_dir / "spill").iterdir()}
@@ -189,7 +189,7 @@ class WhenFull(unittest.TestCase):
             self.assertEqual(run.summary()["samples"]["released"], 4, "it alone was left")
 
     def lines_of_a_retry(self, run, payload):
-        """What the dead-lettered samples come to, by the processor that survives them."""
+        """The results of the dead-lettered samples from a working processor."""
         again = run.folder / "again"
         command = [str(BIN / "offramp-consumer"), "--processor", "checksum", "--output", str(again)]
         subprocess.run([*command, "--retry", payload], check=True, timeout=60)

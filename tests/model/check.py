@@ -68,7 +68,7 @@ class Checker:
         return run(["./pan", *arguments], self.folder.name)
 
     def trail(self):
-        """What happened on the way to the error that the search found, a line each."""
+        """The steps to the error that the search found, a line each."""
         shown = run(["spin", *self.definitions, "-t", "-T", self.model], self.folder.name, may_fail=True)
         happened = shown.split("spin: ")[0].splitlines()
         broken = re.search(r"text of failed assertion: assert\((\w+)\)", shown)

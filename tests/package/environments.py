@@ -26,7 +26,7 @@ sys.exit({function}())
 
 
 class Wanting(Exception):
-    """What this machine has not."""
+    """A requirement that this machine lacks."""
 
 
 @functools.lru_cache
@@ -90,7 +90,7 @@ def site_of(folder):
 
 
 def unpack(wheel, folder):
-    """As pip does, in a tenth of its time."""
+    """Unpacks the wheel like pip, ten times faster."""
     site = site_of(folder)
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.infolist():

@@ -111,7 +111,7 @@ class Installed:
         return path
 
     def call(self, *words, code=0):
-        """What the command says."""
+        """The command's output."""
         done = subprocess.run([*self.command, *map(str, words)], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
         self.case.assertEqual(code, done.returncode, done.stdout)
@@ -119,7 +119,7 @@ class Installed:
         return done.stdout
 
     def ask(self, program, *arguments, code=0):
-        """What a program in the installation's Python says."""
+        """The output of a program in the installation's Python."""
         done = subprocess.run([self.python, "-c", textwrap.dedent(program), *map(str, arguments)], cwd=self.folder, env=self.environment, capture_output=True,
                               text=True, timeout=WATCHDOG_SECONDS, check=False)
         self.case.assertEqual(code, done.returncode, done.stdout + done.stderr)
@@ -137,7 +137,7 @@ class Installed:
         return said
 
     def require_one_version(self):
-        """Of package, library, programs and the launcher."""
+        """The versions of package, library, programs and launcher."""
         self.case.assertEqual(f"offramp {VERSION}\n", self.call("version"))
         self.case.assertEqual(f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())"))
 

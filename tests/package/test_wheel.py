@@ -24,7 +24,7 @@ MOST_BYTES = 15_000_000
 TORCH = importlib.util.find_spec("torch") is not None
 TOOLS = ("scikit_build_core", "auditwheel")
 MISSING = [tool for tool in TOOLS if importlib.util.find_spec(tool) is None]
-# What auditwheel lets the system have, of all that a wheel's libraries may ask for.
+# System libraries that auditwheel allows a wheel to need.
 OF_THE_SYSTEM = re.compile(r"(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s|z))\.so\b.*")
 
 

@@ -391,7 +391,7 @@ class WithoutARun(World):
 
 @needs_numpy
 class MadeUpSlab(unittest.TestCase):
-    """Of what no loop submits: rows that mean nothing, strides, types that NumPy lacks."""
+    """Slabs that no loop submits: empty rows, strides, types that NumPy lacks."""
 
     def slab(self, tensors, holes, bytes_of=b""):
         memory = mmap.mmap(-1, mmap.PAGESIZE)

@@ -120,7 +120,7 @@ class Asleep(World):
         self.assertEqual([], self.runs_of(child))
 
     def runs_of(self, process):
-        """What it has of runs: mappings, and open files."""
+        """Its mappings and open files of runs."""
         mapped = [line for line in pathlib.Path(f"/proc/{process}/maps").read_text().splitlines() if "/dev/shm/offramp-" in line]
         opened = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{process}/fd").iterdir()]
         return mapped + [name for name in opened if name.startswith(("socket:", "/dev/shm", str(self.folder))) or name == "anon_inode:[eventpoll]"]

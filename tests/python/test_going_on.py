@@ -157,7 +157,7 @@ class Moved(Loops):
 
 
 class Pending(unittest.TestCase):
-    """What of a loop's batches is left out, and what is found out."""
+    """Skipped batches and detected differences."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="offramp-python-", dir="/tmp")
@@ -241,7 +241,7 @@ class Pending(unittest.TestCase):
         self.assertEqual(([], {}, 0), (checkpoint._firsts, checkpoint._open, len(checkpoint._told)))
 
     def test_a_loop_that_drops_for_days_holds_no_more_for_it(self):
-        """Of three batches one is done, one is dropped and one changed. Entries are counted."""
+        """Three batches: one done, one dropped, one changed. Entries are counted."""
         with unittest.mock.patch("offramp._checkpoint.MOST_RANGES", 1000):
             checkpoint, most = self.checkpoint(False), 0
             for number in range(0, 300_000, 3):

@@ -12,7 +12,7 @@ from test_torch import CHECKER, ON_GPU, TORCH, keys_of
 from world import needs_numpy
 
 MANY_PARTS = int(os.environ.get("OFFRAMP_TEST_PARTS", "4000"))      # samples; 100000 of them in the long form
-# Of batches so large that one waits for the copies, and no more (slab_plan.cpp).
+# Batches so large that only one waits for the copies (slab_plan.cpp).
 WAITING, BEING_COPIED = 1, 6        # of the latter one is handed over, four are in the queue, and one is awaited
 ROWS, NUMBERS = 64, 32 * 1024
 IDLE = """

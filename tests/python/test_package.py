@@ -103,7 +103,7 @@ class Abi(unittest.TestCase):
 
 
 class MadeUpTensor:
-    """What a tensor of PyTorch's on a GPU says of itself."""
+    """The attributes of a PyTorch tensor on a GPU."""
 
     layout, dtype, shape, is_nested, is_quantized, requires_grad = "torch.strided", "torch.bfloat16", (2, 3), False, False, False
     device = types.SimpleNamespace(type="cuda", index=1)

@@ -117,7 +117,7 @@ class ProgramRuns(Loops):
         return process
 
     def ended(self, launcher, code):
-        """What it says."""
+        """The program's output."""
         said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(code, launcher.returncode, said + self.log())
         self.assertEqual([], left_of(launcher.args[launcher.args.index("--run-dir") + 1]))
@@ -335,7 +335,7 @@ class ProgramRuns(Loops):
         self.assertIn("wrapped", self.log())
 
     def require_that_a_killed_loop_is_followed(self, program):
-        """What the launcher says."""
+        """The launcher's output."""
         gate = self.work.close_gate("b009-0")
         launcher = self.launch("--log-format", "json", program=program)
         first = wait_for(lambda: self.loop_at_work(), "a loop with results")

@@ -34,7 +34,7 @@ CHECKER = """
                 wrong.append(sample.key)
     print(right, wrong)
 """
-# What torch.compile builds its kernels with.
+# The compiler of torch.compile's kernels.
 COMPILES = (importlib.util.find_spec("triton") is not None and shutil.which(os.environ.get("CC", "gcc")) is not None
             and pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
 # Batches of replays: before there is a consumer, and beside one.

@@ -1,4 +1,4 @@
-"""What the tests of the package share: a run directory, other Python processes with a watchdog, and a look at what is left in memory."""
+"""Shared by the package's tests: a run directory, other Python processes with a watchdog, and a check for leftovers in memory."""
 
 import importlib.util
 import os
@@ -49,7 +49,7 @@ class World(unittest.TestCase):
         return process
 
     def end(self, process, code=0):
-        """What it says. A test fails where it ends in another way."""
+        """The process's output. The test fails if it ends in another way."""
         said, problems = (text.decode() for text in process.communicate(timeout=WATCHDOG_SECONDS))
         self.assertEqual(code, process.returncode, said + problems)
         return said if code == 0 else said + problems

@@ -56,7 +56,7 @@ class Browser:
         self._call("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def screen(self, width, height, is_dark=False, scale=1):
-        """Of so many pixels; a narrow one is a phone's. What is shown stays."""
+        """Resizes the window, in pixels. The page stays loaded."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 500)
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])
 

@@ -10,7 +10,7 @@ import tempfile
 from tests.support.launched_run import ROOT
 
 EXPORT_SECONDS = 1500
-# Of all exports of a test: what the command finds out about a Python is found out once, and PyTorch is read once, later as it was compiled.
+# Shared by all exports of a test: facts about a Python and PyTorch's compiled modules.
 BUILD = tempfile.TemporaryDirectory(prefix="offramp-exports-")
 # PyTorch compiles and loads a program for each set of vector instructions that a CPU may have: half of a small network's export. Without them it writes
 # plain C++, which is as right.

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.parse
 
-# What may become of a request, beside being answered.
+# Outcomes of a request besides an answer.
 FAULTS = ("500", "503 later", "429 later", "408", "dropped", "cut", "answer lost", "hang")
 # Answers that come byte by byte, and never end while the receiver is there.
 DRIPPING = ("drip", "drip headers")

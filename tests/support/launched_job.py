@@ -47,7 +47,7 @@ class JobWorld(World):
         return run
 
     def status(self):
-        """Of that run."""
+        """Of one run."""
         try:
             return json.loads((self.run_of_shard() / "status.json").read_text())
         except (OSError, ValueError):

@@ -36,7 +36,7 @@ def programs_with_faulty_consumer(folder):
 
 
 class Launched:
-    """What is seen of a run that the launch script was started for. A subclass has `folder`, `run_dir`, `environment`, `launcher` and _patience()."""
+    """Observes a run of the launch script. A subclass has `folder`, `run_dir`, `environment`, `launcher` and _patience()."""
 
     @contextlib.contextmanager
     def gate(self):

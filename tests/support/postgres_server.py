@@ -53,7 +53,7 @@ class PostgresServer:
             shutil.chown(self.folder, self.user)
             self.folder.chmod(0o755)
         self._run("initdb", "-D", self.data, "-U", self.user, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        # What a commit promises is held against SIGKILL, not against a power cut.
+        # Tests need durability against SIGKILL, not against a power cut.
         (self.data / "postgresql.auto.conf").write_text(
             f"listen_addresses = ''\nunix_socket_directories = '{self.folder}'\nfsync = off\nshared_buffers = 16MB\nmax_connections = 50\n")
         self.require_passwords_of("stranger")

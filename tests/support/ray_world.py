@@ -87,7 +87,7 @@ class RayWorld(JobWorld):
         return {pid for pid in mine if index is None or f"\0--index\0{index}\0" in command_of(pid)}
 
     def memory(self):
-        """What its runs have in /dev/shm."""
+        """Names of its runs in /dev/shm."""
         own = json.loads((self.job / "job.json").read_text())["id"]
         return {name for name in os.listdir("/dev/shm") if own in name}
 

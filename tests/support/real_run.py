@@ -19,7 +19,7 @@ SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were
 
 
 def shared_memory():
-    """What runs of this test process have in /dev/shm; other runs on the machine are none of its business."""
+    """Names of this test process's runs in /dev/shm, without other runs on the machine."""
     return {name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-test-{os.getpid()}-")}
 
 

@@ -18,7 +18,7 @@ SAMPLE_WORDS = 512          # one word of each page
 
 
 def endpoint(run_dir):
-    """What the run's producer has published; {} when it has not."""
+    """The report that the run's producer published, or {}."""
     try:
         return dict(line.split("=", 1) for line in (run_dir / "endpoint").read_text().splitlines() if "=" in line)
     except OSError:
@@ -55,7 +55,7 @@ class RunMemory:
         return struct.unpack_from("<I", self._ledger, 12)[0]
 
     def words(self):
-        """Of every slab: (state, attempt, generation)."""
+        """(state, attempt, generation) of every slab."""
         packed = (struct.unpack_from("<Q", self._ledger, self._entries + slab * ENTRY_BYTES)[0] for slab in range(self.slabs))
         return [(STATES[word >> 60], word >> 48 & 0xfff, word & (1 << 48) - 1) for word in packed]
 

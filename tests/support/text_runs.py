@@ -58,14 +58,14 @@ class TextRuns:
         return job
 
     def query(self, world, *words):
-        """What the command `query` shows of its vectors."""
+        """The output of `query` on its vectors."""
         done = subprocess.run([ROOT / "launch/offramp", "query", *words, "--database", str(world.output), "--model", str(self.model)], capture_output=True,
                               text=True, timeout=WATCHDOG_SECONDS, check=False, env=world.environment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
     def succeeds(self, called):
-        """What it said, of a call()."""
+        """The output of a call()."""
         code, said = called
         self.assertEqual(code, 0, said)
         return said

@@ -1,4 +1,4 @@
-"""What a benchmark must not leave in /dev/shm."""
+"""Finds leftovers of a benchmark in /dev/shm."""
 
 import fcntl
 import os

@@ -19,7 +19,7 @@ def flat_bytes(tensor):
 
 
 class WriteCopy:
-    """As the article's consumers: the bytes are serialised into a copy, and that is written to /dev/null."""
+    """Like the article's consumers, serialises the bytes into a copy and writes it to /dev/null."""
 
     def __init__(self):
         self._sink = open("/dev/null", "wb", buffering=0)

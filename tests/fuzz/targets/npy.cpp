@@ -1,4 +1,4 @@
-// What stands in front of an array's numbers.
+// The header of a .npy file.
 
 #include "producer/runner/sources/npy_header.hpp"
 

@@ -92,7 +92,7 @@ def stepped_open(*arguments, **named):
 
 
 def put(path, text):
-    """As our programs write: whole, or not at all."""
+    """Writes atomically, like our programs."""
     temporary = path.parent / f".{path.name}.{threading.get_ident()}"
     step()
     temporary.write_text(text)

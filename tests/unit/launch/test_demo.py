@@ -44,7 +44,7 @@ class DemoTest(unittest.TestCase):
             self.assertLessEqual(numpy.asarray(mask).max(), 1)
 
     def made_results(self):
-        """As a run would leave them if it found the true masks."""
+        """The results of a run that finds the true masks."""
         for name in ("mask-png", "cut-out"):
             (self.folder / name).mkdir()
         for image in demo.images(Places()):

@@ -21,7 +21,7 @@ class InterruptTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(dir="/tmp")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        # What a run asks first gives no answer, so that no moment comes too late.
+        # The first query of a run gets no answer, so that every signal comes in time.
         program = self.folder / "offramp-producer"
         program.write_text("#!/bin/sh\nexec sleep 600\n")
         program.chmod(0o755)

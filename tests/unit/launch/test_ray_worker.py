@@ -20,7 +20,7 @@ sys.path.insert(0, str(REPOSITORY / "launch" / "python"))
 from offramp import _ray_worker  # noqa: E402
 
 MORE_THAN_THERE_IS = 1 << 50
-# Of one shard; this test is its parent, as a raylet is a worker's.
+# A worker of one shard; this test is its parent, like a raylet.
 WORKER = """
     import os, pathlib, sys
     from offramp import _ray_worker

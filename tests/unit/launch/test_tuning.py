@@ -25,7 +25,7 @@ START = {"batch": 8, "decode-workers": 4, "slabs": 0}
 
 @dataclasses.dataclass
 class Machine:
-    """What its stages make a second: the slowest decides."""
+    """The rate of the slowest stage."""
 
     cores: int = 16
     launch_seconds: float = 0.01        # of a batch
@@ -157,7 +157,7 @@ sys.exit(71)
 
 
 class CommandTest(unittest.TestCase):
-    """What it refuses before it tries anything."""
+    """Arguments that it refuses before any trial."""
 
     def setUp(self):
         self.stage = Stage()

@@ -39,7 +39,7 @@ def status(slab_states="", samples=0, total=None, published=None, redelivered=0,
 
 
 def run(run_id, its_status, **more):
-    """What a launcher answers of a run with one producer."""
+    """A launcher's answer for a run with one producer."""
     return {"run_id": run_id, "run_dir": f"/runs/{run_id}", "consumers_wanted": 4, "consumers_alive": len(its_status["consumers"]), "launcher_pid": 3723, "producer_pid": its_status["pid"],
             "producer_restarts": 0, "taking_over": False, "ending": False, "reload": None, "restarts": 0, "takeovers": 0, "deaths": [], "log": list(LOG), "consumer_busy_seconds": 56.4,
             "status": {**its_status, "run_id": run_id}, **more}
@@ -60,7 +60,7 @@ def worker(shard, consumers):
 
 
 def of_gpus(names, lost=None, **more):
-    """What a launcher answers of a run with several producers. `lost`: one of them, that ended."""
+    """A launcher's answer for a run with several producers. `lost`: one that ended."""
     workers = {name: worker(4 + number, [consumer(7700 + 10 * number + each, each, (3 * each, 3 * each + 1), 0, 0) for each in (1, 2)]) for number, name in enumerate(names)}
     rows = [{"name": name, "state": "at work", "why_lost": None, "shard": 4 + number, "run_dir": each["run_dir"], "pid": 7575 + number, "done_samples": 0, "samples_per_second": 0.0,
              "consumers": 2, "shards_done": 2, "time": "2026-11-26T04:40:36.602Z"} for number, (name, each) in enumerate(workers.items())]
