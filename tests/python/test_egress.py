@@ -540,7 +540,7 @@ class Batches(Egresses):
             said, problems = (text.decode() for text in loop.communicate(timeout=WATCHDOG_SECONDS))
             with self.subTest(end, **environment):
                 self.assertEqual(("", 0), (said, loop.returncode), problems)
-                self.assertEqual(1, problems.count("ForgottenWarning: an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it "
+                self.assertEqual(1, problems.count("ForgottenWarning: an Egress was neither drained nor closed: unfinished work is abandoned. Use it "
                                                    "as a context, or call drain() and close()"), problems)
                 self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
                 self.nothing_is_left_in_memory([loop.pid])

@@ -123,7 +123,7 @@ class Checkpoint:
             why = problem.strerror or str(problem)
         if why:
             raise CannotWrite(f"the folder {self.folder} was moved, unmounted or replaced while results were written to it ({why}): nothing more counts as done. "
-                              "Put it back, or mount it again; with resume=True the loop then goes on from here")
+                              "Put it back or mount it again, and continue with resume=True")
 
     def _take_share(self) -> None:
         """Shares the launcher's lock on the folder, so that it outlives the launcher."""
@@ -325,8 +325,8 @@ class Checkpoint:
             raise self._write_error(problem) from problem
 
     def _write_error(self, problem: OSError) -> CannotWrite:
-        return CannotWrite(f"the checkpoint {self.path} cannot be written: {problem.strerror}. Make room or the folder writable; with resume=True the loop "
-                           "then goes on from here")
+        return CannotWrite(f"the checkpoint {self.path} cannot be written: {problem.strerror}. Make room, or make the folder writable, "
+                           "and continue with resume=True")
 
 
 _all: weakref.WeakSet[Checkpoint] = weakref.WeakSet()

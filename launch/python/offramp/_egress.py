@@ -612,7 +612,7 @@ def _close_forgotten(egress: Egress) -> None:
     if (getattr(egress, "_opening", None) or getattr(egress, "_consumers", None)) is not None and not egress._closed and egress._pid == os.getpid():
         try:
             if not egress._is_done:
-                warnings.warn("an Egress was forgotten, and is closed: what consumers have not done is abandoned. Use it as a context, or call drain() and "
+                warnings.warn("an Egress was neither drained nor closed: unfinished work is abandoned. Use it as a context, or call drain() and "
                               "close()", ForgottenWarning, stacklevel=3)
         finally:        # also where warnings are errors
             egress.close()

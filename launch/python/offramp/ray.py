@@ -298,7 +298,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"offramp: Ray: {problem}", file=sys.stderr)
         return SystemFailure.code
     except KeyboardInterrupt:
-        print("offramp: interrupted; the same command goes on from here", file=sys.stderr)
+        print("offramp: interrupted. Run the same command to continue", file=sys.stderr)
         return INTERRUPTED
     print(f"[ray] all shards are done, {done} of them now\n  then       offramp job merge --job {shlex.quote(given.job)}", flush=True)
     return DONE
