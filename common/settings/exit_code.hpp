@@ -8,7 +8,7 @@ namespace offramp {
 // that ended it. The launch script's table (launch/guide/reference/exit-codes.md) says what is done on each.
 enum class ExitCode : int {
     Ok = 0,
-    DeadLetters = 84,      // the run finished, but batches became dead letters and are listed
+    DeadLetters = 84,   // the run finished, but batches became dead letters and are listed
     Interrupted = 130,  // drained at the user's word before the input was used up
 };
 

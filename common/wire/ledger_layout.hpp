@@ -63,7 +63,7 @@ struct LedgerConsumer {
 };
 
 struct SlabEntry {
-    std::uint64_t word;     // state, attempt, generation
+    std::uint64_t word;      // state, attempt, generation
     std::uint64_t failures;  // the failure count: deaths that this filling is suspected of
     std::array<std::uint64_t, kMaxHolders> holders;
     std::array<std::uint64_t, 6> reserved;

@@ -20,7 +20,7 @@ struct SampleView {
     std::uint64_t item = 0;   // number in the source
     std::uint64_t batch = 0;  // number of its batch
     std::uint32_t row = 0;    // of dimension 0 of every tensor of this slab
-    bool empty = false;        // the item could not be read, or its outputs mean nothing: nor does its row
+    bool empty = false;       // the item could not be read, or its outputs mean nothing: nor does its row
     std::string key;          // the source's key, or the item's number in decimal
 };
 

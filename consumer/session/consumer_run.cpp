@@ -33,8 +33,9 @@ constexpr std::uint32_t kWindowOfLargeSlabs = 2;
 constexpr std::uint32_t kLargestWindow = 64;
 
 std::uint32_t fitting_window(const LedgerHeader& ledger) {
-    return ledger.slab_bytes >= kLargeSlabBytes ? kWindowOfLargeSlabs
-                                                : std::clamp(ledger.slab_count / 4, kWindowOfLargeSlabs, kLargestWindow);
+    return ledger.slab_bytes >= kLargeSlabBytes
+               ? kWindowOfLargeSlabs
+               : std::clamp(ledger.slab_count / 4, kWindowOfLargeSlabs, kLargestWindow);
 }
 
 ConsumerLoop::NextProducer next_producer_of(const ConsumerOptions& options, RunConnection& connection) {

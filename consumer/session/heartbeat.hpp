@@ -8,8 +8,8 @@
 
 namespace offramp {
 
-// Writes this consumer's own heartbeat record: what it works on, so that its death is counted against that delivery alone,
-// and signs of life, so that a long slab keeps its visibility timeout. Every write is one store of one word; the
+// Writes this consumer's own heartbeat record: what it works on, so that its death is counted against that delivery
+// alone, and signs of life, so that a long slab keeps its visibility timeout. Every write is one store of one word; the
 // producer may read at any moment.
 //
 // Borrows: the heartbeat record. Thread: one writes. Blocks: never.

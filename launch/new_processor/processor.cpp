@@ -18,7 +18,7 @@ struct Own {
     std::int32_t process(const offramp_host* host, const offramp::Slab& slab) const {
         for (std::uint32_t i = 0; i < slab.size(); ++i) {
             if (slab.sample(i).empty != 0) continue;  // it could not be read
-            const auto values = slab.row<float>(i);  // of the first tensor
+            const auto values = slab.row<float>(i);   // of the first tensor
             const double sum = std::accumulate(values.begin(), values.end(), 0.0);
             const std::string text =
                 "{\"mean\": " + std::to_string(factor * sum / static_cast<double>(values.size())) + "}";

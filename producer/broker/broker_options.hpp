@@ -23,14 +23,14 @@ struct BrokerOptions {
     std::vector<uid_t> allowed_uids;  // whose consumers are let in
     std::chrono::nanoseconds visibility_timeout =
         std::chrono::seconds(30);      // without progress, before another gets the slab too
-    std::uint32_t max_failures = 3;     // deaths that a filling may cause before it is a dead letter
+    std::uint32_t max_failures = 3;    // deaths that a filling may cause before it is a dead letter
     std::uint64_t warmup_batches = 0;  // left out of the steady-state stats
     std::chrono::nanoseconds disconnect_timeout = std::chrono::seconds(5);  // for consumers' Disconnects at the end
     ProgressLog* progress = nullptr;  // counts steps for a next producer; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;  // a completion was accepted; called on the broker's thread
     std::function<void(const PublishedSlab&)> on_dead_letter;  // a slab became a dead letter; on the broker's thread
-    bool kill_stalled = false;                               // a stalled consumer is killed
-    std::shared_ptr<DeadLetterWriter> dead_letters;          // keeps their payloads; null: they are only counted
+    bool kill_stalled = false;                                 // a stalled consumer is killed
+    std::shared_ptr<DeadLetterWriter> dead_letters;            // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
 };
 

@@ -19,11 +19,11 @@ namespace offramp {
 
 // Why no slab is free, in a word.
 inline constexpr const char* kShortageNoConsumers = "no-consumers";
-inline constexpr const char* kShortageLeased = "all-leased";      // consumers are slower than the producer
-inline constexpr const char* kShortageHeld = "retired-but-held";  // done with, but a late holder has not let go
+inline constexpr const char* kShortageLeased = "all-leased";         // consumers are slower than the producer
+inline constexpr const char* kShortageHeld = "retired-but-held";     // done with, but a late holder has not let go
 inline constexpr const char* kShortageDeadLetters = "dead-letters";  // dead letters, on their way to the disk
-inline constexpr const char* kShortageFilling = "filling";        // being copied into
-inline constexpr const char* kShortageDraining = "draining";      // every consumer is leaving
+inline constexpr const char* kShortageFilling = "filling";           // being copied into
+inline constexpr const char* kShortageDraining = "draining";         // every consumer is leaving
 
 // What is known of one consumer session, living or past.
 struct ConsumerReport {
@@ -99,22 +99,22 @@ struct BrokerReport {
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::vector<SlabState> slab_states;  // by slab
     // of this producer's deliveries
-    DurationHistogram queue;         // a wait, from when it was published, or came back, until a consumer had it
-    DurationHistogram process;       // from then until the consumer was done with it, or had failed
+    DurationHistogram queue;          // a wait, from when it was published, or came back, until a consumer had it
+    DurationHistogram process;        // from then until the consumer was done with it, or had failed
     std::uint64_t slab_failures = 0;  // failures counted against slabs: by deaths and by what consumers said
     std::vector<ConsumerReport> consumers;
     std::shared_ptr<DeadLetterList> dead_letters = std::make_shared<DeadLetterList>();
     std::string last_failure;            // what a consumer said last when it failed, for people
     std::uint64_t first_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint64_t last_release_ns = 0;
-    std::uint64_t steady_since_ns = 0;  // when the warm-up batches had been released
-    SlabTotals before_steady;           // completed until then
-    std::string shortage_reason;        // one of kShortage...; empty when a slab is free
-    std::string shortage;               // the same with who holds what, for people
-    std::uint64_t payloads_lost = 0;    // of dead letters: could not be written
-    std::uint64_t visibility_timeouts = 0;   // consumers that made no progress for a visibility timeout
-    std::uint64_t stalled_killed = 0;   // of those: killed for it
-    bool ended = false;                 // nothing is in flight, and every consumer has been told
+    std::uint64_t steady_since_ns = 0;      // when the warm-up batches had been released
+    SlabTotals before_steady;               // completed until then
+    std::string shortage_reason;            // one of kShortage...; empty when a slab is free
+    std::string shortage;                   // the same with who holds what, for people
+    std::uint64_t payloads_lost = 0;        // of dead letters: could not be written
+    std::uint64_t visibility_timeouts = 0;  // consumers that made no progress for a visibility timeout
+    std::uint64_t stalled_killed = 0;       // of those: killed for it
+    bool ended = false;                     // nothing is in flight, and every consumer has been told
 
     // One more is done at this time. The steady state begins when `warmup_batches` are.
     void complete(const SlabTotals& slab, std::uint64_t done_at_ns, std::uint64_t warmup_batches) {

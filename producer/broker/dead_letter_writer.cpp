@@ -148,21 +148,21 @@ DeadLetterOutcome DeadLetterWriter::write(const DeadLetterJob& job) const {
 
 std::string DeadLetterWriter::report_of(const DeadLetterJob& job, const SlabContents* slab,
                                         const DeadLetterOutcome& outcome) const {
-    json report = {
-        {"format", kIncidentFormat},
-        {"run_id", settings_.run_id},
-        {"dead_lettered_at", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
-        {"batch", job.first_batch},
-        {"reason", job.reason},
-        {"deaths", job.deaths},
-        {"failures", job.failures},
-        {"payload", nullptr},
-        {"error", nullptr},
-        {"batches", json::array()},
-        {"samples", json::array()},
-        {"tensors", json::array()},
-        {"deliveries", deliveries_json(job.deliveries)},
-        {"retries", json::array()}};
+    json report = {{"format", kIncidentFormat},
+                   {"run_id", settings_.run_id},
+                   {"dead_lettered_at",
+                    std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
+                   {"batch", job.first_batch},
+                   {"reason", job.reason},
+                   {"deaths", job.deaths},
+                   {"failures", job.failures},
+                   {"payload", nullptr},
+                   {"error", nullptr},
+                   {"batches", json::array()},
+                   {"samples", json::array()},
+                   {"tensors", json::array()},
+                   {"deliveries", deliveries_json(job.deliveries)},
+                   {"retries", json::array()}};
     if (!outcome.payload.empty()) report["payload"] = outcome.payload.substr(outcome.payload.rfind('/') + 1);
     if (!outcome.error.empty()) report["error"] = outcome.error;
     if (slab != nullptr) describe_slab(*slab, report);

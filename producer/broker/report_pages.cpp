@@ -112,10 +112,12 @@ void add_fields(json& page, const BrokerReport& broker, const StatusFields& stat
     page["input_wait_seconds"] = known(stats.input_wait_seconds);
     page["slab_wait_seconds"] = known(stats.slab_wait_seconds);
     page["output_wait_seconds"] = known(stats.output_wait_seconds);
-    page["totals"] = {
-        {"published", totals_json(broker.published)},     {"completed", totals_json(broker.completed)},
-        {"dead_letters", totals_json(broker.dead_lettered)}, {"redelivered", totals_json(broker.redelivered)},
-        {"dropped", totals_json(stats.dropped)},          {"spilled", totals_json(broker.ever_spilled)}};
+    page["totals"] = {{"published", totals_json(broker.published)},
+                      {"completed", totals_json(broker.completed)},
+                      {"dead_letters", totals_json(broker.dead_lettered)},
+                      {"redelivered", totals_json(broker.redelivered)},
+                      {"dropped", totals_json(stats.dropped)},
+                      {"spilled", totals_json(broker.ever_spilled)}};
     json bounds = json::array();
     for (const std::uint64_t bound : DurationHistogram::kBoundsNs) bounds.push_back(static_cast<double>(bound) / 1e9);
     page["stage_bounds_seconds"] = std::move(bounds);

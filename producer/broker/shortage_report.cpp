@@ -66,15 +66,16 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
         staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;  // who is away comes back
     }
     const std::uint32_t wanted = of(SlabState::Ready) + of(SlabState::Leased);
-    const std::uint32_t others = std::max({of(SlabState::Retired), of(SlabState::DeadLettered), of(SlabState::Filling)});
+    const std::uint32_t others =
+        std::max({of(SlabState::Retired), of(SlabState::DeadLettered), of(SlabState::Filling)});
     if (wanted >= others && living == 0)
         report.shortage_reason = kShortageNoConsumers;
     else if (wanted >= others)
         report.shortage_reason = staying == 0 ? kShortageDraining : kShortageLeased;
     else
-        report.shortage_reason = others == of(SlabState::Retired)       ? kShortageHeld
+        report.shortage_reason = others == of(SlabState::Retired)        ? kShortageHeld
                                  : others == of(SlabState::DeadLettered) ? kShortageDeadLetters
-                                                                        : kShortageFilling;
+                                                                         : kShortageFilling;
     std::string& text = report.shortage;
     text = living == 0 ? "no consumers" : staying == 0 ? "every consumer is leaving" : "all slabs are in use";
     for (std::size_t state = 1; state < kSlabStates; ++state)

@@ -42,7 +42,7 @@ struct EgressRunHooks {
 
     std::function<void(const PublishedSlab&)> before_publishing;                         // by whoever publishes
     std::function<void(const PublishedSlab&)> on_completed;                              // on the broker's thread
-    std::function<void(const PublishedSlab&)> on_dead_letter;                              // on the broker's thread
+    std::function<void(const PublishedSlab&)> on_dead_letter;                            // on the broker's thread
     std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;  // on the copy's thread
 
     std::function<void(std::exception_ptr)> on_pool_failure;  // these four on a thread of the part's

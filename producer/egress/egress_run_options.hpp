@@ -36,7 +36,7 @@ struct EgressRunOptions {
     std::vector<uid_t> allowed_uids;  // whose consumers are let in
     std::uint64_t work = 0;           // what they must say that they will do with slabs
     std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
-    std::uint32_t max_failures = 3;     // deaths that a slab may cause before it is a dead letter
+    std::uint32_t max_failures = 3;    // deaths that a slab may cause before it is a dead letter
     std::uint64_t warmup_batches = 0;  // left out of the steady-state stats
     bool kill_stalled = false;
 };

@@ -32,7 +32,7 @@ struct EmbeddedEgressOptions {
     // without progress, before another consumer gets the slab too
     std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
     std::uint32_t max_failures = 3;  // deaths that a slab may cause before it is a dead letter
-    bool kill_stalled = false;      // a consumer whose visibility timeout ran out is killed
+    bool kill_stalled = false;       // a consumer whose visibility timeout ran out is killed
     // Of a slab that consumers are done with: its items. On the broker's thread; may be empty.
     std::function<void(std::span<const ItemRange>)> on_completed{};
     // Of items that will not be done: dropped on the copy's thread, or dead-lettered on the broker's; may be empty.

@@ -79,7 +79,7 @@ class Rungs(unittest.TestCase):
     def test_the_launch_script_finds_a_rung_in_any_position(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "run.toml")
-            file.write_text('rung = "sequential"\n')
+            file.write_text('strategy = "sequential"\n')
             for flags, environment in ((("--strategy", "sequential"), {}), ((), {"OFFRAMP_STRATEGY": "sequential"}), (("--config", str(file)), {})):
                 with self.subTest(flags=flags, environment=environment):
                     done = subprocess.run([ROOT / "launch/offramp", "run", "--model", "copy", "--device", "cpu", *flags, "--print-config"],

@@ -219,7 +219,7 @@ def dots(attempt):
 
 
 def event_text(event, consumer, attempt, kind):
-    names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "dead-letters", "discard", "adopt", "spill"]
+    names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "dead-letter", "discard", "adopt", "spill"]
     name = names[event]
     if name == "release":
         return f"release {consumer} {attempt} {['completed', 'returned', 'failed'][kind - 1]}"

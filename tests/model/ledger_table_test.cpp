@@ -67,7 +67,7 @@ std::vector<Event> all_events(const Image& image) {
         {"abandon", [](auto& ledger, auto&) { ledger.abandon(0); }},
         {"publish", [](auto& ledger, auto&) { ledger.publish(0); }},
         {"expire", [](auto& ledger, auto&) { ledger.expire(0); }},
-        {"dead-letters", [](auto& ledger, auto&) { ledger.dead_letter(0); }},
+        {"dead-letter", [](auto& ledger, auto&) { ledger.dead_letter(0); }},
         {"discard", [](auto& ledger, auto&) { ledger.discard(0); }},
         {"spill", [](auto& ledger, auto&) { ledger.spill(0); }},
     };

@@ -103,9 +103,8 @@ void fail_table_removed(const std::string& table, const PostgresDatabase& databa
                               ", and --sink leads to " + database.name() + ", which does not have them",
                           "Give the --sink of that run, and --resume; or give this run another --output; or remove " +
                               mark + " to give those results up");
-    throw Error(
-        ErrorKind::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
-        "Bring it back; or give --overwrite instead of --resume; or remove " + mark + " to go on without them");
+    throw Error(ErrorKind::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
+                "Bring it back; or give --overwrite instead of --resume; or remove " + mark + " to go on without them");
 }
 
 void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,

@@ -130,11 +130,10 @@ void PostgresTable::require_columns(const std::vector<std::string>& columns) {
                       "attisdropped",
                       {rows_, column})
                 .empty())
-            throw ConfigError(
-                name() + " has no column '" + column +
-                    "' of a run, which this one fills: it was created for another input",
-                "Give --overwrite instead of --resume; shards of a job need another job; or give "
-                "another --sink-table");
+            throw ConfigError(name() + " has no column '" + column +
+                                  "' of a run, which this one fills: it was created for another input",
+                              "Give --overwrite instead of --resume; shards of a job need another job; or give "
+                              "another --sink-table");
 }
 
 }  // namespace offramp

@@ -272,17 +272,17 @@ std::int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_sta
         const auto given = known_part(figures, kLeastFigures, "offramp_egress_stats");
         const EmbeddedEgressStats now = egress->run->stats();
         const offramp_egress_stats all{.size = given.size,
-                                         .batches_submitted = now.batches_submitted,
-                                         .samples_submitted = now.samples_submitted,
-                                         .samples_published = now.samples_published,
-                                         .samples_completed = now.samples_completed,
-                                         .samples_dropped = now.samples_dropped,
-                                         .samples_dead_lettered = now.samples_dead_lettered,
-                                         .bytes_copied = now.bytes_copied,
-                                         .copy_seconds = now.copy_seconds,
-                                         .slab_wait_seconds = now.slab_wait_seconds,
-                                         .consumers = now.consumers,
-                                         .stalled = now.stalled};
+                                       .batches_submitted = now.batches_submitted,
+                                       .samples_submitted = now.samples_submitted,
+                                       .samples_published = now.samples_published,
+                                       .samples_completed = now.samples_completed,
+                                       .samples_dropped = now.samples_dropped,
+                                       .samples_dead_lettered = now.samples_dead_lettered,
+                                       .bytes_copied = now.bytes_copied,
+                                       .copy_seconds = now.copy_seconds,
+                                       .slab_wait_seconds = now.slab_wait_seconds,
+                                       .consumers = now.consumers,
+                                       .stalled = now.stalled};
         std::memcpy(figures, &all, std::min(given.size, sizeof all));
         return std::int32_t{OFFRAMP_OK};
     });
@@ -330,7 +330,7 @@ std::int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items
 }
 
 std::int32_t offramp_egress_take_failed(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
-                                          double timeout_seconds, std::uint32_t* count, offramp_error* error) {
+                                        double timeout_seconds, std::uint32_t* count, offramp_error* error) {
     return on(egress, error, [&] {
         if (take_items(egress->given_up, "report_failed", ranges, capacity, timeout_seconds, count))
             return std::int32_t{OFFRAMP_OK};

@@ -174,7 +174,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunStats& before
         {"compute_busy_seconds", now.compute_busy_seconds},
         {"compute_busy_batches", now.compute_busy_batches},
         {"gpu_utilization", share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds,
-                               !everything_is_published(facts, now))},
+                                     !everything_is_published(facts, now))},
         {"consumer_utilization", consumer_utilization(before.broker, now.broker, seconds)},
         {"limiting_stage", limiting_stage(facts, before, now)},
         {"slabs", slabs_json(now.broker)},

@@ -59,19 +59,19 @@ struct RunStats {
     std::uint64_t skipped = 0;     // of them
     SlabTotals dropped;            // read, but never published: the run was stopped, or drops what finds no slab
     SlabTotals dropped_when_full;  // of them: the latter
-    std::vector<SkippedItem> skipped_items;     // the first of them
+    std::vector<SkippedItem> skipped_items;        // the first of them
     std::vector<SkippedItem> unreadable_upcoming;  // not among them: their batches are left to do
-    std::vector<LeftOut> left_out;              // of the input
-    double compute_busy_seconds = 0;            // of the device
-    std::uint64_t compute_busy_batches = 0;     // whose time that is: those of the last few batches are not known yet
-    DurationHistogram compute_times;            // of each of them
-    double copy_seconds = 0;                    // of the copy engine
-    DurationHistogram copy_times;               // of each copy
-    double input_wait_seconds = 0;              // the model waited for input
-    double slab_wait_seconds = 0;               // the egress waited for a free slab
-    double output_wait_seconds = 0;             // the model waited for the egress to take its output
-    double turn_wait_seconds = 0;               // nothing was computed, as another program did on the same device
-    bool waits_for_turn = false;                // still
+    std::vector<LeftOut> left_out;                 // of the input
+    double compute_busy_seconds = 0;               // of the device
+    std::uint64_t compute_busy_batches = 0;  // whose time that is: those of the last few batches are not known yet
+    DurationHistogram compute_times;         // of each of them
+    double copy_seconds = 0;                 // of the copy engine
+    DurationHistogram copy_times;            // of each copy
+    double input_wait_seconds = 0;           // the model waited for input
+    double slab_wait_seconds = 0;            // the egress waited for a free slab
+    double output_wait_seconds = 0;          // the model waited for the egress to take its output
+    double turn_wait_seconds = 0;            // nothing was computed, as another program did on the same device
+    bool waits_for_turn = false;             // still
     double seconds_to_first_slab = 0;
     double seconds_to_all_slabs = 0;
     MeasuredStats measured_from;  // at_ns 0: the warm-up was not drained

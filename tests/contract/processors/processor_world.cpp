@@ -316,7 +316,8 @@ void note_run(const RunConfig& config, Came came) {
     std::ofstream checkpoint(config.output + "/.offramp-checkpoint", std::ios::trunc);
     checkpoint << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
                << (config.has_processor("write") ? R"(","--write-path":")" + config.catalogue.text("write-path") : "")
-               << R"(","items":"12"},"checkpoint":1,)" << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
+               << R"(","items":"12"},"checkpoint":1,)"
+               << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
                << R"("pid":42,"run":"the-run"})"
                   "\n";
     if (came == Came::ToItsEnd)

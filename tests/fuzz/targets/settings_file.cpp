@@ -43,8 +43,8 @@ FuzzTarget make_settings_file() {
     };
     return {
         feed,
-        {"# nightly\nbatch = 64\nmodel = \"copy\"\nvisibility-timeout = 0.5\nkill-stalled = true\n", "max-errors = \"1%\"\n",
-         "96x256x256,192x128x128", "0.5%", "run-id = 'a'\noutput = \"\\u00e9\\n\"\n",
+        {"# nightly\nbatch = 64\nmodel = \"copy\"\nvisibility-timeout = 0.5\nkill-stalled = true\n",
+         "max-errors = \"1%\"\n", "96x256x256,192x128x128", "0.5%", "run-id = 'a'\noutput = \"\\u00e9\\n\"\n",
          "image-size = \"384x512\"\nmean = \"0.1, 0.2,0.3\"\nstd = \"1,2,3\"\noutputs = \"out, aux\"\n",
          "batch = 4\nimage-size = 520\ncolour-order = \"bgr\"\nrandom-weights = true\ninput-shape = \"128x256\"\n",
          "[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = \"int64\"\n",
