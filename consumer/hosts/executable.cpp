@@ -56,12 +56,13 @@ class Executable {
             if (answer.is_object() && answer.value("offramp", json()) == json(kProtocol)) return;
             child_.reset();
             throw ConfigError("it answered '" + line.substr(0, 200) + "' to the first line",
-                              "Answer {\"offramp\": 1}: consumer/hosts/exec.md");
+                              "Answer {\"offramp\": 1}: launch/guide/processors.md");
         }
         const std::string how = child_->end();
         child_.reset();
         throw ConfigError("it ended " + how + " before it answered the first line",
-                          "Start it by hand: it answers {\"offramp\": 1} to its first line (consumer/hosts/exec.md)");
+                          "Start it by hand: it answers {\"offramp\": 1} to its first line "
+                          "(launch/guide/processors.md)");
     }
 
     // It is started again for the next slab.
@@ -74,7 +75,7 @@ class Executable {
     Answered nonsense(const std::string& line) {
         child_.reset();
         return {OFFRAMP_FAILED,
-                "the program said '" + line.substr(0, 200) + "', which is not an answer: consumer/hosts/exec.md"};
+                "the program said '" + line.substr(0, 200) + "', which is not an answer: launch/guide/processors.md"};
     }
 
     json described(const offramp_slab& slab) {

@@ -53,7 +53,7 @@ using MakeHosted =
 
 // What a processor is made from. Borrows all of it while it is made.
 struct ProcessorOptions {
-    const CatalogueValues& settings;  // what it declares for itself, by flag (new_processor.md)
+    const CatalogueValues& settings;  // what it declares for itself, by flag (launch/guide/processors.md)
     const InputSettings& input;       // for those that look at the run's input again
     const ResultSettings& results;    // with its own name and folder (own_results)
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.

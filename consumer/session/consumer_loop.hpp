@@ -27,7 +27,7 @@ using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t consumer_index)>;
 
 // Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
 // processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a
-// time (ConsumerSession::release). consumer/endings.md lists the ways in which it ends.
+// time (ConsumerSession::release). common/design/failure-matrix.md lists how it ends.
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes

@@ -82,7 +82,7 @@ def settings(program, *flags, **environment):
 
 
 def example():
-    page = (ROOT / "consumer/processors/new_processor.md").read_text(encoding="utf-8")
+    page = (ROOT / "launch/guide/processors.md").read_text(encoding="utf-8")
     return re.search(r"`plugins/brightest\.cpp`.*?```cpp\n(.*?)```", page, re.DOTALL)[1]
 
 

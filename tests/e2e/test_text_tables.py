@@ -222,7 +222,7 @@ class TextTables(TextRuns, unittest.TestCase):
         whole = self.parquet.read_bytes()
         self.assert_refused("parquet-text", self.write("empty.parquet", b""), 66, ("is empty",))
         self.assert_refused("parquet-text", self.write("cut.parquet", whole[:len(whole) // 2]), 65, ("no whole Parquet file", "copy or write it anew"))
-        self.assert_refused("parquet-text", self.jsonl, 65, ("no Parquet file", "JSON lines", "--source jsonl-text"))
+        self.assert_refused("parquet-text", self.jsonl, 65, ("not a Parquet file", "JSON lines", "--source jsonl-text"))
         data = bytearray(whole)
         data[len(data) // 8:len(data) // 4] = bytes(len(data) // 4 - len(data) // 8)
         self.assert_refused("parquet-text", self.write("damaged.parquet", bytes(data)), 65, ("row group", "copy or write it anew"))

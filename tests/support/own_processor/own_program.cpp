@@ -1,4 +1,4 @@
-// A custom program, for tests of `--processor exec:` (consumer/hosts/exec.md); its results equal own_processor.c's.
+// A custom program, for tests of `--processor exec:` (launch/guide/processors.md); its results equal own_processor.c's.
 
 #include <fstream>
 #include <iostream>
