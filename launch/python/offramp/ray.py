@@ -276,7 +276,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="offramp job ray", allow_abbrev=False, description="Does the shards of a job on a Ray cluster. launch/ray.md")
+    parser = Parser(prog="offramp job ray", allow_abbrev=False, description="Does the shards of a job on a Ray cluster. launch/guide/many-gpus-and-hosts.md")
     parser.add_argument("--job", required=True, help="the folder of `offramp job init`, which all nodes see")
     parser.add_argument("--address", default="auto", help="of the cluster (auto); local: one of this machine alone, for this command")
     parser.add_argument("--num-gpus", type=float, default=1, help="of a worker (1); 0 on CPUs")

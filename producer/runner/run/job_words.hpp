@@ -5,7 +5,7 @@
 
 #include "common/settings/run_config.hpp"
 
-// What the launcher asks a producer for a job, whose input is worked on in shards (launch/jobs.md). No run, no model,
+// What the launcher asks a producer for a job, whose input is worked on in shards (launch/guide/many-gpus-and-hosts.md). No run, no model,
 // no device.
 namespace offramp {
 
