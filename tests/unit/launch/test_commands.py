@@ -29,7 +29,7 @@ class HelpTest(unittest.TestCase):
             code, said = self.stage.call(command, "--help")
             self.assertEqual(0, code, said)
             self.assertIn(f"./launch/offramp {command}", said.splitlines()[0])
-            self.assertNotIn("  ladder [FLAGS]     measure", said, "the list of all commands is help's")
+            self.assertNotIn("  ladder [FLAGS]         measure", said, "the list of all commands is help's")
             seen.add(said)
         self.assertEqual(len(COMMANDS), len(seen))
 
