@@ -1,0 +1,269 @@
+"""Every block of launch/guide/recipes.md, run as printed, on small data made here."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+from test_libraries import Delivered, needs
+from tests.support.launched_run import ROOT
+from tests.support.waiting import WATCHDOG_SECONDS
+
+PAGE = ROOT / "launch" / "guide" / "recipes.md"
+MOST_LINES = 15
+MOST_WORDS = 2500
+MOST_BYTES_OF_A_PICTURE = 60_000
+KEYS = {f"{batch}-{row}" for batch in range(6) for row in range(4)}
+MINE = """
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Conv2d(3, 5, 3).eval()
+batches = [([f"{batch}-{row}" for row in range(4)], torch.rand(4, 3, 16, 16)) for batch in range(6)]
+loader = torch.utils.data.DataLoader(batches, batch_size=None)
+"""
+MODULE = """
+import pytorch_lightning
+class Module(pytorch_lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.network = model
+    def predict_step(self, batch, index):
+        return self.network(batch[1])
+module = Module()
+"""
+# A model of two classes: where the mean over channels is above 0.5.
+THRESHOLD = """
+import torch
+def model(images):
+    bright = images.mean(1, keepdim=True)
+    return torch.cat([1 - bright, bright], 1)
+"""
+
+
+def recipes():
+    """{title: [(language, text)]} of the page's recipes."""
+    _, *parts = re.split(r"^## \d+\. ", PAGE.read_text(), flags=re.MULTILINE)
+    parts[-1] = parts[-1].partition("\n## ")[0]
+    return {part.partition("\n")[0]: re.findall(r"^```(\w+)\n(.*?)^```", part, re.DOTALL | re.MULTILINE) for part in parts}
+
+
+def protobuf(*fields):
+    """A message of (number, value) pairs: bytes and texts by length, integers as varints below 128."""
+    message = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            message += bytes([number << 3, value])
+        else:
+            value = value.encode() if isinstance(value, str) else value
+            message += bytes([number << 3 | 2, len(value)]) + value
+    return message
+
+
+def relu_in_onnx():
+    """An ONNX model `logits = Relu(images)` over batches of 3 x 16 x 16 float32."""
+    shape = protobuf(*((1, protobuf((2, "batch")) if size is None else protobuf((1, size))) for size in (None, 3, 16, 16)))
+    values = [protobuf((1, name), (2, protobuf((1, protobuf((1, 1), (2, shape)))))) for name in ("images", "logits")]
+    node = protobuf((1, "images"), (2, "logits"), (4, "Relu"))
+    graph = protobuf((1, node), (2, "relu"), (11, values[0]), (12, values[1]))
+    return protobuf((1, 8), (7, graph), (8, protobuf((1, ""), (2, 17))))
+
+
+class Recipe(Delivered):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "launch").symlink_to(ROOT / "launch")
+        self.output = self.folder / "RESULTS"
+        self.environment |= {"OFFRAMP_PYTHON": sys.executable}
+        self.environment["PATH"] = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+        self.mine(MINE)
+
+    def mine(self, text):
+        (self.folder / "mine.py").write_text(text)
+
+    def blocks(self, title, *languages):
+        return [text for language, text in recipes()[title] if language in languages]
+
+    def write_programs(self, title):
+        """Writes each block that begins with a file's name under that name; returns the names."""
+        names = []
+        for text in self.blocks(title, "python", "ini"):
+            name = re.match(r"# ([\w-]+\.\w+)", text)[1]
+            (self.folder / name).write_text(text)
+            names.append(name)
+        return names
+
+    def run_here(self, *command):
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=4 * WATCHDOG_SECONDS)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        return done.stdout
+
+    def run_recipe(self, title):
+        """Runs a recipe's commands, or its last program, and then the commands whose output it shows."""
+        names = self.write_programs(title)
+        commands = self.blocks(title, "bash")
+        self.run_here("bash", "-ec", commands[0]) if commands else self.run_here(sys.executable, names[-1])
+        if self.blocks(title, "console"):
+            self.check_shown(title)
+
+    def results(self, pattern):
+        return {str(path.relative_to(self.output)) for path in self.output.glob(pattern)}
+
+    def check_shown(self, title):
+        """Runs the commands of the recipe's first block; fails unless they print what the page shows."""
+        [session] = self.blocks(title, "console")
+        for command, shown in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", session, re.MULTILINE):
+            self.assertEqual(shown.split(), self.run_here("bash", "-ec", command).split(), command)
+
+
+class Recipes(Recipe):
+    @needs("numpy")
+    def test_masks_and_cut_outs_of_a_folder_of_photos(self):
+        (self.folder / "photos").symlink_to(ROOT / "launch" / "demo" / "images")
+        self.run_recipe("Masks and cut-outs of a folder of photos")
+        photos = {path.stem for path in (ROOT / "launch" / "demo" / "images").glob("*.jpg")}
+        for kind in ("mask-png", "cut-out"):
+            self.assertEqual({f"{kind}/{name}.png" for name in photos}, self.results(f"{kind}/*.png"))
+
+    @needs("torch", "nbclient", "ipykernel")
+    def test_a_notebook(self):
+        import nbformat
+        from nbclient import NotebookClient
+
+        texts = self.blocks("A notebook", "python")
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in [*texts, texts[-1]]])    # the last cell runs twice
+        place = {"metadata": {"path": str(self.folder)}}
+        NotebookClient(notebook, timeout=WATCHDOG_SECONDS, resources=place).execute(env=self.environment)
+        self.assertEqual({f"{key}.npy" for key in KEYS}, self.results("*.npy"))
+        self.check_shown("A notebook")
+
+    @needs("torch", "pytorch_lightning")
+    def test_pytorch_lightning(self):
+        self.mine(MINE + MODULE)
+        self.run_recipe("PyTorch Lightning")
+        self.assertEqual({f"0/{key}.logits.npy" for key in KEYS}, self.results("*/*.npy"))
+
+    @needs("torch", "nibabel")
+    def test_nifti_volumes(self):
+        import nibabel
+        import numpy
+
+        self.mine(THRESHOLD)
+        scans = self.folder / "scans"
+        scans.mkdir()
+        affine = numpy.diag([2.0, 2.0, 3.0, 1.0])
+        volumes = ball_scans()
+        for name, volume in volumes.items():
+            nibabel.save(nibabel.Nifti1Image(volume, affine), scans / f"{name}.nii.gz")
+        self.run_recipe("NIfTI volumes")
+        self.assertEqual({f"{name}.nii.gz" for name in volumes}, self.results("*.nii.gz"))
+        for name, volume in volumes.items():
+            made = nibabel.load(self.output / f"{name}.nii.gz")
+            numpy.testing.assert_array_equal(affine, made.affine)
+            numpy.testing.assert_array_equal(volume > 0.5, made.get_fdata() > 0)
+
+    @needs("torch", "rasterio")
+    def test_geotiff_tiles(self):
+        import numpy
+        import rasterio
+
+        self.mine(THRESHOLD)
+        (self.folder / "tiles").mkdir()
+        for number in range(4):
+            with rasterio.open(self.folder / "tiles" / f"{number}.tif", "w", driver="GTiff", width=64, height=64, count=5, dtype="uint16", crs="EPSG:32633",
+                               transform=rasterio.transform.from_origin(500000 + 640 * number, 5400000, 10, 10)) as tile:
+                tile.write(numpy.full((5, 64, 64), number % 2, "uint16"))
+        self.run_recipe("GeoTIFF tiles")
+        for number in range(4):
+            with rasterio.open(self.output / f"{number}.tif") as made:
+                self.assertEqual(("EPSG:32633", 500000 + 640 * number, 1), (str(made.crs), made.transform.c, made.count))
+                self.assertTrue((made.read(1) == number % 2).all())
+
+    @needs("torch", "imageio", "imageio_ffmpeg")
+    def test_frames_of_a_video(self):
+        import imageio.v3 as imageio
+
+        self.mine(THRESHOLD)
+        imageio.imwrite(self.folder / "clip.mp4", ball_frames(), fps=20)
+        self.run_recipe("Frames of a video")
+        self.assertEqual({f"clip/{number:06}.png" for number in range(40)}, self.results("clip/*"))
+        self.assertEqual({0, 255}, set(imageio.imread(self.output / "clip" / "000020.png").flat))
+
+    @needs("torch")
+    def test_samples_of_different_lengths(self):
+        import numpy
+
+        self.mine("import torch\nmodel = torch.nn.Embedding(100, 16).requires_grad_(False)\n"
+                  "texts = {f'text-{length}': torch.arange(length) for length in (3, 60, 17, 64, 1, 30)}\n")
+        self.run_recipe("Samples of different lengths")
+        self.assertEqual({f"text-{length}.npy": (length, 16) for length in (3, 60, 17, 64, 1, 30)},
+                         {path.name: numpy.load(path).shape for path in self.output.glob("*.npy")})
+
+    @needs("torch", "onnxruntime")
+    def test_onnx_runtime(self):
+        import numpy
+
+        (self.folder / "model.onnx").write_bytes(relu_in_onnx())
+        self.run_recipe("ONNX Runtime")
+        self.assertEqual({f"{key}.logits.npy" for key in KEYS}, self.results("*.npy"))
+        self.assertEqual((3, 16, 16), numpy.load(self.output / "0-0.logits.npy").shape)
+
+    @needs("torch")
+    def test_several_gpus_with_torchrun(self):
+        self.run_recipe("Several GPUs with torchrun")
+        self.assertEqual({f"{int(key[0]) % 2}/{key}.logits.npy" for key in KEYS}, self.results("*/*.npy"))
+
+    def test_a_systemd_service(self):
+        import configparser
+
+        [name] = self.write_programs("A systemd service")
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.optionxform = str
+        unit.read(self.folder / name)
+        self.assertEqual(("130", "75"), (unit["Service"]["SuccessExitStatus"], unit["Service"]["RestartForceExitStatus"]))
+        program, command, *flags = unit["Service"]["ExecStart"].split()
+        self.assertEqual("launch/offramp", os.path.relpath(program, unit["Service"]["WorkingDirectory"]))
+        (self.folder / "photos").symlink_to(ROOT / "launch" / "demo" / "images")
+        self.run_here("launch/offramp", command, *flags)
+        self.run_here("launch/offramp", command, *flags)
+        self.assertEqual(12, len(self.results("mask-png/*.png")))
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("skipped: the unit's syntax is not checked, no systemd-analyze")
+        text = (self.folder / name).read_text().replace(unit["Service"]["WorkingDirectory"], str(self.folder))
+        (self.folder / name).write_text(text)
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", self.folder / name], capture_output=True, text=True, timeout=WATCHDOG_SECONDS)
+        self.assertEqual([], [line for line in done.stderr.splitlines() if name in line])
+
+    def test_each_recipe_shows_its_output_first_and_is_short(self):
+        page = PAGE.read_text()
+        self.assertEqual(10, len(recipes()))
+        self.assertLessEqual(len(page.split()), MOST_WORDS)
+        for title, blocks in recipes().items():
+            with self.subTest(title):
+                self.assertRegex(page, rf"## \d+\. {re.escape(title)}\n\n(!\[|```console\n)")
+                self.assertLessEqual(sum(len(text.splitlines()) for language, text in blocks if language != "console"), MOST_LINES)
+        pictures = re.findall(r"\]\((pictures/[^)]+)\)", page)
+        self.assertEqual([], [name for name in pictures if (PAGE.parent / name).stat().st_size > MOST_BYTES_OF_A_PICTURE])
+
+
+def ball_scans():
+    """{name: volume} of four balls of different sizes."""
+    import numpy
+
+    x, y, z = numpy.mgrid[-1:1:64j, -1:1:64j, -1:1:32j]
+    return {f"scan-{number}": (0.9 - 0.8 * numpy.sqrt(x**2 + y**2 + z**2) / (0.4 + 0.1 * number)).clip(0, 1).astype("float32") for number in range(4)}
+
+
+def ball_frames():
+    """40 frames of 96 x 128: a bright disc that moves over a dark ground."""
+    import numpy
+
+    y, x = numpy.mgrid[0:96, 0:128]
+    return [numpy.repeat(numpy.where((x - 3 * number) ** 2 + (y - 48) ** 2 < 400, 220, 40).astype("uint8")[..., None], 3, 2) for number in range(40)]
+
+
+if __name__ == "__main__":
+    unittest.main()
