@@ -204,9 +204,9 @@ class Runs(Killed, WithServer):
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
             rows = database.execute("SELECT item, key, output, vector FROM embeddings").fetchall()
         self.assertEqual(len(rows), ITEMS)
-        made = {key: (item, output, struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector)) for item, key, output, vector in rows}
-        # The model `copy` makes any bits; those that are not finite numbers pgvector does not hold.
-        made = {key: (item, output, vector if all(map(math.isfinite, vector)) else None) for key, (item, output, vector) in made.items()}
+        # The model `copy` makes any bits. Vectors with infinite numbers or NaN are NULL in both databases.
+        made = {key: (item, output, vector and struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector))
+                for item, key, output, vector in rows}
         self.assertGreater(sum(vector is not None for *_, vector in made.values()), ITEMS // 4)
         return made
 
