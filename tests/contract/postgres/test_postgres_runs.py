@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import pathlib
 import shutil
 import sqlite3
