@@ -301,11 +301,6 @@ class Runs(Killed, WithServer):
         elsewhere = self.retry(world, unmarked, "--processor", "checksum", "--output", str(world.folder / "elsewhere"))
         self.assertEqual(elsewhere.returncode, 0, elsewhere.stdout + elsewhere.stderr)
 
-        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
-        refused = self.retry(world, kept)
-        self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
-        self.assertIn("begun anew by another run", refused.stderr)
-
     def test_what_a_shard_set_aside_is_tried_again_into_the_jobs_table(self):
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
         self.addCleanup(job.__exit__, None, None, None)
