@@ -5,8 +5,8 @@
 
 #include "common/settings/run_config.hpp"
 
-// What the launcher asks a producer for a job, whose input is worked on in shards (launch/guide/many-gpus-and-hosts.md). No run, no model,
-// no device.
+// What the launcher asks a producer for a job, whose input is worked on in shards
+// (launch/guide/many-gpus-and-hosts.md). No run, no model, no device.
 namespace offramp {
 
 // {"items": N, "identity": {...}}: what the job's input has, and what makes it this work (CheckpointIdentity, without
