@@ -260,9 +260,9 @@ def consume_help(places):
     if not places.consumer().exists():
         print("\nAll flags of consumers are listed here once `./launch/offramp setup` has built the programs.")
         return int(ExitCode.OK)
-    program = subprocess.run([places.consumer(), "--help"], stdout=subprocess.PIPE, text=True, check=False)
+    program = subprocess.run([places.consumer(), "--help-all"], stdout=subprocess.PIPE, text=True, check=False)
     if program.returncode != 0:
-        raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help ended with {program.returncode}",
+        raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with {program.returncode}",
                           "Its reason stands above; ./launch/offramp setup builds it anew", ExitCode.SYSTEM)
     print("\nAll flags of consumers, those of each processor among them:\n\n" + consume_command.flags_among(program.stdout))
     return int(ExitCode.OK)

@@ -126,7 +126,7 @@ class Puppet:
 
 def main():
     role, *argv = sys.argv[1:]
-    if argv in (["--version"], ["--help"]):
+    if argv in (["--version"], ["--help"], ["--help-all"]):
         print(f"offramp-{role} 1.2.3")
         return
     flags = parse(argv)

@@ -59,7 +59,7 @@ class HelpTest(unittest.TestCase):
         program.write_text("#!/bin/sh\necho 'no library of its own' >&2\nexit 127\n")
         code, said = self.stage.call("consume", "--help")
         self.assertEqual(71, code, said)
-        self.assertRegex(said, r"no library of its own\n(.|\n)*offramp: the flags of consumers cannot be listed: .*/offramp-consumer --help ended with 127\n")
+        self.assertRegex(said, r"no library of its own\n(.|\n)*offramp: the flags of consumers cannot be listed: .*/offramp-consumer --help-all ended with 127\n")
         program.unlink()
         code, said = self.stage.call("consume", "--help")
         self.assertEqual(0, code, said)

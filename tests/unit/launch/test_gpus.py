@@ -577,7 +577,7 @@ class Letters(OfAJob):
 
     def test_what_an_earlier_launcher_did_not_come_to_report_is_reported(self):
         job, before = self.begun(self.folder / "output"), self.folder / "before"
-        self.run_of_a_shard(before / "s1", 7, dead_lettered=1)
+        self.run_of_a_shard(before / "s1", 7, dead_letters=1)
         gpus_summary.keep(job, 1, before / "s1")       # as the worker does before its record
         for index in range(3):
             self.record(job, index, before / "s1" if index == 1 else None)
