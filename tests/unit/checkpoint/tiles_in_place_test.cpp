@@ -182,10 +182,10 @@ TEST_F(TilesInPlaceTest, AWorkingFileOfAnotherFormIsRemoved) {
             file.seekp(4096);
             file << '\0';
         },
-        [&] {  // the version before
+        [&] {  // another version
             std::fstream file(canvas_path(), std::ios::in | std::ios::out | std::ios::binary);
             file.seekp(8);
-            file << '\1';
+            file << '\2';
         },
         [&] {  // a picture without pixels
             std::fstream file(canvas_path(), std::ios::in | std::ios::out | std::ios::binary);

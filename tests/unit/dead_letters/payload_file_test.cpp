@@ -83,7 +83,7 @@ TEST_F(Payload, AFileWithoutOrWithBrokenMetadataIsRefusedByName) {
           with("[2,3,2,4]", "[2,3,2,5]"), with("[2,3,2,4]", "[2,4611686018427387904,2,4]"),
           with("[2,3,2,4]", "[2,-3,2,4]"), with("[24,1,12,3]", "[24,1,12,4]"), with("[[7,2,2]]", "[[7,2,3]]"),
           with("[[7,2,2]]", "[[7,2,4294967295]]"), with("\"stored_as\":\"scores\"", "\"stored_as\":\"none\""),
-          with("[2,16]", "[2,0]"), with("\"expansion\":1", "\"expansion\":0"),
+          with("[2,16]", "[2,0]"), with("\"upsample_factor\":1", "\"upsample_factor\":0"),
           with("\"transform\":1", "\"transform\":9")}) {
         write_with_metadata(metadata);
         EXPECT_THROW(PayloadFile{path_}, Error) << metadata;

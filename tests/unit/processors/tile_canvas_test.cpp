@@ -70,7 +70,7 @@ TEST_F(TileCanvasTest, ItsBytesAreThese) {
     canvas.set({0, 2}, [&] { ++looks; });
     EXPECT_EQ(looks, 2) << "a tile that comes again";
     const std::string bytes = bytes_of(path);
-    std::string header("OFFRTILE\2\0\0\0\7\0\0\0\6\0\0\0\4\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 40);
+    std::string header("OFFRTILE\1\0\0\0\7\0\0\0\6\0\0\0\4\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 40);
     EXPECT_EQ(bytes.substr(0, 56), header + "\10\7\6\5\4\3\2\1" + std::string("\1\0\0\0\0\0\0\0", 8));
     EXPECT_EQ(bytes.substr(4096, 9), std::string("\0\0\1\0\0\0\0\0\0", 9));
     EXPECT_EQ(bytes.substr(8192 + 2 * 7 + 4, 3), "\5\6\7");

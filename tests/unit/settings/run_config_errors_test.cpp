@@ -84,7 +84,7 @@ const BadValue kBadValues[] = {
     {"transform", "softmax", "none, cast, class-map, low-res"},
     {"cuda-graphs", "on", "auto, off"},
     {"output-dtype", "fp64", "auto, fp32, fp16, bf16"},
-    {"when-full", "drop", "block, drop, spill"},
+    {"when-full", "discard", "block, drop, spill"},
     {"copy-outputs", "96x", "96x256x256"},
     {"strategy", "stream", "sequential, workers, pool, async, streams"},
     {"max-delay-seconds", "-1", "0 to 60"},
@@ -309,7 +309,7 @@ TEST_F(Parsing, VariablesOfTheLaunchScriptAndOfTestsArePassedOver) {
 TEST_F(Parsing, TheWordThatWasMeantIsReported) {
     EXPECT_THAT(refusal({"--profile", "embedings"}).text,
                 HasSubstr("Did you mean embeddings? Accepted: default, article, embeddings"));
-    EXPECT_THAT(refusal({"--config", write_file("rung = 'stream'")}).text, HasSubstr("Did you mean streams?"));
+    EXPECT_THAT(refusal({"--config", write_file("strategy = 'stream'")}).text, HasSubstr("Did you mean streams?"));
     EXPECT_THAT(refusal({"--profile", "zzzzzzzzz"}).text, Not(HasSubstr("Did you mean")));
 }
 
