@@ -41,7 +41,7 @@ class OlderBuild(unittest.TestCase):
         path.parent.mkdir(exist_ok=True)
         hidden = "".join(f"s/--{flag}/flag/g;" for flag in lacks)
         refused = "".join(f'    *" --{flag} "*) echo "no --{flag} here" >&2; exit 64 ;;\n' for flag in lacks)
-        path.write_text(f'#!/bin/sh\ncase " $* " in\n    *" --help "*) {BIN / name} --help | sed "{hidden}"; exit 0 ;;\n{refused}esac\nexec {BIN / name} "$@"\n')
+        path.write_text(f'#!/bin/sh\ncase " $* " in\n    *" --help-all "*) {BIN / name} --help-all | sed "{hidden}"; exit 0 ;;\n{refused}esac\nexec {BIN / name} "$@"\n')
         path.chmod(0o755)
         return path
 
