@@ -86,6 +86,7 @@ const std::map<std::string, Take, std::less<>>& keys() {
         {"changes", take_changes},
         {"reads-pictures", take_text<&DeclaredSetting::reads_pictures>},
         {"reads-texts", take_text<&DeclaredSetting::reads_texts>},
+        {"advanced", take_yes_or_no<&DeclaredSetting::advanced>},
         {"names-egress", take_yes_or_no<&DeclaredSetting::names_egress>},
         {"memory-per-slab", take_text<&DeclaredSetting::memory_per_slab>}};
     return known;

@@ -49,6 +49,7 @@ struct DeclaredSetting {
     std::string plug_in;  // in whose file it is declared; empty: in a shared file (ProcessorResults::shared_settings)
     std::string reads_pictures;   // with this value processors read the input's pictures; empty: with none
     std::string reads_texts;      // with this value they read the input's table of texts; empty: with none
+    bool advanced = false;        // --help-all alone lists it
     bool names_egress = false;    // its value names how outputs leave the device (ChosenEgress); at most one setting
     std::string memory_per_slab;  // with this value each slab's memory is made when it is filled; empty: with none
 

@@ -31,64 +31,6 @@ constexpr std::array<std::string_view, 12> kOtherVariables{
 constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_CRASH_",
                                                          "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 
-// For the launcher, for measurements and tests, and for few users: --help-all alone lists them.
-constexpr std::array<std::string_view, 56> kInFullHelpOnly{"run-id",
-                                                           "log-level",
-                                                           "log-file",
-                                                           "lifeline-fd",
-                                                           "producer-restarts",
-                                                           "producer-wait-seconds",
-                                                           "turn",
-                                                           "recover",
-                                                           "input-list",
-                                                           "id-column",
-                                                           "text-column",
-                                                           "columns",
-                                                           "synthetic-on",
-                                                           "batches",
-                                                           "interpolation",
-                                                           "prefetch",
-                                                           "random-weights",
-                                                           "seed",
-                                                           "memory-format",
-                                                           "copy-bytes",
-                                                           "copy-outputs",
-                                                           "cuda-graphs",
-                                                           "deterministic",
-                                                           "batches-per-slab",
-                                                           "max-delay-seconds",
-                                                           "allow-unpinned",
-                                                           "spill-dir",
-                                                           "strategy",
-                                                           "warmup-batches",
-                                                           "drain-warmup",
-                                                           "measure-limits",
-                                                           "profile-batches",
-                                                           "trace-dir",
-                                                           "status-seconds",
-                                                           "samples-folder",
-                                                           "retry",
-                                                           "finish",
-                                                           "sink-patience-seconds",
-                                                           "write-path",
-                                                           "write-copy",
-                                                           "image-range",
-                                                           "picture-size",
-                                                           "vector-columns",
-                                                           "http-patience-seconds",
-                                                           "http-ca-file",
-                                                           "http-timeout-seconds",
-                                                           "consumer-python",
-                                                           "probe",
-                                                           "sweep",
-                                                           "samples-per-slab",
-                                                           "output-dtype",
-                                                           "vector-dtype",
-                                                           "truncate-dim",
-                                                           "resize-size",
-                                                           "by-length",
-                                                           "index"};
-
 std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     std::vector<std::string> flags{kConfigFlag};
     for (const Setting& setting : settings) flags.push_back(setting.flag);
@@ -141,21 +83,18 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
         CLI::Option* const option = setting.value_name.empty()
                                         ? app.add_flag("--" + setting.flag, text, help_of(setting))
                                         : app.add_option("--" + setting.flag, text, help_of(setting));
-        const bool is_listed = lists_all || std::ranges::find(kInFullHelpOnly, setting.flag) == kInFullHelpOnly.end();
+        const bool is_listed = lists_all || setting.listing == Listing::Help;
         option->group(is_listed ? setting.group : "")->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
         if (!setting.value_name.empty()) option->type_name(setting.value_name);
     }
 
     try {
         app.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-        std::cout << app.help();
-        return std::nullopt;
-    } catch (const CLI::CallForAllHelp&) {
-        std::cout << app.help();
-        return std::nullopt;
     } catch (const CLI::CallForVersion& version) {
         std::cout << version.what() << '\n';
+        return std::nullopt;
+    } catch (const CLI::Success&) {  // --help or --help-all
+        std::cout << app.help();
         return std::nullopt;
     } catch (const CLI::ParseError& problem) {
         throw ConfigError(problem.what(), "See --help");

@@ -12,6 +12,9 @@
 
 namespace offramp {
 
+// Where help lists a setting: in --help, or in --help-all alone (for the launcher, measurements, tests and few users).
+enum class Listing { Help, FullHelp };
+
 // One setting of RunConfig. Command line, environment, file, --help and both printers are driven by the table
 // of these.
 struct Setting {
@@ -23,7 +26,8 @@ struct Setting {
     std::string accepted;              // "32 to 8192, or 0 for auto"
     std::vector<std::string> words;    // all that are accepted, where these are few words
     std::vector<TomlType> toml_types;  // that the file may use; the first is how it is printed
-    bool command_line_only = false;    // an action, not part of a configuration
+    Listing listing = Listing::Help;
+    bool command_line_only = false;  // an action, not part of a configuration
 
     // Puts the text into the member; what is wrong with it ("is not a whole number") when it cannot.
     std::function<std::optional<std::string>(RunConfig& config, const std::string& text)> set;

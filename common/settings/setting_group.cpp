@@ -127,6 +127,7 @@ Setting& SettingGroup::add(std::string flag, Effect effect, std::string help, st
     Setting setting{.effect = effect};
     setting.flag = std::move(flag);
     setting.group = name_;
+    setting.listing = listing_;
     setting.value_name = std::move(value_name);
     setting.help = std::move(help);
     setting.accepted = std::move(accepted);

@@ -45,7 +45,11 @@ struct Storage {
 // Makes the settings of one group and appends them to a table, which may move those that it has. Borrows the table.
 class SettingGroup {
   public:
-    SettingGroup(std::vector<Setting>& table, std::string name) : table_(table), name_(std::move(name)) {}
+    SettingGroup(std::vector<Setting>& table, std::string name, Listing listing = Listing::Help)
+        : table_(table), name_(std::move(name)), listing_(listing) {}
+
+    // The same group, for settings that --help-all alone lists.
+    SettingGroup advanced() const { return {table_, name_, Listing::FullHelp}; }
 
     void whole(std::string flag, Storage<std::uint32_t> storage, Effect effect, WholeRange range, std::string help);
     void whole(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range, std::string help);
@@ -79,6 +83,7 @@ class SettingGroup {
 
     std::vector<Setting>& table_;
     std::string name_;
+    Listing listing_;
 };
 
 }  // namespace offramp

@@ -26,10 +26,10 @@ constexpr std::array<Section, 8> kSections{{{"The run", describe_run},
 std::vector<Setting> make_settings() {
     std::vector<Setting> table;
     for (const Section& section : kSections) {
-        SettingGroup group(table, section.name);
+        SettingGroup group(table, section.name), rare = group.advanced();
         section.describe(group);
         for (const DeclaredSetting& declared : DeclaredSetting::all())
-            if (declared.group == section.name) describe_declared(declared, group);
+            if (declared.group == section.name) describe_declared(declared, declared.advanced ? rare : group);
     }
     return table;
 }

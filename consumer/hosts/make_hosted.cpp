@@ -22,6 +22,7 @@ help = "Options for a custom processor; a Python function gets them as keywords"
 
 [[setting]]
 flag = "consumer-python"
+advanced = true
 kind = "path"
 value-name = "FILE"
 preset = ""

@@ -11,6 +11,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kRungSettings = R"settings(
 [[setting]]
 flag = "strategy"
+advanced = true
 group = "Slabs and egress"
 kind = "word"
 words = "sequential, workers, pool, async, streams, compute-alone"

@@ -17,6 +17,7 @@ std::uint32_t InputSettings::group_rows() const {
 }
 
 void describe_input(SettingGroup& group) {
+    SettingGroup rare = group.advanced();
     group.text("source", &InputSettings::source, of_slabs(always, reads_input), "NAME", kPluginName,
                "Where items come from", check_plugin_name);
     group.path(
@@ -25,15 +26,15 @@ void describe_input(SettingGroup& group) {
         "each sample (for a model of several inputs with NAME.npy of each), WebDataset shards (.tar, or --source "
         "webdataset and "
         "their folder), lines of text (--source text), texts with ids and columns (--source jsonl-text, parquet-text)");
-    group.path("input-list", &InputSettings::input_list, kRuntime, "FILE", "the path of a list that a job made",
-               "A job's list of the images in the --input folder; none: list the folder");
-    group.path("tokenizer", &InputSettings::tokenizer, kItems, "FILE", "the path of a tokenizer.json",
-               "Sources of texts: the tokenizer; none: MODEL.tokenizer.json beside MODEL.pt2");
-    group.text("id-column", &InputSettings::id_column, kItems, "NAME", "a column's name",
-               "Sources `jsonl-text`, `parquet-text`: the column of ids, which name the results", check_column_name);
-    group.text("text-column", &InputSettings::text_column, kItems, "NAME", "a column's name",
-               "Sources `jsonl-text`, `parquet-text`: the column of texts", check_column_name);
-    group.text(
+    rare.path("input-list", &InputSettings::input_list, kRuntime, "FILE", "the path of a list that a job made",
+              "A job's list of the images in the --input folder; none: list the folder");
+    rare.path("tokenizer", &InputSettings::tokenizer, kItems, "FILE", "the path of a tokenizer.json",
+              "Sources of texts: the tokenizer; none: MODEL.tokenizer.json beside MODEL.pt2");
+    rare.text("id-column", &InputSettings::id_column, kItems, "NAME", "a column's name",
+              "Sources `jsonl-text`, `parquet-text`: the column of ids, which name the results", check_column_name);
+    rare.text("text-column", &InputSettings::text_column, kItems, "NAME", "a column's name",
+              "Sources `jsonl-text`, `parquet-text`: the column of texts", check_column_name);
+    rare.text(
         "columns", &InputSettings::columns, kItems, "A,B", "names of columns, with a comma between",
         "Sources `jsonl-text`, `parquet-text`: columns that processors `embeddings-...` and `records` copy to the "
         "results; none: all",
@@ -43,15 +44,15 @@ void describe_input(SettingGroup& group) {
                 "texts are split, between words if possible; each chunk is an item with its own vector");
     group.whole("chunk-overlap", &InputSettings::chunk_overlap, of_slabs(is_chunked, is_chunked),
                 {1, 1'000'000, "none"}, "Maximum tokens that a chunk shares with the previous one");
-    group.word("synthetic-on", &InputSettings::synthetic_on, of_slabs(is_synthetic), {"host", "device"},
-               "Where synthetic items are made: on the host, then uploaded, or on the device");
-    group.whole("batches", &InputSettings::batches, kItems, {1, kAnyNumber, "auto"}, "Batches of a synthetic source");
+    rare.word("synthetic-on", &InputSettings::synthetic_on, of_slabs(is_synthetic), {"host", "device"},
+              "Where synthetic items are made: on the host, then uploaded, or on the device");
+    rare.whole("batches", &InputSettings::batches, kItems, {1, kAnyNumber, "auto"}, "Batches of a synthetic source");
     group.whole("limit", &InputSettings::limit, kItems, {1, kAnyNumber, "all"},
                 "Maximum items, from the start of the input");
-    group.text("shard", &InputSettings::shard, of_slabs(is_sharded), "I/N", "I/N with I from 1 to N, as 1/4",
-               "Process only the I-th of N equal parts of the input, in stable order", check_shard);
+    rare.text("shard", &InputSettings::shard, of_slabs(is_sharded), "I/N", "I/N with I from 1 to N, as 1/4",
+              "Process only the I-th of N equal parts of the input, in stable order", check_shard);
     group.whole("batch", &InputSettings::batch, of_slabs(shows_its_batches), {1, 65536, "auto"}, "Samples in a batch");
-    group.text(
+    rare.text(
         "by-length", &InputSettings::by_length, of_slabs(is_by_length), "N",
         "auto, off, or a whole number of 1 to 65536",
         "Sources of texts: sort each batch by length and compute it N texts at a time, padded to the longest of those "
@@ -60,12 +61,12 @@ void describe_input(SettingGroup& group) {
     group.whole("image-size", &InputSettings::image_size, of_slabs(has_a_model, reads_pictures),
                 {kSmallestImageSize, kLargestImageSize, "auto"},
                 "Height and width that images are resized to, or cropped to from their center (--resize-size)");
-    group.whole("resize-size", &InputSettings::resize_size, of_slabs(cuts_pictures, reads_cut_pictures),
-                {kSmallestImageSize, kLargestImageSize, "auto"},
-                "Resize the shorter side to this length, keeping proportions, before the center crop to --image-size; "
-                "auto: from the model's metadata, else squeeze the whole image into --image-size");
-    group.word("interpolation", &InputSettings::interpolation, of_slabs(is_bicubic), {"auto", "bilinear", "bicubic"},
-               "How images are resized; auto: from the model's metadata, else bilinear");
+    rare.whole("resize-size", &InputSettings::resize_size, of_slabs(cuts_pictures, reads_cut_pictures),
+               {kSmallestImageSize, kLargestImageSize, "auto"},
+               "Resize the shorter side to this length, keeping proportions, before the center crop to --image-size; "
+               "auto: from the model's metadata, else squeeze the whole image into --image-size");
+    rare.word("interpolation", &InputSettings::interpolation, of_slabs(is_bicubic), {"auto", "bilinear", "bicubic"},
+              "How images are resized; auto: from the model's metadata, else bilinear");
     group.whole(
         "tile", &InputSettings::tile, of_slabs(is_tiled, is_tiled), {kSmallestImageSize, kLargestImageSize, "none"},
         "Height and width of the model's input: cut images of any size into tiles instead of resizing them. Their "
@@ -76,7 +77,7 @@ void describe_input(SettingGroup& group) {
                check_overlap);
     group.whole("decode-workers", &InputSettings::decode_workers, kRuntime, {1, 1024, "auto"},
                 "Threads that read and decode items");
-    group.whole("prefetch", &InputSettings::prefetch, kRuntime, {1, 64, ""}, "Batches staged ahead of the model");
+    rare.whole("prefetch", &InputSettings::prefetch, kRuntime, {1, 64, ""}, "Batches staged ahead of the model");
     group
         .text("max-errors", &InputSettings::max_errors, kRuntime, "N|P%",
               "a number (25) or a share of all items (0% to 100%)",

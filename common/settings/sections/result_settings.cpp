@@ -42,21 +42,22 @@ bool ResultSettings::has_database() const {
 }
 
 void describe_results(SettingGroup& group) {
+    SettingGroup rare = group.advanced();
     group.text(
         "processor", &ResultSettings::processor, of_processing(always), "NAME[,NAME]",
         "a name that --list prints; or a custom one: FILE.py:FUNCTION, python:PACKAGE.MODULE:FUNCTION, so:FILE.so, "
         "exec:COMMAND; several with commas",
         "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
-    group.path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
-               "Folder for results of single samples, shared by the shards of a job; none: --output");
+    rare.path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
+              "Folder for results of single samples, shared by the shards of a job; none: --output");
     group.text("sink", &ResultSettings::sink, kPlace, "URI",
                "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
                "Processors " + named_of_databases(&ProcessorResults::processor) +
                    ": the database; pass a password in PGPASSWORD or ~/.pgpass");
-    group.text("sink-table", &ResultSettings::sink_table, kPlace, "NAME",
-               "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
-               "Table in the database of --sink; auto: " + named_of_databases(&ProcessorResults::table), check_table);
+    rare.text("sink-table", &ResultSettings::sink_table, kPlace, "NAME",
+              "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
+              "Table in the database of --sink; auto: " + named_of_databases(&ProcessorResults::table), check_table);
     group.word("scores", &ResultSettings::scores, of_slabs(is_class_map, separates_foreground),
                {"auto", "probability", "logit"},
                "Foreground value per pixel of a network of one channel; auto: from the model's metadata, else "
@@ -69,10 +70,10 @@ void describe_results(SettingGroup& group) {
                  "Continue the run in --output: process only the items missing there");
     group.on_off("overwrite", &ResultSettings::overwrite, kProgram,
                  "Replace the results of a finished run, once this run has its own results");
-    group.path("retry", &ResultSettings::retry, kProgram, "FILE", "a path",
-               "Process only this payload from a run's folder dead-letters/");
-    group.on_off("finish", &ResultSettings::finish, kProgram,
-                 "Merge the segments of all consumers when the run has ended");
+    rare.path("retry", &ResultSettings::retry, kProgram, "FILE", "a path",
+              "Process only this payload from a run's folder dead-letters/");
+    rare.on_off("finish", &ResultSettings::finish, kProgram,
+                "Merge the segments of all consumers when the run has ended");
 }
 
 }  // namespace offramp

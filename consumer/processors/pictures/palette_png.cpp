@@ -9,6 +9,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kPaletteSettings = R"settings(
 [[setting]]
 flag = "mask-palette"
+advanced = true
 kind = "word"
 words = "voc, none"
 preset = "voc"

@@ -21,6 +21,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kPngSettings = R"settings(
 [[setting]]
 flag = "png-level"
+advanced = true
 kind = "whole"
 least = 0
 most = 9

@@ -27,6 +27,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kEmbeddingsPostgresSettings = R"settings(
 [[setting]]
 flag = "index"
+advanced = true
 kind = "word"
 words = "none, hnsw"
 preset = "none"

@@ -41,12 +41,14 @@ help = "Processor `http`: sent with each request, as 'Authorization: Bearer ...'
 
 [[setting]]
 flag = "http-ca-file"
+advanced = true
 kind = "path"
 changes = "conduct"
 help = "Processor `http`: certificates in PEM of the authorities that may vouch for the server, instead of the system's"
 
 [[setting]]
 flag = "http-body"
+advanced = true
 kind = "word"
 words = "json, npy"
 preset = "json"
@@ -55,6 +57,7 @@ help = "Processor `http`: what each result is sent as"
 
 [[setting]]
 flag = "http-timeout-seconds"
+advanced = true
 kind = "whole"
 least = 1
 most = 3600
@@ -64,6 +67,7 @@ help = "Processor `http`: a request by which nothing moves for so long is tried 
 
 [[setting]]
 flag = "http-patience-seconds"
+advanced = true
 kind = "whole"
 least = 1
 most = 3600

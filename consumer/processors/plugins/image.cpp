@@ -33,6 +33,7 @@ help = "Processor `image`: files of this kind"
 
 [[setting]]
 flag = "image-quality"
+advanced = true
 kind = "whole"
 least = 1
 most = 100
@@ -42,6 +43,7 @@ help = "Processor `image`: quality of JPEG and WebP"
 
 [[setting]]
 flag = "image-range"
+advanced = true
 kind = "word"
 words = "0:1, -1:1, 0:255"
 preset = "0:1"
@@ -50,6 +52,7 @@ help = "Processor `image`: what black and white are in the model's output"
 
 [[setting]]
 flag = "picture-size"
+advanced = true
 kind = "word"
 words = "image, model"
 preset = "image"

@@ -19,6 +19,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kWriteSettings = R"settings(
 [[setting]]
 flag = "write-path"
+advanced = true
 kind = "path"
 preset = "/dev/null"
 needed = true
@@ -27,6 +28,7 @@ help = "Where the processor `write` writes"
 
 [[setting]]
 flag = "write-copy"
+advanced = true
 kind = "on-off"
 changes = "conduct"
 help = "`write`: serialise into a copy first"

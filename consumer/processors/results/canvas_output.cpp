@@ -142,7 +142,7 @@ class TileCanvases final : public RunOutput {
 
     // Shards write to the canvases of the whole: what lacks tiles now gets none.
     void join(const ResultSettings& own, std::span<const ShardPart> /*parts*/) const override {
-        find_missing_tiles(canvas_folder(own.output), Whole::Go);  // the end of the whole tells of them
+        find_missing_tiles(canvas_folder(own.output), Whole::Go);  // the job's merge reports them
     }
 };
 

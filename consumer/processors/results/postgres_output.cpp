@@ -23,6 +23,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kPostgresSettings = R"settings(
 [[setting]]
 flag = "sink-patience-seconds"
+advanced = true
 kind = "whole"
 least = 1
 most = 86400

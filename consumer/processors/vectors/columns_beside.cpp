@@ -9,6 +9,7 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kColumnsBesideVectors = R"settings(
 [[setting]]
 flag = "vector-columns"
+advanced = true
 kind = "word"
 words = "all, none"
 preset = "all"

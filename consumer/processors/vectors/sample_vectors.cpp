@@ -25,6 +25,7 @@ help = "Embeddings: bring each vector to length 1"
 
 [[setting]]
 flag = "vector-dtype"
+advanced = true
 kind = "word"
 words = "fp32, fp16"
 preset = "fp32"
@@ -33,6 +34,7 @@ help = "Embeddings: what vectors are stored as"
 
 [[setting]]
 flag = "truncate-dim"
+advanced = true
 kind = "whole"
 least = 1
 most = 1_000_000
