@@ -38,7 +38,7 @@ class ReadLoan {
     void complete(std::chrono::nanoseconds busy) &&;
     // Not processed, and not the slab's fault.
     void give_back() &&;
-    // Processing failed: the delivery is counted. `kind`: Failed or Rejected.
+    // Processing failed: the delivery counts as a failure. `kind`: Failed or Rejected.
     void fail(ReleaseKind kind, std::string why) &&;
 
   private:

@@ -38,7 +38,7 @@ def start(places, argv):
     own = places.numpy_demo / CUT_OUT
     processors = flags.get("--processor", f"mask-png,{own}")
     told = ["--processor", processors, "--output", str(output), "--consumer-python", str(python), "--consumers", flags.get("--consumers", "2"), *switches]
-    consume_command.parse_flags(places, told)        # what is refused, is before there is anything to put away
+    consume_command.parse_flags(places, told)        # refuses flags before anything is moved aside
     run_dir = choose_run_dir(places, None, new_run_id())
     make_parent(run_dir)
     with loop(places, python, run_dir) as program:

@@ -304,8 +304,6 @@ def _items_of(identity):
     """Those that the run makes: of one with --shard I/N the items of that part (common/settings/shard.hpp)."""
     items = int(identity["items"])
     number, _, count = identity.get("--shard", "").partition("/")
-    if "numbers of the items" not in identity:      # by a version that counted each shard's by themselves
-        return items
     return items // int(count) + (int(number) <= items % int(count)) if count else items
 
 

@@ -71,11 +71,11 @@ def as_json(status, unit):
     """One line for programs: what describe() tells."""
     left = seconds_left(status)
     told = {"state": status.get("state"), "unit": unit, "done": status.get("done_samples") or 0, "total": status.get("total_samples"),
-            "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "compute_share": _rounded(status.get("gpu_utilization")),
+            "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "gpu_utilization": _rounded(status.get("gpu_utilization")),
             "consumer_utilization": _rounded(status.get("consumer_utilization")), "limiting_stage": status.get("limiting_stage"),
             "skipped": status.get("skipped") or None, "message": status.get("message")}
     if status.get("state") in ENDS:
-        for name in ("per_second", "compute_share", "consumer_utilization", "limiting_stage"):
+        for name in ("per_second", "gpu_utilization", "consumer_utilization", "limiting_stage"):
             told[name] = None
     return json.dumps({"progress": {name: value for name, value in told.items() if value not in (None, "")}})
 

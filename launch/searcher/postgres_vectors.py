@@ -7,7 +7,7 @@ import psycopg
 from psycopg import sql
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from searcher.vectors import BESIDE, Row, resolve_options, choose
+from searcher.vectors import BESIDE, Row, truncated, choose
 
 OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000       # pgvector's hnsw.ef_search: what it is by itself, and at most
 TYPES = {"float32": "vector", "float16": "halfvec"}
@@ -29,7 +29,7 @@ class Stored:
 
     def nearest(self, vector, most):
         """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Vectors of no direction have none. Errors: LaunchError."""
-        wanted = "[" + ",".join(repr(float(number)) for number in resolve_options(vector, self.dimensions)) + "]"
+        wanted = "[" + ",".join(repr(float(number)) for number in truncated(vector, self.dimensions)) + "]"
         # As the index is made, of one length or of several (consumer/sinks/postgres/postgres_table.hpp).
         distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted"))
         with refused():

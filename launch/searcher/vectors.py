@@ -84,7 +84,7 @@ def choose(output, outputs, place):
     return output
 
 
-def resolve_options(vector, dimensions):
+def truncated(vector, dimensions):
     """The numbers that a run with --truncate-dim keeps, float32. Errors: LaunchError."""
     if len(vector) < dimensions:
         raise LaunchError(f"the model gives {len(vector)} numbers, the database has vectors of {dimensions}",
@@ -94,7 +94,7 @@ def resolve_options(vector, dimensions):
 
 def nearest(stored, vector, most):
     """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Errors: LaunchError."""
-    wanted = resolve_options(vector, stored.dimensions)
+    wanted = truncated(vector, stored.dimensions)
     wanted /= max(numpy.linalg.norm(wanted), 1e-12)
     best = []
     rows = stored.database.execute("SELECT item, key, vector FROM embeddings WHERE output = ? AND vector IS NOT NULL", (stored.output,))

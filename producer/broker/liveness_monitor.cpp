@@ -124,7 +124,7 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
             });
             if (!current) continue;
             state_.ledger.expire(slab);
-            state_.slab_records.note_failed(slab, word.attempt, *peer, "lease ran out", false);
+            state_.slab_records.note_failed(slab, word.attempt, *peer, "visibility timeout", false);
             state_.ready.put_ahead(slab);
         }
     }
@@ -159,7 +159,7 @@ void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent
     spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}",
                  admission_of(peer.ref.session), peer.credentials.pid,
                  std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
-                 state_.options.kill_stalled ? "" : ": nobody kills it, as kill-stalled would");
+                 state_.options.kill_stalled ? "" : ": it is not killed, since kill-stalled is off");
 }
 
 }  // namespace offramp

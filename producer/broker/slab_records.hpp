@@ -18,7 +18,7 @@ struct SlabRecord {
     PublishedSlab published;
     std::uint32_t deliveries = 0;
     std::uint32_t returns = 0;
-    std::uint32_t failures = 0;  // of the failures: their consumers live
+    std::uint32_t failures = 0;  // failures whose consumers are alive
     bool rejected = false;       // a consumer said that none will do better
     std::vector<std::uint64_t> killed_pids;
     std::vector<DeliveryRecord> failed;  // deliveries that did not complete it

@@ -63,7 +63,7 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
     require(options.name.size() < 64, "a name of " + std::to_string(options.name.size()) + " bytes", "Give at most 63");
     require(options.visibility_timeout > std::chrono::nanoseconds{}, "a visibility timeout of nothing",
             "Give seconds: 30 is the default");
-    require(options.max_failures >= 1, "no death may be counted to a slab", "Give at least 1: 3 is the default");
+    require(options.max_failures >= 1, "max_failures is 0", "Give at least 1: 3 is the default");
     if (options.run_id.empty()) options.run_id = "egress-" + std::to_string(::getpid());
     RunNames::check_run_id(options.run_id);
     return options;
@@ -88,7 +88,7 @@ struct EmbeddedEgress::Parts final : private StoppableRun {
     void dismiss_consumers() override { run->delivery().abort(); }
     EgressRunOptions run_options() const;
     EgressRunHooks run_hooks();
-    RunStatusFields figures_now() const;
+    RunStatusFields stats_now() const;
     std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
 
     const std::uint64_t began_ns = now_ns();
@@ -139,7 +139,7 @@ EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
                          .device_uuid = info.uuid,
                          .began_ns = began_ns,
                          .shm_bytes = run->shm_bytes()},
-        [this] { return figures_now(); }, [this] { trace->look(kSteadyClock.now()); });
+        [this] { return stats_now(); }, [this] { trace->look(kSteadyClock.now()); });
     try {
         run->open_to_consumers();
     } catch (...) {
@@ -313,7 +313,7 @@ bool EmbeddedEgress::Parts::drain(std::optional<std::chrono::nanoseconds> timeou
     return true;
 }
 
-RunStatusFields EmbeddedEgress::Parts::figures_now() const {
+RunStatusFields EmbeddedEgress::Parts::stats_now() const {
     return {.at_ns = now_ns(),
             .output = stream->stats(),
             .slab_wait_seconds = run->slab_wait_seconds(),

@@ -5,6 +5,7 @@ DIR/bin or DIR. Flags that it lacks are left out with a note if the driver adds 
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
 import subprocess
@@ -47,6 +48,7 @@ def program_of(spec):
     return spec.program
 
 
+@functools.cache
 def flags_known_by(program):
     """The flags in the program's help."""
     try:

@@ -459,7 +459,7 @@ end:
         drop(s, c);
         put_release(s, c, g, a, COMPLETED) }
 
-    /* It leaves, or its sink is away, or it sees that its lease ran out. */
+    /* It leaves, or its sink is away, or it sees that its visibility timeout is over. */
     :: d_step { alive[c] && at_hand[c].attempt[s] != 0 && len(log[c]) < LOG_ROOM &&
             ((leaving[c] && !WORKS_ON(s, c)) || (!leaving[c] && faults > 0)) ->
         if

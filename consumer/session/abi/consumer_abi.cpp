@@ -70,8 +70,8 @@ struct offramp_consumer final : offramp::SlabProcessor {
         if (code == OFFRAMP_RETRY)
             throw offramp::Error(offramp::ErrorKind::SinkUnavailable,
                                  "the consumer's function asked to try again later");
-        failed = "the consumer's function returned " + std::to_string(code) + ": its slab is counted" +
-                 (why.empty() ? "" : ": " + why);
+        failed = "the consumer's function returned " + std::to_string(code) +
+                 ": a failure is counted against its slab" + (why.empty() ? "" : ": " + why);
         throw offramp::SlabFailed::at_the_end(why.empty() ? failed : why);
     }
 };

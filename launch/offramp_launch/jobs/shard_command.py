@@ -135,7 +135,7 @@ def do_the_rest(attempt):
     warn_about_other_shards(job, index)
     note = job.begin_attempt(index)
     run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
-    with read_kilobytes(note), held(job, index, run_id) as lock:
+    with end_noted(note), held(job, index, run_id) as lock:
         # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
         if print_if_done(job, index):
             return int(ExitCode.OK)
@@ -165,8 +165,8 @@ def is_empty(folder):
 
 
 @contextlib.contextmanager
-def read_kilobytes(note):
-    """An attempt that does not come to its run tells its end, too: it is not under way any more."""
+def end_noted(note):
+    """Notes the end of an attempt that fails before its run begins, so that it no longer counts as running."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as problem:

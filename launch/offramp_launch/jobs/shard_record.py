@@ -15,7 +15,7 @@ RECORDS = "records.jsonl"
 def account_of(job, index, run_dir, code):
     """
     What became of the shard's items, over all attempts. `code`: its run's. Errors: LaunchError (CANNOT_WRITE) where the run has not told
-    it; where that is not all of them (SET_ASIDE for a run that ended as slab after slab failed, else COUNT_MISMATCH).
+    it; where that is not all of them (DEAD_LETTERS for a run that ended as slab after slab failed, else COUNT_MISMATCH).
     """
     path = pathlib.Path(run_dir) / "summary.json"
     summary = job_files.read(path)

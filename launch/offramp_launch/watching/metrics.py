@@ -30,7 +30,7 @@ class Metrics:
         self.stages = Family("offramp_stage_seconds", "histogram", "Seconds in a stage: compute and d2h (copy to host) per batch on the device; queue (until a consumer has the slab) "
                              "and process (until it is released) per slab.")
         self.failures = Family("offramp_slab_failures_total", "counter", "Failures counted against slabs: consumers that died while they processed one, or reported that they failed.")
-        self.leases = Family("offramp_visibility_timeouts_total", "counter", "Slabs that a consumer held for longer than a lease lasts.")
+        self.timeouts = Family("offramp_visibility_timeouts_total", "counter", "Deliveries that exceeded the visibility timeout.")
         self.refused = Family("offramp_releases_refused_total", "counter", "Rejected messages of consumers, such as releases, by reason.")
         self.pinned = Family("offramp_pinned_bytes_per_second", "gauge", "Rate of a copy into page-locked slabs, measured at the start.")
         self.memory = Family("offramp_shm_bytes", "gauge", "Shared memory of the run.")
@@ -39,7 +39,7 @@ class Metrics:
 
     def all(self):
         return [self.run, self.state, self.told, self.producer_told, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.failures,
-                self.leases, self.refused, self.pinned, self.memory, self.last, self.takeovers]
+                self.timeouts, self.refused, self.pinned, self.memory, self.last, self.takeovers]
 
     def add_run(self, document, now):
         """Add the metrics of the whole run."""
@@ -74,7 +74,7 @@ class Metrics:
             self.stages.add_histogram(status.get("stage_bounds_seconds") or counters.get("stage_bounds_seconds") or [], seconds.get("counts") or [], seconds.get("sum"),
                                       {**labels, "stage": stage})
         self.failures.add(counters.get("slab_failures"), labels)
-        self.leases.add(counters.get("visibility_timeouts"), labels)
+        self.timeouts.add(counters.get("visibility_timeouts"), labels)
         for reason, times in (counters.get("refused") or {}).items():
             self.refused.add(times, {**labels, "reason": reason})
         self.pinned.add(status.get("pinned_bytes_per_second"), labels)

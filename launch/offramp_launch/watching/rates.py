@@ -28,20 +28,20 @@ class Rates:
         self.moments = collections.deque()
         self.silent = 0.0
         self._time = self._told = None
-        self._is_reported = False   # the clock is the run's, which told it; else the viewer's
+        self._has_run_clock = False     # times are the run's; otherwise the viewer's
 
     def add(self, document, now):
         """`now`: seconds of a clock that only goes forward."""
         status = document.get("status") or {}
         self._listen(status.get("time"), now)
-        is_told = bool(status.get("now_ns"))
-        if is_told and not self._is_reported:
+        has_run_clock = bool(status.get("now_ns"))
+        if has_run_clock and not self._has_run_clock:
             self.moments.clear()
-        at = status["now_ns"] / 1e9 if is_told else now
+        at = status["now_ns"] / 1e9 if has_run_clock else now
         last = self.moments[-1] if self.moments else Moment(0.0)
-        if not status.get("state") or (self.moments and (at <= last.at or is_told != self._is_reported)):
+        if not status.get("state") or (self.moments and (at <= last.at or has_run_clock != self._has_run_clock)):
             return
-        self._is_reported = is_told
+        self._has_run_clock = has_run_clock
         over, copied = is_over(document), copy_seconds(document)
         before = self._first(at - SHARE_SECONDS, lambda moment: moment.copied)
         copy = min(1.0, max(0.0, (copied - before.copied) / (at - before.at))) if before and copied is not None else None

@@ -43,7 +43,7 @@ namespace {
 constexpr std::size_t kLeastTensor = offsetof(offramp_tensor, data) + sizeof(void*);
 constexpr std::size_t kLeastOptions = offsetof(offramp_egress_options, tensor_count) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastBatch = offsetof(offramp_batch, rows) + sizeof(std::uint32_t);
-constexpr std::size_t kLeastFigures = offsetof(offramp_egress_stats, batches_submitted);
+constexpr std::size_t kLeastStats = offsetof(offramp_egress_stats, batches_submitted);
 
 // So long a loop may take for one batch without that somebody else frees its tensors meanwhile.
 constexpr std::chrono::nanoseconds kQuiet = std::chrono::milliseconds(20);
@@ -267,9 +267,9 @@ std::int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds
     });
 }
 
-std::int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_stats* figures, offramp_error* error) {
+std::int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_stats* stats, offramp_error* error) {
     return on(egress, error, [&] {
-        const auto given = known_part(figures, kLeastFigures, "offramp_egress_stats");
+        const auto given = known_part(stats, kLeastStats, "offramp_egress_stats");
         const EmbeddedEgressStats now = egress->run->stats();
         const offramp_egress_stats all{.size = given.size,
                                        .batches_submitted = now.batches_submitted,
@@ -283,7 +283,7 @@ std::int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_sta
                                        .slab_wait_seconds = now.slab_wait_seconds,
                                        .consumers = now.consumers,
                                        .stalled = now.stalled};
-        std::memcpy(figures, &all, std::min(given.size, sizeof all));
+        std::memcpy(stats, &all, std::min(given.size, sizeof all));
         return std::int32_t{OFFRAMP_OK};
     });
 }

@@ -91,13 +91,6 @@ std::string describe_shard_mismatch(const Checkpoint& previous, const BatchSourc
                        share.begin);
 }
 
-// As before numbers were the whole input's: to go on with it would make other items, over those that are done.
-bool counts_by_its_shard(const CheckpointIdentity& identity) {
-    const auto shard = identity.facts.find("--shard");
-    return shard != identity.facts.end() && !shard->second.empty() &&
-           !identity.facts.contains(CheckpointIdentity::kNumbersOfItems);
-}
-
 // Says what there is to continue. Errors: ConfigError when the folder's checkpoint is of other work.
 void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdentity identity, const BatchSource& source,
                      ItemRange share, const std::string& folder, const std::string& flag) {
@@ -105,10 +98,6 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
         spdlog::warn("{}: {} has no checkpoint of earlier work", flag, folder);
         return;
     }
-    if (counts_by_its_shard(previous->identity))
-        throw ConfigError(flag + ": " + folder + " holds a shard's work, of run " + previous->run_id +
-                              ", by a version that counted the items of each shard from 0",
-                          "Go on with that version, or give another --output, or --overwrite instead of " + flag);
     if (!previous->identity.facts.contains(CheckpointIdentity::kItemsOfTheWhole))
         identity.facts.erase(CheckpointIdentity::kItemsOfTheWhole);
     if (grew(*previous, source, share)) {

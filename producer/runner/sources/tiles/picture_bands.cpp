@@ -19,7 +19,7 @@ std::shared_ptr<const PictureBand> PictureBands::of_row(std::uint32_t tile_row) 
         return bands_[bands_.size() - (next_ - tile_row)];
     try {
         if (!rows_ || tile_row < next_) {
-            overwrite();
+            restart();
             next_ = tile_row;  // nobody waits for those before
         }
         // Others come for those in between: tiles are asked for in their order.
@@ -33,7 +33,7 @@ std::shared_ptr<const PictureBand> PictureBands::of_row(std::uint32_t tile_row) 
     }
 }
 
-void PictureBands::overwrite() {
+void PictureBands::restart() {
     rows_ = open_picture_rows(place_);
     if (!(rows_->size() == size_)) throw UnreadableItem("it became another picture since the run began");
     read_ = 0;

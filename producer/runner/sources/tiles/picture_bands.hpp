@@ -36,7 +36,7 @@ class PictureBands {
 
   private:
     std::shared_ptr<const PictureBand> next_band();
-    void overwrite();
+    void restart();
 
     const PicturePlace place_;
     const ImageSize size_;
