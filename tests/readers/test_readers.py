@@ -87,12 +87,17 @@ class Write(unittest.TestCase):
         folder = scratch_folder(self)
         pipe = folder / "pipe"
         os.mkfifo(pipe)
-        with open(folder / "read", "wb") as read, subprocess.Popen(["cat", pipe], stdout=read) as reader:
+        # Both ends are open before the program starts: it finds a reader, and the reader sees no end before the program is done.
+        source = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        held = os.open(pipe, os.O_WRONLY)
+        os.set_blocking(source, True)
+        with open(folder / "read", "wb") as read, subprocess.Popen(["cat"], stdin=source, stdout=read) as reader:
+            os.close(source)
             try:
                 processed = Processed(self, "write", "--write-path", str(pipe))
-                reader.wait(60)
             finally:
-                reader.kill()
+                os.close(held)
+                reader.wait(60)
         text = io.BytesIO((folder / "read").read_bytes())
         wanted = list(processed.samples())
         for slab in ((0, 1), (3, 4, 5)):
