@@ -2,6 +2,7 @@
 
     check_pages.py --source DIR links       every relative link, and every page or path of a room named in `code`, leads to a file
     check_pages.py --source DIR mentions    every page that a source file names is there, and every source file that one outside tests/ names
+    check_pages.py --source DIR rooms       common/design/rooms.md has one row for each folder of the product
     check_pages.py --source DIR lengths     a folder's README has at most 15 lines, an index 60; a README has at most 100 columns, tables too,
                                             and any other page outside tables; generated pages may be wider
     check_pages.py --source DIR decisions   the index of common/design/ names each decision once; each has its parts and at most 200 words
@@ -39,6 +40,9 @@ ASKED = re.compile(r"\| find (?:where|how|what) ")
 ANSWER = re.compile(r"`(\w+)\(\)` in `([^`]+)`")
 CITED = re.compile(r"`([\w.]+)`")
 NAMES_A_TEST = re.compile(r"(?<![\w./])(\w+\.test_\w+|[A-Z]\w*Test(?:\.\w+)?)(?![\w.(])")
+FLOORS = ("common", "producer", "producer/runner", "consumer", "launch")
+NO_ROOMS = {"common/design", "launch/guide"}
+ROOMS_PAGE = Path("common/design/rooms.md")
 DESIGN, DECISIONS, MATRIX = Path("common/design"), Path("common/design/decisions"), Path("common/design/failure-matrix.md")
 
 
@@ -132,6 +136,19 @@ def check_lengths(source):
         faults += [f"{name}:{number}: {len(line)} columns, more than {MOST_COLUMNS}" for number, line in enumerate(lines, 1)
                    if len(line) > MOST_COLUMNS and (readme or not line.startswith("|"))]
     return faults
+
+
+def check_rooms(source):
+    page = source / ROOMS_PAGE
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    rows = re.findall(r"^\| `([\w/]+)/` \|", text, re.MULTILINE)
+    folders = [folder for floor in FLOORS for folder in sorted((source / floor).glob("*/")) if folder.is_dir()]
+    rooms = {folder.relative_to(source).as_posix() for folder in folders} - NO_ROOMS
+    rooms = {room for room in rooms if Path(room).name not in LEFT_OUT}
+    if not rooms:
+        return [f"no folders of the product under {source}"]
+    faults = [f"{ROOMS_PAGE}: no row for {room}/" for room in sorted(rooms - set(rows))]
+    return faults + [f"{ROOMS_PAGE}: {rows.count(room)} rows for {room}/, which {'is' if room in rooms else 'is not'} a folder" for room in sorted(set(rows)) if rows.count(room) > 1 or room not in rooms]
 
 
 def check_decisions(source):
@@ -228,7 +245,7 @@ def check_answers(source):
     return faults
 
 
-CHECKS = {"links": check_links, "mentions": check_mentions, "lengths": check_lengths, "decisions": check_decisions,
+CHECKS = {"links": check_links, "mentions": check_mentions, "lengths": check_lengths, "rooms": check_rooms, "decisions": check_decisions,
           "citations": check_citations, "answers": check_answers, "commands": check_commands}
 
 

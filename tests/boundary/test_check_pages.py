@@ -169,6 +169,31 @@ class Commands(Repository):
         self.assert_faulty("commands", "no commands")
 
 
+class Rooms(Repository):
+    def setUp(self):
+        super().setUp()
+        self.write("common/base/error.hpp", "")
+        self.write("producer/runner/run/run.hpp", "")
+        self.write("common/design/rooms.md", "| `common/base/` | a |\n| `producer/runner/` | b |\n| `producer/runner/run/` | c |\n")
+
+    def test_a_row_for_each_folder_is_right(self):
+        self.assert_clean("rooms")
+
+    def test_a_folder_without_a_row_and_a_row_without_a_folder_are_found(self):
+        self.write("consumer/sinks/sink.hpp", "")
+        shutil.rmtree(self.folder / "common/base")
+        self.assert_faulty("rooms", "no row for consumer/sinks/", "common/base/, which is not a folder")
+
+    def test_a_second_row_is_found(self):
+        self.write("common/design/rooms.md", "| `common/base/` | a |\n" * 2)
+        self.assert_faulty("rooms", "2 rows for common/base/")
+
+    def test_nothing_to_look_at_is_a_fault(self):
+        shutil.rmtree(self.folder / "common")
+        shutil.rmtree(self.folder / "producer")
+        self.assert_faulty("rooms", "no folders")
+
+
 class Decisions(Repository):
     def setUp(self):
         super().setUp()
@@ -252,7 +277,7 @@ class Answers(Repository):
 
 class TheRepository(unittest.TestCase):
     def test_its_pages_lead_somewhere_and_are_short_enough_to_be_read(self):
-        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "decisions", "citations", "answers", "commands"))
+        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "rooms", "decisions", "citations", "answers", "commands"))
 
 
 if __name__ == "__main__":

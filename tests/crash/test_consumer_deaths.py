@@ -1,4 +1,4 @@
-"""A few consumers killed, one a second, and the run's losses. README.md has the command for more, and for a GPU."""
+"""A few consumers killed, one a second, and the run's losses."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Every cell of the kill-point matrix once, and random histories. README.md has the command for more."""
+"""Every cell of the kill-point matrix once, and random histories."""
 
 import concurrent.futures
 import os

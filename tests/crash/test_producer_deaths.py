@@ -1,4 +1,4 @@
-"""A few producers killed in mid-copy, and the recovery. README.md has the command for more, and for a GPU."""
+"""A few producers killed in mid-copy, and the recovery."""
 
 import unittest
 import unittest.mock

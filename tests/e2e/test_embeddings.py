@@ -28,7 +28,7 @@ def model_folder():
 
 def texts():
     """Prose, code, tables, empty lines, and more than the model takes: this project's pages."""
-    lines = [line for page in sorted(ROOT.glob("*/**/README.md")) if "build" not in page.parts for line in page.read_text(encoding="utf-8").splitlines()]
+    lines = [line for page in sorted(ROOT.glob("*/**/*.md")) if "build" not in page.parts for line in page.read_text(encoding="utf-8").splitlines()]
     return ["", "a" * 5000, "Größe, 日本語 \U0001f600", *lines][:LINES]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the model with Spin: see README.md here.
+"""Checks the model with Spin: see model.md.
 
   check.py exhaustive|cycles|bitstate [--long]   the promises, in every history within the bounds
   check.py variants [NAME ...]                   each known-bad variant breaks its promise

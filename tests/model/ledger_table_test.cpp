@@ -211,7 +211,7 @@ TEST(LedgerTable, IsTheTableThatTheModelHas) {
         if (!rows.contains(row)) drift += "not the code:  " + row + "\n";
     EXPECT_TRUE(drift.empty())
         << drift << "Bring tests/model/ledger.pml to what slab_ledger.cpp does (or the other way), see that the "
-        << "model still holds (tests/model/README.md), and write transitions.txt anew: check.py table --write";
+        << "model still holds (tests/model/model.md), and write transitions.txt anew: check.py table --write";
 }
 
 }  // namespace
