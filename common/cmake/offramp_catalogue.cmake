@@ -1,6 +1,6 @@
-# offramp_settings_catalogue: the settings that plug-ins and rooms declare in their own sources, as data that every program has. Included last of
-# all rooms, which say by offramp_declares_settings (offramp_targets.cmake) where to look.
-get_property(declaring GLOBAL PROPERTY OFFRAMP_DECLARES_SETTINGS)
+# offramp_settings_catalogue: the settings files of plug-ins and rooms, compiled into every program. Included last of all rooms, which name
+# their files with offramp_settings_files (offramp_targets.cmake).
+get_property(declaring GLOBAL PROPERTY OFFRAMP_SETTINGS_FILES)
 list(REMOVE_DUPLICATES declaring)
 list(JOIN declaring "|" declaring_in_one)
 set(catalogue ${CMAKE_BINARY_DIR}/generated/settings_catalogue.cpp)

@@ -69,11 +69,11 @@ function(offramp_compile_headers_alone)
     add_dependencies(headers_alone all_verify_interface_header_sets)
 endfunction()
 
-# offramp_declares_settings(SOURCES...): these may declare settings of their own (common/settings/declared_setting.hpp); --help has them in this order.
-function(offramp_declares_settings)
+# offramp_settings_files(FILES...): TOML files with settings and results (common/settings/declared_setting.hpp); --help has them in this order.
+function(offramp_settings_files)
     foreach(source ${ARGN})
         cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
-        set_property(GLOBAL APPEND PROPERTY OFFRAMP_DECLARES_SETTINGS ${source})
+        set_property(GLOBAL APPEND PROPERTY OFFRAMP_SETTINGS_FILES ${source})
     endforeach()
 endfunction()
 

@@ -5,13 +5,12 @@
 
 namespace offramp {
 
-// What one source file declares, as text: settings (declared_setting.hpp), and a processor's results
-// (processor_results.hpp). CMake finds it in the files of the rooms that say they declare some
-// (offramp_declares_settings), so that every program has it, whichever rooms it is made of.
+// A TOML file beside the code that reads its settings: tables [[setting]] (declared_setting.hpp) and, for a processor,
+// [results] (processor_results.hpp). CMake compiles all of them into every program (offramp_settings_files).
 struct CatalogueSource {
-    std::string_view file;     // "consumer/processors/plugins/image.cpp"
+    std::string_view file;     // "consumer/processors/plugins/image.toml"
     std::string_view plug_in;  // "image"; empty: it is not a plug-in's file
-    std::string_view text;     // TOML, a table [[setting]] each, and [results]
+    std::string_view text;     // TOML
 
     static std::span<const CatalogueSource> all();
 };

@@ -12,11 +12,10 @@ namespace offramp {
 class CatalogueValues;
 class SettingGroup;
 
-// A setting that a plug-in or room declares in its own file, as text that every program has. So a processor with a
-// setting is one file, and the producer, which knows no processor, checks, prints, keeps and compares the setting all
-// the same:
+// A setting that a plug-in or room declares in a TOML file beside its source. Every program has all of these files, so
+// the producer, which knows no processor, checks, prints, keeps and compares the settings as well:
 //
-//     [[maybe_unused]] constexpr std::string_view kBrightestSettings = R"settings(
+//     # plugins/brightest.toml, beside plugins/brightest.cpp
 //     [[setting]]
 //     flag = "brightest-base"
 //     kind = "word"
@@ -24,12 +23,9 @@ class SettingGroup;
 //     preset = "10"
 //     changes = "results"
 //     help = "Processor `brightest`: base of the numbers"
-//     )settings";
 //
-// CMake takes the text, one block per file, out of the files in folders `plugins/` of processors and of those that
-// offramp_declares_settings names (common/cmake/write_catalogue.cmake). The keys are the members below, with '-' for
-// '_'. A setting in a plug-in's file belongs to that plug-in; one in a shared file belongs to the plug-ins whose
-// `[results]` name it (processor_results.hpp).
+// The keys are the members below, with '-' for '_'. A setting in a plug-in's file belongs to that plug-in; one in
+// another file belongs to the plug-ins whose `[results]` name it (processor_results.hpp).
 struct DeclaredSetting {
     enum class Kind { Whole, Decimal, OnOff, Word, Text, Path, Url, Header };
 

@@ -10,30 +10,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kHostSettings = R"settings(
-[[setting]]
-flag = "processor-option"
-kind = "text"
-value-name = "KEY=VALUE[,KEY=VALUE]"
-accepted = "pairs with commas between them; a comma in a value has a backslash in front"
-changes = "results"
-help = "Options for a custom processor; a Python function gets them as keywords"
-
-[[setting]]
-flag = "consumer-python"
-advanced = true
-kind = "path"
-value-name = "FILE"
-preset = ""
-changes = "conduct"
-help = "Interpreter that runs processors in Python; without it python3 of the PATH"
-
-[results]
-of = "hosted"
-settings = "processor-option"
-)settings";
-
 const offramp_processor& code_of(const ProcessorSpec& spec, const std::string& name, const offramp_processor* python) {
     if (spec.kind == ProcessorSpec::Kind::SharedObject) return open_processor(spec.what);
     if (spec.kind == ProcessorSpec::Kind::Executable) return executable_processor();

@@ -50,15 +50,6 @@ class ProcessorChain final : public Processor {
     std::vector<NamedProcessor> processors_;
 };
 
-// "auto" is not a plug-in: it leaves what one of the two does that it becomes.
-[[maybe_unused]] constexpr std::string_view kAutoResults = R"settings(
-[results]
-of = "auto"
-endings = ".png, .npy"
-settings = "mask-size, mask-palette"
-tiles = "together"
-)settings";
-
 // What a model from a file gives is known when it has been loaded: masks where its outputs say what class a pixel is
 // of, else arrays.
 class ChosenByTheOutputs final : public Processor {

@@ -7,21 +7,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kRungSettings = R"settings(
-[[setting]]
-flag = "strategy"
-advanced = true
-group = "Slabs and egress"
-kind = "word"
-words = "sequential, workers, pool, async, streams, compute-alone"
-preset = "streams"
-changes = "memory"
-names-egress = true
-memory-per-slab = "workers"
-help = "How outputs leave the device; compute-alone: they are dropped there"
-)settings";
-
 using Processing = Rung::Processing;
 using Memory = Rung::Memory;
 using Copies = Rung::Copies;

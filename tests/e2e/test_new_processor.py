@@ -1,4 +1,4 @@
-"""The documented one-file processor: added to a copy of the tree, built, and run beside `write`."""
+"""The documented processor: added to a copy of the tree, built, and run beside `write`."""
 
 import json
 import os
@@ -24,7 +24,8 @@ class NewProcessor(unittest.TestCase):
             tree = pathlib.Path(folder)
             for part in PARTS:
                 (shutil.copytree if (ROOT / part).is_dir() else shutil.copy2)(ROOT / part, tree / part)
-            (tree / "consumer/processors/plugins/brightest.cpp").write_text(example())
+            for suffix, language in ((".cpp", "cpp"), (".toml", "toml")):
+                (tree / "consumer/processors/plugins/brightest").with_suffix(suffix).write_text(example(suffix, language))
             producer, consumer = build(tree)
             self.assertRegex(said(consumer, "--list"), r"\bbrightest\b")
             for program in (producer, consumer):
@@ -81,9 +82,9 @@ def settings(program, *flags, **environment):
     return json.loads(said(program, *flags, "--print-config", **environment))
 
 
-def example():
+def example(suffix, language):
     page = (ROOT / "launch/guide/processors.md").read_text(encoding="utf-8")
-    return re.search(r"`plugins/brightest\.cpp`.*?```cpp\n(.*?)```", page, re.DOTALL)[1]
+    return re.search(rf"`plugins/brightest\{suffix}`.*?```{language}\n(.*?)```", page, re.DOTALL)[1]
 
 
 def build(tree):

@@ -3,22 +3,6 @@
 #include <string_view>
 
 namespace offramp {
-namespace {
-
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kPaletteSettings = R"settings(
-[[setting]]
-flag = "mask-palette"
-advanced = true
-kind = "word"
-words = "voc, none"
-preset = "voc"
-changes = "results"
-help = "Processor `mask-png`: PNG files with the colours of PASCAL VOC; none: gray, the values are the class ids in any reader"
-)settings";
-
-}  // namespace
-
 PalettePng::PalettePng(const CatalogueValues& settings) : PalettePng(PngEncoder(settings)) {
     if (settings.text("mask-palette") == "none") palette_.reset();
 }

@@ -17,19 +17,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kPngSettings = R"settings(
-[[setting]]
-flag = "png-level"
-advanced = true
-kind = "whole"
-least = 0
-most = 9
-preset = 3
-changes = "conduct"
-help = "Compression of PNG files: 0 none, 1 to 3 fast and alike, 9 smallest"
-)settings";
-
 constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
 constexpr std::size_t kFrontBytes = 2048;                   // more than what stands before and behind the pixels
 constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;     // where ISA-L is faster than zlib and no larger

@@ -13,12 +13,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kChecksumResults = R"settings(
-[results]
-whole = "checksums.tsv"
-)settings";
-
 // Reads every byte of every sample: XXH3_64 of each output. With an output folder, one segment line each:
 // item, batch, key, output, hash. A row's bytes are hashed as they lie, so channels-last differs from
 // contiguous.

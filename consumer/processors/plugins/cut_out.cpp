@@ -17,14 +17,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kCutOutResults = R"settings(
-[results]
-reads = "masks"
-looks-at = "pictures"
-endings = ".png"
-)settings";
-
 // Shares of 255, rounded.
 std::uint8_t times(std::uint8_t one, std::uint8_t other) {
     return static_cast<std::uint8_t>((unsigned{one} * other + 127U) / 255U);

@@ -17,14 +17,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kEmbeddingsParquetResults = R"settings(
-[results]
-reads = "vectors"
-whole = "embeddings.parquet"
-settings = "normalize, vector-dtype, truncate-dim, vector-columns"
-)settings";
-
 // As parquet_module.cpp says.
 constexpr std::string_view kMaker = "offramp";
 

@@ -23,25 +23,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kEmbeddingsPostgresSettings = R"settings(
-[[setting]]
-flag = "index"
-advanced = true
-kind = "word"
-words = "none, hnsw"
-preset = "none"
-changes = "place"
-help = "Processor `embeddings-postgres`: hnsw makes an index of its vectors when the run has ended"
-
-[results]
-reads = "vectors"
-table = "embeddings"
-kept-by = "key"
-chosen-for = "vectors"
-settings = "normalize, vector-dtype, truncate-dim, vector-columns"
-)settings";
-
 bool makes_index(const CatalogueValues& settings) { return settings.text("index") == "hnsw"; }
 
 constexpr const char* kProcessor = "embeddings-postgres";

@@ -12,16 +12,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kEmbeddingsSqliteResults = R"settings(
-[results]
-reads = "vectors"
-whole = "embeddings.sqlite"
-kept-by = "key"
-chosen-for = "vectors"
-settings = "normalize, vector-dtype, truncate-dim, vector-columns"
-)settings";
-
 std::string schema_of_vectors(const ColumnsBeside& beside) {
     return "CREATE TABLE outputs (output TEXT PRIMARY KEY, dimensions INTEGER NOT NULL, dtype TEXT NOT NULL, "
            "normalized INTEGER NOT NULL, model TEXT NOT NULL) WITHOUT ROWID;"

@@ -21,64 +21,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kHttpSettings = R"settings(
-[[setting]]
-flag = "http-url"
-kind = "url"
-value-name = "URL"
-accepted = "http:// or https://, a host, and a path"
-changes = "results"
-help = "Processor `http`: where each result is posted to"
-
-[[setting]]
-flag = "http-header"
-kind = "header"
-value-name = "HEADER|@FILE"
-accepted = "'NAME: VALUE', or @FILE with one a line"
-changes = "conduct"
-help = "Processor `http`: sent with each request, as 'Authorization: Bearer ...'; in a file or in OFFRAMP_HTTP_HEADER it does not show in a list of processes"
-
-[[setting]]
-flag = "http-ca-file"
-advanced = true
-kind = "path"
-changes = "conduct"
-help = "Processor `http`: certificates in PEM of the authorities that may vouch for the server, instead of the system's"
-
-[[setting]]
-flag = "http-body"
-advanced = true
-kind = "word"
-words = "json, npy"
-preset = "json"
-changes = "results"
-help = "Processor `http`: what each result is sent as"
-
-[[setting]]
-flag = "http-timeout-seconds"
-advanced = true
-kind = "whole"
-least = 1
-most = 3600
-preset = 30
-changes = "conduct"
-help = "Processor `http`: a request by which nothing moves for so long is tried again"
-
-[[setting]]
-flag = "http-patience-seconds"
-advanced = true
-kind = "whole"
-least = 1
-most = 3600
-preset = 20
-changes = "conduct"
-help = "Processor `http`: a consumer tries one result for so long, then gives its slab back and waits (exit code 75)"
-
-[results]
-place = "elsewhere"
-)settings";
-
 // What a key or name is as the value of a header: everything but letters, digits and -._~/ as %XX, as in a URL.
 std::string percent_encoded(std::string_view text) {
     constexpr std::string_view kPlain = "-._~/";

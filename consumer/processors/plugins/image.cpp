@@ -21,51 +21,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kImageSettings = R"settings(
-[[setting]]
-flag = "image-format"
-kind = "word"
-words = "png, jpeg, webp"
-preset = "png"
-changes = "results"
-help = "Processor `image`: files of this kind"
-
-[[setting]]
-flag = "image-quality"
-advanced = true
-kind = "whole"
-least = 1
-most = 100
-preset = 90
-changes = "results"
-help = "Processor `image`: quality of JPEG and WebP"
-
-[[setting]]
-flag = "image-range"
-advanced = true
-kind = "word"
-words = "0:1, -1:1, 0:255"
-preset = "0:1"
-changes = "results"
-help = "Processor `image`: what black and white are in the model's output"
-
-[[setting]]
-flag = "picture-size"
-advanced = true
-kind = "word"
-words = "image, model"
-preset = "image"
-changes = "results"
-reads-pictures = "image"
-help = "Processor `image`: size of its files: each picture's, times what the model enlarges by; or that of the model's output"
-
-[results]
-reads = "pictures"
-endings = ".png, .jpg, .webp"
-ending-from = "image-format"
-)settings";
-
 struct ImageSettings {
     std::string format;
     int quality;

@@ -15,15 +15,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kMaskPngResults = R"settings(
-[results]
-reads = "masks"
-endings = ".png"
-settings = "mask-size, mask-palette"
-tiles = "together"
-)settings";
-
 // Makes a palette PNG of class ids of every sample: OUTPUT/KEY.png, or OUTPUT/KEY.NAME.png when several
 // outputs fit. With --tile one of each picture.
 class MaskPng final : public Processor {

@@ -17,14 +17,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kMaskRleResults = R"settings(
-[results]
-reads = "masks"
-whole = "masks.jsonl"
-settings = "mask-size"
-)settings";
-
 // COCO counts pixels in 32 bits.
 void require_countable(const SegmentationOutput& output) {
     const std::uint64_t pixels = std::uint64_t{output.width()} * output.height();

@@ -5,12 +5,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kNoneResults = R"settings(
-[results]
-place = "elsewhere"
-)settings";
-
 // Touches no byte of the payload: what is left is the price of moving and handing over.
 class None final : public Processor {
   public:

@@ -12,13 +12,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kNpyResults = R"settings(
-[results]
-endings = ".npy"
-names = "key-output"
-)settings";
-
 // Writes each sample of each output as an array: OUTPUT/KEY.NAME.npy. NumPy has no bfloat16: such numbers become the
 // float32 of the same value.
 class Npy final : public Processor {

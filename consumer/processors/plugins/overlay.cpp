@@ -15,14 +15,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kOverlayResults = R"settings(
-[results]
-reads = "masks"
-looks-at = "pictures"
-endings = ".jpg"
-)settings";
-
 constexpr int kJpegQuality = 88;
 constexpr std::uint32_t kLongestSide = 65'500;  // of a JPEG
 

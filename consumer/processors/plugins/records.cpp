@@ -10,13 +10,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kRecordsResults = R"settings(
-[results]
-looks-at = "items"
-whole = "records.sqlite"
-)settings";
-
 std::string records_schema(bool with_ids) {
     return "CREATE TABLE records (item INTEGER PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, files TEXT NOT "
            "NULL, classes TEXT, columns TEXT NOT NULL, model TEXT NOT NULL" +

@@ -12,13 +12,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kRecordsPostgresResults = R"settings(
-[results]
-looks-at = "items"
-table = "records"
-)settings";
-
 constexpr const char* kProcessor = "records-postgres";
 
 constexpr const char* kColumns = "item, key, status, files, classes, columns, model";

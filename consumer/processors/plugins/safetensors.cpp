@@ -16,13 +16,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kSafetensorsResults = R"settings(
-[results]
-endings = ".safetensors"
-names = "key"
-)settings";
-
 // Errors: ConfigError for an element type that the format does not have.
 std::string dtype_of(const TensorSpec& spec) {
     std::string name = safetensors_dtype(spec.dtype);

@@ -15,30 +15,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kWriteSettings = R"settings(
-[[setting]]
-flag = "write-path"
-advanced = true
-kind = "path"
-preset = "/dev/null"
-needed = true
-changes = "results"
-help = "Where the processor `write` writes"
-
-[[setting]]
-flag = "write-copy"
-advanced = true
-kind = "on-off"
-changes = "conduct"
-help = "`write`: serialise into a copy first"
-
-[results]
-endings = ".bin"
-names = "key-output"
-place = "write-path"
-)settings";
-
 struct WriteSettings {
     const std::string& path;
     bool copies;  // as the article does

@@ -19,19 +19,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kPostgresSettings = R"settings(
-[[setting]]
-flag = "sink-patience-seconds"
-advanced = true
-kind = "whole"
-least = 1
-most = 86400
-preset = 300
-changes = "conduct"
-help = "Database of --sink: a consumer waits so long for an answer, then gives its slab back and comes again (exit code 75)"
-)settings";
-
 std::chrono::seconds patience_in(const CatalogueValues& settings) {
     return std::chrono::seconds(settings.number("sink-patience-seconds"));
 }

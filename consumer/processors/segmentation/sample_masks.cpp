@@ -7,22 +7,6 @@
 #include "common/settings/catalogue_values.hpp"
 
 namespace offramp {
-namespace {
-
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kMaskSettings = R"settings(
-[[setting]]
-flag = "mask-size"
-kind = "word"
-words = "image, model"
-preset = "image"
-changes = "results"
-reads-pictures = "image"
-help = "Size of masks and their run lengths: that of each picture, so that they lie on it; or that of the model's output"
-)settings";
-
-}  // namespace
-
 SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor)
     : ids_(options.foreground_scale()) {
     if (options.settings.text("mask-size") != "model" && has_originals(options.input))

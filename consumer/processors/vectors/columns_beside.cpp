@@ -3,23 +3,6 @@
 #include "common/settings/source_of_input.hpp"
 
 namespace offramp {
-namespace {
-
-// Every program reads it from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kColumnsBesideVectors = R"settings(
-[[setting]]
-flag = "vector-columns"
-advanced = true
-kind = "word"
-words = "all, none"
-preset = "all"
-changes = "results"
-reads-texts = "all"
-help = "Embeddings of a table of texts (jsonl-text, parquet-text): its ids and further columns stand beside the vectors. none: they do not, and consumers do not go through the input"
-)settings";
-
-}  // namespace
-
 ColumnsBeside::ColumnsBeside(const ProcessorOptions& options, std::string_view processor)
     : chunks_(options.input.chunk_tokens > 0) {
     if (gives_text_tables(options.input.source) && options.settings.text("vector-columns") != "none")

@@ -15,35 +15,6 @@
 namespace offramp {
 namespace {
 
-// Every program reads them from here: common/settings/declared_setting.hpp.
-[[maybe_unused]] constexpr std::string_view kVectorSettings = R"settings(
-[[setting]]
-flag = "normalize"
-kind = "on-off"
-changes = "results"
-help = "Embeddings: bring each vector to length 1"
-
-[[setting]]
-flag = "vector-dtype"
-advanced = true
-kind = "word"
-words = "fp32, fp16"
-preset = "fp32"
-changes = "results"
-help = "Embeddings: what vectors are stored as"
-
-[[setting]]
-flag = "truncate-dim"
-advanced = true
-kind = "whole"
-least = 1
-most = 1_000_000
-zero = "all"
-preset = 0
-changes = "results"
-help = "Embeddings: store only so many numbers of each vector, the first ones"
-)settings";
-
 // Below this length a vector has no direction: PyTorch's and sentence-transformers' bound.
 constexpr double kLeastLength = 1e-12;
 
