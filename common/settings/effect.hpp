@@ -12,7 +12,7 @@ namespace offramp {
 //   what must agree                                     | settings
 //   --resume: another run gives the same results        | makes_results()
 //   (producer/runner/checkpoint/checkpoint_identity)
-//   --recover: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/recovery_checks)
+//   recover: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/recovery_checks)
 //   Hello: a consumer's results are the run's           | makes_work()         (slab_work)
 //
 // and a consumer takes settings that it was not given from its run: is_the_runs() (kept_settings).

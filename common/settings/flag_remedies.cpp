@@ -21,13 +21,13 @@ const char* flag_remedy(Remedy which) noexcept {
         case Remedy::AnotherRunDirectory:
             return "give the run another --run-dir";
         case Remedy::SweepMemory:
-            return "--sweep removes what dead runs left";
+            return "`offramp-producer sweep` removes what dead runs left";
         case Remedy::OpenToAnotherUser:
             return "Start the run with --consumer-user";
         case Remedy::OneProducer:
             return "Stop it (offramp stop), or give this run another --run-dir";
         case Remedy::BeginRun:
-            return "Start without --recover, or check --run-dir";
+            return "Start a producer without the command recover, or check --run-dir";
         case Remedy::RunAgain:
             return "Run again with --resume";
         case Remedy::LessMemory:

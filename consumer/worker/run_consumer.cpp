@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <iterator>
@@ -69,7 +70,7 @@ int finish_own(std::string_view how, int argc, const char* const* argv) {
         {"nothing", OwnRunEnd::Nothing}, {"unfinished", OwnRunEnd::Unfinished}, {"ended", OwnRunEnd::Ended}};
     const auto* const end = std::ranges::find(kEnds, how, &std::pair<std::string_view, OwnRunEnd>::first);
     if (end == std::end(kEnds))
-        throw ConfigError("--finish-own-run '" + std::string(how) + "'", "Known: nothing, unfinished, ended");
+        throw ConfigError("finish-own-run '" + std::string(how) + "'", "Known: nothing, unfinished, ended");
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
@@ -81,7 +82,7 @@ std::uint64_t number_of(std::string_view text, const char* what) {
     std::uint64_t number = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (failure != std::errc() || end != text.data() + text.size())
-        throw ConfigError("--join-shards: " + std::string(what) + " '" + std::string(text) + "' is not a whole number",
+        throw ConfigError("join-shards: " + std::string(what) + " '" + std::string(text) + "' is not a whole number",
                           "The launcher gives it");
     return number;
 }
@@ -127,7 +128,7 @@ void exec_interpreter(const RunConfig& config, CommandLine whole, const Processo
 std::uint64_t nonce_of(std::string_view text) {
     const auto nonce = RunNames::nonce_in(text);
     if (!nonce)
-        throw ConfigError("--only-run is '" + std::string(text) + "'",
+        throw ConfigError("serve '" + std::string(text) + "'",
                           "Give the 16 hexadecimal digits behind nonce= in the run's file 'endpoint'");
     return *nonce;
 }
@@ -161,23 +162,36 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::opt
     return code;
 }
 
-// A dead letter, sample by sample. Its results go where the flags say, which may be another place than the run's.
+// A dead letter: whole, or with a `report` sample by sample. Its results go where the flags say, which may be another
+// place than the run's.
 int retry(CommandLine flags, CommandLine whole, const std::string& payload, const std::string& report,
           const ProcessorMaking& making) {
     auto config = parse_run_config(flags.argc, flags.argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
+    const std::string file = std::filesystem::absolute(payload).string();
     config = for_any_folder(*std::move(config));  // a custom processor may change the working folder
     require_processors(*config, making.besides);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     exec_interpreter(*config, whole, making);
     OutputOfRun output(*config, {});
     const auto processor = making.make(*config);
-    return retry_samples(payload, report, output.guard(*processor, *config));
+    SlabProcessor& guarded = output.guard(*processor, *config);
+    return report.empty() ? retry_payload(file, guarded) : retry_samples(file, report, guarded);
+}
+
+// Merges what the consumers of a run left, once they are gone.
+int finish(int argc, const char* const* argv, const ProcessorMaking& making) {
+    const auto config = parse_run_config(argc, argv, kProgram);
+    if (!config) return to_int(ExitCode::Ok);
+    require_processors(*config, making.besides);
+    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    finish_run(*config);
+    return to_int(ExitCode::Ok);
 }
 
 int run_command(int argc, const char* const* argv, const ProcessorMaking& making) {
     const CommandLine whole{argc, argv};
-    // Words of the launcher's, no settings: before a run, and behind one. Its flags follow.
+    // A command comes first; flags follow.
     const std::string_view word = argc > 1 ? argv[1] : "";
     // A user's code is loaded, and what earlier runs left is put in order, under a share in the output's lock.
     const auto checked = [&](const std::function<void(const RunConfig&)>& work) {
@@ -188,23 +202,25 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
             work(config);
         };
     };
-    if (word == "--prepare") return prepare(argc - 1, argv + 1, checked(prepare_run));
-    if (argc > 2 && word == "--prepare-own-run")
+    if (word == "prepare") return prepare(argc - 1, argv + 1, checked(prepare_run));
+    if (argc > 2 && word == "prepare-own-run")
         return prepare(argc - 2, argv + 2, checked([&](const RunConfig& config) { prepare_own_run(config, argv[2]); }));
-    if (argc > 2 && word == "--prepare-own-work")
+    if (argc > 2 && word == "prepare-own-work")
         return prepare(argc - 2, argv + 2, checked([&](const RunConfig& config) {
                            prepare_own_run(config, argv[2], ItemNumbers::Continue);
                        }));
-    if (argc > 3 && word == "--join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
-    if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
+    if (argc > 3 && word == "join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
+    if (word == "finish") return finish(argc - 1, argv + 1, making);
+    if (argc > 2 && word == "finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     // The launcher starts this consumer for this run alone, and not for the next one in the same directory.
     std::optional<std::uint64_t> nonce;
-    if (argc > 2 && word == "--only-run") {
+    if (argc > 2 && word == "serve") {
         nonce = nonce_of(argv[2]);
         argc -= 2;
         argv += 2;
     }
-    if (argc > 3 && word == "--retry-samples") return retry({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
+    if (argc > 2 && word == "retry") return retry({argc - 2, argv + 2}, whole, argv[2], "", making);
+    if (argc > 3 && word == "retry-samples") return retry({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
     const EndSignals signals;
     auto given = parse_run_config(argc, argv, kProgram);
     if (!given) return to_int(ExitCode::Ok);
@@ -213,16 +229,9 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     if (given->print_config) return std::printf("%s\n", to_json(*given).c_str()), to_int(ExitCode::Ok);
 
     start_logging(kProgram, given->log_level, given->log_format, given->log_file);
-    if (given->finish) {
-        finish_run(*given);
-        return to_int(ExitCode::Ok);
-    }
     exec_interpreter(*given, whole, making);    // it starts while the run does
     given = for_any_folder(*std::move(given));  // a custom processor may change the working folder
-    if (given->retry.empty()) return serve({argc, argv}, whole, *given, nonce, signals, making);
-    OutputOfRun output(*given, {});
-    const auto processor = making.make(*given);
-    return retry_payload(given->retry, output.guard(*processor, *given));
+    return serve({argc, argv}, whole, *given, nonce, signals, making);
 }
 
 }  // namespace

@@ -24,10 +24,10 @@ struct ProcessorMaking {
 // The built-in processors, and custom ones that ProcessorSpec names.
 ProcessorMaking own_processors(const offramp_processor* python);
 
-// offramp-consumer from its command line to its exit code: serves a run, or does what --prepare, --list, --finish or
-// --retry ask for. Behind `--only-run NONCE`, its first words, it serves that run and no other. Settings that it was
-// not given of a run that it serves it takes from there (common/settings/kept_settings); a given setting that differs
-// from the run's is refused.
+// offramp-consumer from its command line to its exit code: serves a run, or does what a command or --list asks for
+// (finish, retry FILE; of the launcher: prepare, join-shards and others). With `serve NONCE` it serves that run and no
+// other. Settings that it was not given of a run that it serves it takes from there (common/settings/kept_settings); a
+// given setting that differs from the run's is refused.
 //
 // Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit
 // code says them.

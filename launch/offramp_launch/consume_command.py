@@ -31,9 +31,9 @@ REFUSED = (
      OF_THE_PROGRAM, "Leave it out"),
     (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--strategy", "--when-full", "--spill-dir", "--visibility-timeout",
       "--max-failures", "--kill-stalled", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),
-    (("--recover", "--producer-restarts"), "the program is not the launcher's to start", "Leave it out"),
+    (("--producer-restarts",), "the program is not the launcher's to start", "Leave it out"),
     (("--consumer-user",), "the memory of such a run is open to its own user alone", "Leave it out, and start this command as that user"),
-    (("--lifeline-fd", "--finish", "--retry"), "it is the launcher's own word", "Leave it out"),
+    (("--lifeline-fd",), "it is the launcher's own word", "Leave it out"),
 )
 NEED_PICTURES = ("cut-out", "overlay")
 
@@ -111,7 +111,7 @@ def begin_results(output, plan, work, run, note):
     """`work`: of an Egress that keeps a checkpoint. `run`: what no other run is called."""
     goes_on = work and program_checkpoint.work_of(output) == work
     prepare(output, plan.consumer, {}, plan.run_id, continues=True, beyond=True, note=note,
-            words=("--prepare-own-work" if goes_on else "--prepare-own-run", work or run))
+            words=("prepare-own-work" if goes_on else "prepare-own-run", work or run))
     if work:
         program_checkpoint.begin(output, work)
 
@@ -187,7 +187,7 @@ def conclude(plan, about, attendance, code, finishing, seconds):
     code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
     how = outcome_of(attendance)
-    finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
+    finished, why = finish(plan, plan.run_dir, finishing, [program, "finish-own-run", how, *flags, "--run-id", plan.run_id])
     if is_outweighed(code, finished):
         code, failure = finished, merge_failure(why, plan.run_dir)
     else:

@@ -184,14 +184,14 @@ def retry_all(run_dir, names, command, output, kept_open, run):
             ended = process_samples(run_dir / FOLDER, name, incident, command, run_program)
             result, ended = retry_outcome(incident, ended, output)
         else:
-            ended = run([*command, "--retry", str(run_dir / FOLDER / incident["payload"])])
+            ended = run([command[0], "retry", str(run_dir / FOLDER / incident["payload"]), *command[1:]])
             result = f"done; output in {output}" if ended == 0 else f"failed again with {outcome_of(end_of(ended))}"
         incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
         print(f"{name}: {result}" if ended == 0 else f"offramp: {name}: {result}", file=sys.stdout if ended == 0 else sys.stderr, flush=True)
         code = code or shell_code(ended)
-    finished = run_program([*command, "--finish"], kept_open)
+    finished = run_program([command[0], "finish", *command[1:]], kept_open)
     return int(code or shell_code(finished))
 
 

@@ -109,15 +109,15 @@ def probe_machine(producer):
     if not producer.exists():
         return None, f"not built yet ({producer})"
     try:
-        answer = subprocess.run([producer, "--probe"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        answer = subprocess.run([producer, "probe"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
         return json.loads(answer.stdout), None
     except subprocess.TimeoutExpired:
-        return None, f"'{producer} --probe' gave no answer in {PROBE_SECONDS} s"
+        return None, f"'{producer} probe' gave no answer in {PROBE_SECONDS} s"
     except OSError as problem:
         return None, f"'{producer}' does not start ({problem.strerror})"
     except ValueError:
         said = (answer.stderr.strip().splitlines() or ["nothing"])[-1]
-        return None, f"'{producer} --probe' ended with {answer.returncode} and said: {said}"
+        return None, f"'{producer} probe' ended with {answer.returncode} and said: {said}"
 
 
 def packages(missing):

@@ -171,7 +171,7 @@ def is_alive(pid):
     return True
 
 
-def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False, note=print, words=("--prepare",)):
+def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False, note=print, words=("prepare",)):
     """
     Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
     refuses what is not ours, and what a run has ended with, unless --overwrite asks for its replacement; its words are the user's.

@@ -115,7 +115,7 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
     program, *flags = plan.consumer
     # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
     how = "unfinished" if outcome_of(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.DEAD_LETTERS) else outcome_of(supervisor)
-    finished, why = finish(plan, plan.run_dir, finishing, [program, "--finish-own-run", how, *flags, "--run-id", plan.run_id])
+    finished, why = finish(plan, plan.run_dir, finishing, [program, "finish-own-run", how, *flags, "--run-id", plan.run_id])
     if is_outweighed(code, finished):
         code, failure = finished, merge_failure(why, plan.run_dir)
     else:

@@ -31,7 +31,7 @@ def process_samples(folder, name, incident, command, run):
     deaths, tried = [], 0
     try:
         while len(deaths) < MOST_DEATHS:
-            status = run([command[0], "--retry-samples", str(report), os.path.join(folder, incident["payload"]), *command[1:]])
+            status = run([command[0], "retry-samples", str(report), os.path.join(folder, incident["payload"]), *command[1:]])
             lines = report.read_text().splitlines() if report.exists() else []
             before, tried = tried, sum('"trying"' in line for line in lines)
             # One that was stopped, or died before it came to a sample, says nothing of any sample.

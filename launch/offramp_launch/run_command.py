@@ -31,11 +31,11 @@ from offramp_launch.supervision.watch import STATUS_SECONDS, RunPlan
 from offramp_launch.watching import address
 
 # Flags that make the producer answer instead of run.
-ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")
+ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list")
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Said anew for every run, so not part of the settings that another run may begin with.
-OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--finish", "--samples-folder", "--input-list", "--turn")
+OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--samples-folder", "--input-list", "--turn")
 # What items are called by their source, where they are not parts of what it gives.
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines", "jsonl-text": "texts", "parquet-text": "texts"}
 
@@ -351,7 +351,7 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
     (the run's exit code, the summary).
     """
     recovered = recover(plan, run_dir, finishing, code)
-    finished, why = finish(plan, run_dir, finishing, [*plan.consumer, "--finish", "--run-id", plan.run_id])
+    finished, why = finish(plan, run_dir, finishing, [plan.consumer[0], "finish", *plan.consumer[1:], "--run-id", plan.run_id])
     account = summary.read_account(run_dir)
     code = recovered.correct(account, code)
     if is_outweighed(code, finished):
@@ -374,7 +374,7 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
 def sweep(producer):
     """Removes what dead runs left in /dev/shm. A start does not depend on it; its warnings are in its own words."""
     try:
-        subprocess.run([producer, "--sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
+        subprocess.run([producer, "sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
     except OSError:
         pass
 

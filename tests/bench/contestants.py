@@ -316,7 +316,7 @@ class Peer(Program):
 def sweep_dead_runs(binaries):
     """Remove what killed runs left in /dev/shm. Live runs keep everything."""
     try:
-        subprocess.run([str(binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS)
+        subprocess.run([str(binaries / "offramp-producer"), "sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise ContestantError(f"cannot remove what killed runs left in /dev/shm: {problem}") from problem
 

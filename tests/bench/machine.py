@@ -10,7 +10,7 @@ import subprocess
 
 def describe_machine(binaries):
     """Facts of this machine, from the producer's own probe and the kernel."""
-    probe = json.loads(subprocess.run([str(binaries / "offramp-producer"), "--probe"], capture_output=True, text=True, check=True,
+    probe = json.loads(subprocess.run([str(binaries / "offramp-producer"), "probe"], capture_output=True, text=True, check=True,
                                       timeout=120).stdout)
     device = probe["device"]
     memory = next(int(line.split()[1]) / (1 << 20) for line in pathlib.Path("/proc/meminfo").read_text().splitlines()

@@ -152,7 +152,7 @@ class Deaths:
         """Starts the next one, and sees it come."""
         epoch, (published, completed) = memory.epoch(), memory.account()
         started = time.monotonic()
-        run.start_producer("--recover")
+        run.start_producer(command="recover")
         looking = None
 
         def step(name, holds):

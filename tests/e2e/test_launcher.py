@@ -165,7 +165,7 @@ class Launcher(unittest.TestCase):
         producer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
         if subprocess.run(["test", "-x", producer], check=False, **nobody).returncode != 0:
             self.skipTest("another user cannot read this build")
-        swept = subprocess.run([producer, "--sweep", "--log-level", "warning"], capture_output=True, text=True, check=False, **nobody)
+        swept = subprocess.run([producer, "sweep", "--log-level", "warning"], capture_output=True, text=True, check=False, **nobody)
         self.assertEqual((0, ""), (swept.returncode, swept.stdout + swept.stderr))
         self.assertTrue(lock.exists())
 

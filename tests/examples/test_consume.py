@@ -58,7 +58,7 @@ class Consume(unittest.TestCase):
 
     def sweep(self):
         """What a killed loop leaves behind when nobody else of its run is there to remove it."""
-        subprocess.run([str(BUILD / "bin" / "offramp-producer"), "--sweep", "--log-level", "warning"], env=self.environment, check=True)
+        subprocess.run([str(BUILD / "bin" / "offramp-producer"), "sweep", "--log-level", "warning"], env=self.environment, check=True)
 
     def in_memory(self):
         return [name for name in os.listdir("/dev/shm") for loop in self.loops if name.startswith(f"offramp-egress-{loop.pid}-")]

@@ -58,8 +58,8 @@ class DeadLetter(unittest.TestCase):
 
     def retry(self, payload, output):
         command = [str(BIN / "offramp-consumer"), "--processor", "checksum", "--output", str(output)]
-        subprocess.run([*command, "--retry", str(payload)], check=True, timeout=60)
-        subprocess.run([*command, "--finish"], check=True, timeout=60)
+        subprocess.run([command[0], "retry", str(payload), *command[1:]], check=True, timeout=60)
+        subprocess.run([command[0], "finish", *command[1:]], check=True, timeout=60)
         return checksums((output / "checksums.tsv").read_text())
 
     def test_its_neighbours_complete_and_its_payload_has_the_undisturbed_bytes(self):
@@ -205,7 +205,7 @@ class DeadLetter(unittest.TestCase):
         with RealRun(*COPY) as run:
             file = run.folder / "weights.safetensors"
             file.write_bytes(struct.pack("<Q", 2) + b"{}" + b"")
-            refused = subprocess.run([str(BIN / "offramp-consumer"), "--processor", "none", "--retry", str(file)], capture_output=True,
+            refused = subprocess.run([str(BIN / "offramp-consumer"), "retry", str(file), "--processor", "none"], capture_output=True,
                                      text=True, timeout=60)
             self.assertEqual(refused.returncode, 76, refused.stderr)
             self.assertIn(str(file), refused.stderr)

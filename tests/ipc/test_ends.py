@@ -181,7 +181,7 @@ class Ends(unittest.TestCase):
                 nonces.append(said["nonce"])
                 if len(nonces) == 1:
                     self.abandon(run)
-            for_run = {nonce: run.start_consumer_by_hand("--only-run", nonce, "--run-dir", str(run.run_dir)) for nonce in nonces}
+            for_run = {nonce: run.start_consumer_by_hand("serve", nonce, "--run-dir", str(run.run_dir)) for nonce in nonces}
             self.assertEqual(run.wait(for_run[nonces[0]]), 69, run.logs())
             log = (run.folder / "consumer-1.log").read_text()
             self.assertNotIn(" has consumer index ", log, "it was let in")
@@ -192,7 +192,7 @@ class Ends(unittest.TestCase):
             kill(run.producer, signal.SIGTERM)
             self.assertEqual(run.wait(run.producer), 130, run.logs())
             self.assertEqual(run.wait(run.consumers[1]), 0, run.logs())
-            unfit = run.start_consumer_by_hand("--only-run", "xyz", "--run-dir", str(run.run_dir))
+            unfit = run.start_consumer_by_hand("serve", "xyz", "--run-dir", str(run.run_dir))
             self.assertEqual(run.wait(unfit), 64, run.logs())
         self.assert_nothing_left()
 

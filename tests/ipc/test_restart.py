@@ -64,7 +64,7 @@ class Restart(unittest.TestCase):
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
             before = (run.folder / "producer.log").read_text()
-            successor = run.start_producer("--recover", *flags)
+            successor = run.start_producer(*flags, command="recover")
             run.until(lambda: "taking over" in (run.folder / "producer.log").read_text() or successor.poll() is not None, "it has the lock")
         return before
 
@@ -250,7 +250,7 @@ class Restart(unittest.TestCase):
 
     def refused(self, run, code, *flags):
         """Starts a successor that is refused; what it said."""
-        run.start_producer("--recover", *flags)
+        run.start_producer(*flags, command="recover")
         self.assertEqual(run.wait(run.producer), code, run.logs())
         return (run.folder / "producer.log").read_text()
 
@@ -266,7 +266,7 @@ class Restart(unittest.TestCase):
             self.assertIn("--seed was '0' and is '5'", self.refused(run, 64, "--seed", "5"))
             self.assertIn("workers", self.refused(run, 64, "--strategy", "workers"))
             self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
-            run.start_producer("--recover")
+            run.start_producer(command="recover")
             run.gate.open()
             self.check_end(run, producers=2)
 
@@ -294,7 +294,7 @@ class Restart(unittest.TestCase):
             other.start_consumer()
             self.check_end(other, producers=1)
             self.assertEqual(shared_memory() - self.before, left, "the run whose consumer lives is untouched")
-            dead.start_producer("--recover")
+            dead.start_producer(command="recover")
             dead.gate.open()
             self.check_end(dead)
 

@@ -72,7 +72,7 @@ class Rungs(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (64, ""))
                 self.assertEqual(done.stderr, f"offramp-producer: --strategy '{rung}' is run by offramp-ladder, which takes the same flags\n")
         # What sweeps for any run is not asked for its rung.
-        done = subprocess.run([BIN / "offramp-producer", "--sweep"], env={**os.environ, "OFFRAMP_STRATEGY": "pool"}, capture_output=True, text=True,
+        done = subprocess.run([BIN / "offramp-producer", "sweep"], env={**os.environ, "OFFRAMP_STRATEGY": "pool"}, capture_output=True, text=True,
                               timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 

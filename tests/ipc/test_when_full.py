@@ -133,7 +133,7 @@ class WhenFull(unittest.TestCase):
         with run.kept_from_sweeps():
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
-            run.start_producer("--recover")
+            run.start_producer(command="recover")
             self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
 
     def resume(self, run, wanted):
@@ -192,8 +192,8 @@ class WhenFull(unittest.TestCase):
         """The results of the dead-lettered samples from a working processor."""
         again = run.folder / "again"
         command = [str(BIN / "offramp-consumer"), "--processor", "checksum", "--output", str(again)]
-        subprocess.run([*command, "--retry", payload], check=True, timeout=60)
-        subprocess.run([*command, "--finish"], check=True, timeout=60)
+        subprocess.run([command[0], "retry", payload, *command[1:]], check=True, timeout=60)
+        subprocess.run([command[0], "finish", *command[1:]], check=True, timeout=60)
         return {line for line in (again / "checksums.tsv").read_bytes().splitlines() if line[:1].isdigit()}
 
     def test_another_producer_continues_with_what_a_dead_one_spilled(self):
@@ -207,7 +207,7 @@ class WhenFull(unittest.TestCase):
                 folder, = disk.iterdir()
                 self.assertIn(run.run_id, folder.name)
                 (folder / "slab-1-77.spill.new").write_bytes(b"half")   # as a death in the middle of a write leaves it
-                run.start_producer("--recover")
+                run.start_producer(command="recover")
                 self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
             self.assertGreaterEqual(run.status()["spilled_samples"], SAMPLES - IN_THE_POOL)
             code, summary = self.deliver(run)
@@ -237,7 +237,7 @@ class WhenFull(unittest.TestCase):
                 run.until(lambda: is_stopped(run.producer), point)
                 kill(run.producer)
                 self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
-                run.start_producer("--recover")
+                run.start_producer(command="recover")
                 self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
             run.start_consumer()
             self.assertEqual(run.wait(run.producer), 0, run.logs())

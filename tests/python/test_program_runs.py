@@ -137,7 +137,7 @@ class ProgramRuns(Loops):
         said = subprocess.run([*LAUNCHER, "consume", "--help"], env=self.work.environment, capture_output=True, text=True, check=True).stdout
         for flag in ("--processor-option KEY=VALUE", "--consumer-python FILE", "--png-level N"):
             self.assertRegex(said, rf"(?m)^  {flag}")
-        for flag in ("--visibility-timeout", "--kill-stalled", "--model", "--retry", "--sweep"):
+        for flag in ("--visibility-timeout", "--kill-stalled", "--model"):
             self.assertNotRegex(said, rf"(?m)^  {flag}\b")
 
     def test_a_whole_run(self):

@@ -106,8 +106,8 @@ class Testing(World):
         (self.folder / "pictures").mkdir()
         (self.folder / "pictures" / "a.png").write_bytes(png(numpy.zeros((2, 4, 3), "uint8")))
         save_slab(self.slab, {"logits": numpy.zeros((1, 2, 2, 4), "float32")}, ["a"])
-        done = subprocess.run([f"{PROGRAMS}/offramp-consumer", "--processor", "post.py:save,cut-out,write,npy", "--consumer-python", sys.executable, "--input", "pictures",
-                               "--output", "results", "--write-path", "written", "--trace-dir", "traces", "--retry", self.slab.name],
+        done = subprocess.run([f"{PROGRAMS}/offramp-consumer", "retry", self.slab.name, "--processor", "post.py:save,cut-out,write,npy", "--consumer-python", sys.executable, "--input", "pictures",
+                               "--output", "results", "--write-path", "written", "--trace-dir", "traces"],
                               cwd=self.folder, capture_output=True, text=True, check=False)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         made = {str(path.relative_to(self.folder)) for path in self.folder.rglob("a.*")}

@@ -64,10 +64,10 @@ class RealRun:
                 child.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start_producer(self, *flags, program=None):
-        if "--recover" not in flags:      # an earlier run's stays until this one has begun
+    def start_producer(self, *flags, program=None, command=None):
+        if command != "recover":      # an earlier run's stays until this one has begun
             (self.run_dir / "status.json").unlink(missing_ok=True)
-        self.producer = self._start("producer", program or producer_for([*self.flags, *flags]), *flags, "--run-id", self.run_id)
+        self.producer = self._start("producer", program or producer_for([*self.flags, *flags]), *flags, "--run-id", self.run_id, command=[command] if command else [])
         return self.producer
 
     def start_consumer(self, *flags, faulty=False, environment=None, program=None):
@@ -85,9 +85,9 @@ class RealRun:
                                                    env=self.environment, cwd=folder))
         return self.consumers[-1]
 
-    def _start(self, name, program, *flags, environment=None):
+    def _start(self, name, program, *flags, environment=None, command=()):
         with open(self.folder / f"{name}.log", "wb") as log:
-            return subprocess.Popen([*self.through, str(program), *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            return subprocess.Popen([*self.through, str(program), *command, *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                     pass_fds=self.pass_fds, env={**self.environment, **(environment or {})})
 
     def _processor(self):
@@ -141,11 +141,11 @@ class RealRun:
 
     def sweep(self):
         """Removes a dead producer's slabs from /dev/shm, as the launch script does at a run's end."""
-        subprocess.run([str(BIN / "offramp-producer"), "--sweep", "--log-level", "warning"], check=True, timeout=60, env=self.environment)
+        subprocess.run([str(BIN / "offramp-producer"), "sweep", "--log-level", "warning"], check=True, timeout=60, env=self.environment)
 
     def finish_outputs(self):
         """Merges what the consumers left in segments, as the launch script does at a run's end."""
-        subprocess.run([str(BIN / "offramp-consumer"), *self.flags, "--processor", self._processor(), "--finish"], check=True, timeout=60,
+        subprocess.run([str(BIN / "offramp-consumer"), "finish", *self.flags, "--processor", self._processor()], check=True, timeout=60,
                        env=self.environment)
 
     def files(self):

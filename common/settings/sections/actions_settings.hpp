@@ -7,9 +7,7 @@ class SettingGroup;
 // Actions instead of a run: on the command line only, never part of a printed configuration.
 struct ActionSettings {
     bool print_config = false;
-    bool list = false;   // names of models, sources, processors
-    bool probe = false;  // describe this machine as JSON
-    bool sweep = false;  // remove what dead runs left in /dev/shm
+    bool list = false;  // names of models, sources, processors
 
     bool operator==(const ActionSettings&) const = default;
 };

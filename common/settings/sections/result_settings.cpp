@@ -70,10 +70,6 @@ void describe_results(SettingGroup& group) {
                  "Continue the run in --output: process only the items missing there");
     group.on_off("overwrite", &ResultSettings::overwrite, kProgram,
                  "Replace the results of a finished run, once this run has its own results");
-    rare.path("retry", &ResultSettings::retry, kProgram, "FILE", "a path",
-              "Process only this payload from a run's folder dead-letters/");
-    rare.on_off("finish", &ResultSettings::finish, kProgram,
-                "Merge the segments of all consumers when the run has ended");
 }
 
 }  // namespace offramp

@@ -22,8 +22,6 @@ struct ResultSettings {
     bool durable = false;    // results and checkpoint survive a power cut, too
     bool resume = false;     // do only what the output folder's checkpoint does not hold
     bool overwrite = false;  // replace what an earlier run left in `output`, once this one has made it anew
-    std::string retry;       // a payload that an earlier run dead-lettered: process it, and nothing else
-    bool finish = false;     // merge the segments of all consumers when the run has ended
 
     const std::string& folder_of_samples() const { return samples_folder.empty() ? output : samples_folder; }
     // The names in `processor`.

@@ -37,8 +37,6 @@ void describe_run(SettingGroup& group) {
         "How long a consumer without a launcher waits for a new producer when its own has died; 0: exit immediately");
     rare.path("turn", &RunSettings::turn, kProgram, "FILE", "a path",
               "File to lock while computing, so that programs that share it do not compute at the same time");
-    rare.action("recover", &RunSettings::recover,
-                "Take over the run in --run-dir whose producer died; pass its other flags unchanged");
 }
 
 }  // namespace offramp

@@ -22,7 +22,7 @@ struct RunSettings {
     std::uint32_t producer_restarts = 3;  // of a producer that dies; the launch script's
     double producer_wait_seconds = 60;    // that a consumer without a launcher waits for another producer; 0: none does
     std::string turn;                     // a file to lock while the model computes; empty: none
-    bool recover = false;                 // take the run over whose producer died; on the command line only
+    bool recover = false;                 // the command `recover`: continue the run of a dead producer
 
     bool operator==(const RunSettings&) const = default;
 };

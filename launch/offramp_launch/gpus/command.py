@@ -41,8 +41,6 @@ NOT_HERE = {
     "--shard": "all shards are its own: --shards says how many",
     "--strategy": "the article's rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
-    "--recover": "workers start their producers themselves",
-    "--finish": "it is one of a program's own flags", "--retry": "it is one of a program's own flags",
     "--samples-folder": "it is one of a program's own flags", "--input-list": "it is one of a program's own flags",
     "--turn": "it is one of a program's own flags",
     "--trace-dir": "each of its programs would write the same files", "--log-file": "all its programs would write to one file",

@@ -24,9 +24,9 @@ from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, remove
 from offramp_launch.run_dir import new_run_id
 
 # Each shard's run is told these by the job.
-OF_A_SHARD = ("--shard", "--resume", "--overwrite", "--recover", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn", "--finish")
+OF_A_SHARD = ("--shard", "--resume", "--overwrite", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn")
 # Which an environment or a file of settings may say, too.
-SET_BY_JOB = ("shard", "resume", "overwrite", "recover", "samples-folder", "input-list")
+SET_BY_JOB = ("shard", "resume", "overwrite", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "a program of one's own cuts its input itself",
@@ -230,7 +230,7 @@ def facts_of(places, flags, config, listing=None, listed=None):
     """
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
-    command = [str(places.producer()), "--job-facts", str(listing or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
+    command = [str(places.producer()), "job-facts", str(listing or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
     facts = json.loads(ask(command))
     facts["identity"].update(hashes_of_processors(config))
     return facts, listing if listing and listing.exists() else None

@@ -116,11 +116,11 @@ def join(places, job, records, is_partial, ask):
     """
     flags = [*job.facts["flags"], "--output", str(job.output)]
     lines = "".join("\t".join((str(index), *record["parts"])) + "\n" for index, record in records.items())
-    ask([str(places.consumer()), "--join-shards", str(job.items), str(job.shards), *flags], lines)
+    ask([str(places.consumer()), "join-shards", str(job.items), str(job.shards), *flags], lines)
     states = "".join(f"{index} whole\n" if record["done"] == record["items"] else f"{index}\n" for index, record in records.items())
-    ask([str(places.producer()), "--join-shards", str(job.output), job.id, str(job.shards)], states)
+    ask([str(places.producer()), "join-shards", str(job.output), job.id, str(job.shards)], states)
     if not is_partial:
-        ask([str(places.consumer()), "--finish", "--run-id", job.id, *flags])
+        ask([str(places.consumer()), "finish", "--run-id", job.id, *flags])
 
 
 def require_joined(job, records):

@@ -16,11 +16,11 @@ def probe(producer, device):
     """The producer's own account of this machine. `device`: the user's --device, if any. Errors: LaunchError with the producer's code."""
     flags = ["--device", device] if device else []
     try:
-        answer = subprocess.run([producer, "--probe", *flags], capture_output=True, text=True, check=False)
+        answer = subprocess.run([producer, "probe", *flags], capture_output=True, text=True, check=False)
     except OSError as problem:
         raise cannot_be_started(producer, problem) from problem
     if answer.returncode != 0:
-        raise LaunchError(answer.stderr.strip() or f"'{producer} --probe' ended with {answer.returncode}", "", answer.returncode)
+        raise LaunchError(answer.stderr.strip() or f"'{producer} probe' ended with {answer.returncode}", "", answer.returncode)
     return json.loads(answer.stdout)
 
 

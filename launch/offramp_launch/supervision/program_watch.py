@@ -46,7 +46,7 @@ class ProgramWatch(Watch):
         of the launcher's own: its consumers start before it has a nonce, and a producer that follows one that died too early for a recovery draws a new one.
         """
         program, *flags = self._plan.consumer
-        return [program, "--only-run", self._endpoint["nonce"], *flags]
+        return [program, "serve", self._endpoint["nonce"], *flags]
 
     def _is_running(self):
         return bool(self._alive()) or self._takes_consumers() and not (self._draining or self.failure)

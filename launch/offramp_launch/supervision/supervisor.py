@@ -75,20 +75,21 @@ class Supervisor(Watch):
     producer_restarts = property(lambda self: self._recovery.restarts)
 
     def _begin(self):
-        self._start_producer([])
+        self._start_producer()
         self._begin_consumers()
         self._seek_hold()
 
-    def _start_producer(self, more):
-        self._producer = self._make_producer(more)
+    def _start_producer(self, command=()):
+        self._producer = self._make_producer(command)
         self._producer_pids.append(self._producer.pid)
         self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
         if len(self._producer_pids) > 1:
             self._logbook.note_takeover()
 
-    def _make_producer(self, more):
+    def _make_producer(self, command):
         identity = self._plan.account.of_the_producer() if self._plan.account else {}
-        return self._spawn("producer", [*self._plan.producer, *more], identity)
+        program, *flags = self._plan.producer
+        return self._spawn("producer", [program, *command, *flags], identity)
 
     def _others(self):
         return [self._producer]
@@ -173,10 +174,10 @@ class Supervisor(Watch):
         # One that had not come so far that consumers could join has published nothing: there is nothing to take over. Nor is there
         # when it removed its memory itself, or when nobody of the run was left to hold it, not even for a moment: then no consumer
         # had joined, and another's sweep may have removed it.
-        more = ["--recover"] if self._hold.keeps_memory_of(self._producer_pids) else []
+        command = ["recover"] if self._hold.keeps_memory_of(self._producer_pids) else []
         spent = self._spent_cpu_seconds + self._producer.cpu_seconds
         try:
-            self._start_producer(more)
+            self._start_producer(command)
             self._spent_cpu_seconds = spent
         except LaunchError as problem:
             self.fail(problem)

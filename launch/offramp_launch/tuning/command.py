@@ -30,8 +30,8 @@ OF_ONE_RUN = ("--run-dir", "--output")
 REFUSED = {
     "--gpus": "it tunes one producer: give --device cuda:N, and what it finds for each of them to --gpus", "--shards": "it tunes one producer",
     "--producer": "a program of one's own chooses its batches and slabs itself", "--on": "it tunes this machine", "--strategy": "the article's rungs are measured by `ladder`",
-    "--sink": "trials would write to that database", "--http-url": "trials would post their results there", "--recover": "it is the launcher's own word",
-    "--finish": "it is one of a program's own flags", "--retry": "it is one of a program's own flags", "--trace-dir": "each trial would write the same files",
+    "--sink": "trials would write to that database", "--http-url": "trials would post their results there",
+    "--trace-dir": "each trial would write the same files",
     "--consumer-user": "that user may not enter the folders of trials, which are yours alone",
 }
 

@@ -65,12 +65,12 @@ def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathL
     processor fails; Error if offramp-consumer is not found.
     """
     given = ",".join(f"{key}={value}".replace(",", r"\,") for key, value in (options or {}).items())
-    command = [str(consumer()), "--processor", processor, "--consumer-python", python, "--output", os.fspath(output),
-               *(["--processor-option", given] if given else [])]
+    flags = ["--processor", processor, "--consumer-python", python, "--output", os.fspath(output),
+             *(["--processor-option", given] if given else [])]
     folder = pathlib.Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    for last in (["--retry", os.fspath(slab)], ["--finish"]):
-        done = subprocess.run([*command, *last], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    for command in (["retry", os.fspath(slab)], ["finish"]):
+        done = subprocess.run([str(consumer()), *command, *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Failed(f"{processor} ended with {done.returncode}:\n{(done.stdout + done.stderr).strip()}")
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))

@@ -141,7 +141,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
         replaces(*found, config, config.catalogue.text("write-path"), identity, source);
     } else if (earlier != EarlierWork::DoneAgain) {
         check_same_work(found, identity, source, share_of(source, config), folder_,
-                        earlier == EarlierWork::Recovered ? "--recover" : "--resume");
+                        earlier == EarlierWork::Recovered ? "recover" : "--resume");
         if (found) {
             done_ = without_replaced(*found, source);
             items_before_ = earlier == EarlierWork::Recovered ? found->before : done_.items();

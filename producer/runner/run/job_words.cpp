@@ -79,7 +79,7 @@ std::uint64_t number_of(std::string_view text) {
     std::uint64_t number = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (failure != std::errc() || end != text.data() + text.size())
-        throw ConfigError("--join-shards: '" + std::string(text) + "' is not a whole number", "The launcher gives it");
+        throw ConfigError("join-shards: '" + std::string(text) + "' is not a whole number", "The launcher gives it");
     return number;
 }
 
@@ -104,7 +104,7 @@ void join_shards_named(const std::string& output, const std::string& run_id, con
         shards.push_back({.index = number_of(index), .whole = line.size() > index.size()});
     }
     if (shards.empty())
-        throw ConfigError("--join-shards: standard input names no shard", "The launcher names those that are done");
+        throw ConfigError("join-shards: standard input names no shard", "The launcher names those that are done");
     join_checkpoints(output, run_id, shards, number_of(count));
 }
 

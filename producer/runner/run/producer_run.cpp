@@ -278,7 +278,7 @@ void ProducerRun::leave_to_successor(std::exception_ptr error) {
     if (!device_is_lost || !place_.owns_run() || !strategy_->traits().survives_producer() ||
         !launcher_.may_be_succeeded())
         return;
-    spdlog::critical("{}. What is in flight is left to another producer (--recover)", lifecycle_.failure());
+    spdlog::critical("{}. What is in flight is left to another producer (recover)", lifecycle_.failure());
     save_recording();
     std::_Exit(to_int(kind));
 }

@@ -20,9 +20,8 @@ void require_kept_settings(const std::string& run_dir, const RunConfig& config) 
                 (differing.empty() ? "--" : ", --") + setting.flag + " was '" + then + "' and is '" + now + "'";
     }
     if (!differing.empty())
-        throw ConfigError(
-            "the run in " + run_dir + " was started with other settings: " + differing,
-            "Give the same as in " + kept_settings_path(run_dir) + ", or start another run without --recover");
+        throw ConfigError("the run in " + run_dir + " was started with other settings: " + differing,
+                          "Give the same as in " + kept_settings_path(run_dir) + ", or start another run");
 }
 
 void require_same_input(const RunProgress& progress, const BatchSource& source) {
@@ -30,7 +29,7 @@ void require_same_input(const RunProgress& progress, const BatchSource& source) 
     throw ConfigError("the input is not what the run to take over began with: " + std::to_string(source.items()) +
                           " items, there were " + std::to_string(progress.items) +
                           (progress.items == source.items() ? " of other names" : ""),
-                      "Put the input back as it was, or start another run without --recover");
+                      "Put the input back as it was, or start another run");
 }
 
 void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_before, const std::string& output) {

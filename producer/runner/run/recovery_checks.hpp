@@ -9,7 +9,7 @@
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
-// What this program checks and keeps besides, where it goes on with a dead producer's run (--recover). The rest of that
+// What this program checks and keeps besides, where it goes on with a dead producer's run (recover). The rest of that
 // is producer/recovery/.
 namespace offramp {
 

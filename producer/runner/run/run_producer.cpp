@@ -82,33 +82,36 @@ int print_job_facts(const std::string& list, int argc, const char* const* argv, 
 
 int run(int argc, const char* const* argv, const ProducerProgram& program) {
     const std::uint64_t began_ns = now_ns();
-    // Words of the launcher's, no settings. Flags follow.
-    const std::string_view word = argc > 1 ? argv[1] : "";
-    if (argc > 4 && word == "--join-shards") return join_shards_named(argv[2], argv[3], argv[4]), to_int(ExitCode::Ok);
-    if (argc > 2 && word == "--job-facts") return print_job_facts(argv[2], argc - 2, argv + 2, program);
-    const auto parsed = parse_run_config(argc, argv, program.name);
+    // A command comes first; flags follow.
+    const std::string_view command = argc > 1 ? argv[1] : "";
+    if (argc > 4 && command == "join-shards") return join_shards_named(argv[2], argv[3], argv[4]), to_int(ExitCode::Ok);
+    if (argc > 2 && command == "job-facts") return print_job_facts(argv[2], argc - 2, argv + 2, program);
+    const bool probes = command == "probe", sweeps = command == "sweep", recovers = command == "recover";
+    const int words = probes || sweeps || recovers ? 1 : 0;
+    auto parsed = parse_run_config(argc - words, argv + words, program.name);
     if (!parsed) return to_int(ExitCode::Ok);
     if (parsed->list) return print_names(), to_int(ExitCode::Ok);
-    if (parsed->probe) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
-    auto strategy = parsed->sweep ? nullptr : program.choose_egress(*parsed);
+    if (probes) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
+    parsed->recover = recovers;
+    auto strategy = sweeps ? nullptr : program.choose_egress(*parsed);
     // Said of any egress: by the answer the launch script chooses the program.
     if (parsed->print_config)
         return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()),
                to_int(ExitCode::Ok);
-    if (!parsed->sweep && !strategy) {
+    if (!sweeps && !strategy) {
         const ChosenEgress chosen = ChosenEgress::in(parsed->catalogue);
         throw ConfigError("--" + chosen.flag + " '" + chosen.name +
                           "' is run by offramp-ladder, which takes the same flags");
     }
-    if (!parsed->sweep && (parsed->run_dir.empty() || parsed->run_id.empty()))
+    if (!sweeps && (parsed->run_dir.empty() || parsed->run_id.empty()))
         throw ConfigError("a producer needs --run-dir and --run-id",
                           "Start runs with launch/offramp run, which chooses both");
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
     // A run that is about to be recovered may have nobody left who holds it.
-    if (!parsed->recover)
+    if (!recovers)
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
-    if (parsed->sweep) return to_int(ExitCode::Ok);
+    if (sweeps) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", strategy->traits().name);
     raise_descriptor_limit();  // each consumer takes three
     keep_freed_memory();       // a model on the CPU allocates its outputs anew for each batch

@@ -14,9 +14,9 @@ struct ProducerProgram {
     std::unique_ptr<EgressStrategy> (*choose_egress)(const RunConfig& config);
 };
 
-// A program from its command line to its exit code: produces for a run, or does what --print-config, --list, --probe or
-// --sweep ask for. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit code
-// says them.
+// A program from its command line to its exit code: produces for a run, or does what --print-config, --list or a
+// command asks for (recover, sweep, probe; of the launcher: job-facts, join-shards). Thread: main's. Blocks: for the
+// length of the run. Errors: none; they are logged, and the exit code says them.
 int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept;
 
 }  // namespace offramp

@@ -179,7 +179,7 @@ class CommandLine(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for program in ("offramp-producer", "offramp-consumer"):
                 path = pathlib.Path(folder, program)
-                path.write_text(f'#!/bin/sh\ncase " $* " in *" --probe "*|*" --version "*|*" --sweep "*) exec {BIN}/offramp-producer "$@";; esac\n'
+                path.write_text(f'#!/bin/sh\ncase " $* " in *" probe "*|*" --version "*|*" sweep "*) exec {BIN}/offramp-producer "$@";; esac\n'
                                 'echo "it cannot go on" >&2; exit 3\n')
                 path.chmod(0o755)
             done = subprocess.run([sys.executable, str(BENCH), "--bin", folder, "--small", "W5"], capture_output=True, text=True, timeout=200,

@@ -376,7 +376,7 @@ class FailuresTest(unittest.TestCase):
         self.assertIn("FileNotFoundError", self.run_small_row("W5")["failure"])
 
     def test_a_sweep_that_hangs_fails_the_row_behind_what_failed_first(self):
-        self.program("offramp-producer", 'case " $* " in *" --sweep "*) exec sleep 1000;; esac; exit 3')
+        self.program("offramp-producer", 'case " $* " in *" sweep "*) exec sleep 1000;; esac; exit 3')
         self.program("offramp-consumer", "exit 3")
         with unittest.mock.patch("contestants.SWEEP_SECONDS", 0.1):
             failure = self.run_small_row("W5")["failure"]

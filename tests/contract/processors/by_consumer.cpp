@@ -72,7 +72,7 @@ void ByConsumer::process(const SlabContents& slab, const Progress&, const StillC
     const ScratchFolder folder;
     const std::string payload = folder.path() + "/slab.safetensors", log = folder.path() + "/log";
     write_payload(payload, slab);
-    const int status = run_to_end({kConsumer, "--retry", payload, "--processor", config_.processor, "--consumer-python",
+    const int status = run_to_end({kConsumer, "retry", payload, "--processor", config_.processor, "--consumer-python",
                                    kPython, "--output", config_.output},
                                   log);
     if (!WIFEXITED(status)) throw std::runtime_error("offramp-consumer was killed: " + text_of(log));

@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
     const auto is = [](std::string_view wanted) { return [wanted](const char* word) { return word == wanted; }; };
     const std::string flag = "--processor=", faulty = flag + std::string(offramp::faulty::kCrashOnItem);
     const std::string then_as_flag = flag + then;
-    if (std::ranges::any_of(words, is("--finish")) || std::ranges::any_of(words, is("--join-shards"))) {
+    if (std::ranges::any_of(words, is("finish")) || std::ranges::any_of(words, is("join-shards"))) {
         std::ranges::replace_if(words, is(offramp::faulty::kCrashOnItem), then.c_str());
         std::ranges::replace_if(words, is(faulty), then_as_flag.c_str());
     }

@@ -205,7 +205,7 @@ class History:
     def ask(self, command, told_to="", pass_fds=()):
         """What our programs do at a merge."""
         assert pass_fds, "they have the lock"
-        if command[1] == "--finish":
+        if command[1] == "finish":
             return
         step()
         indices = [int(line.split()[0]) for line in told_to.splitlines()]

@@ -16,7 +16,7 @@ import socket
 import sys
 
 KNOWN = ("run-dir", "run-id", "consumers", "output", "input", "processor", "model", "source", "batches", "lifeline-fd", "log-level",
-         "consumer-user", "producer-restarts", "strategy", "log-format", "only-run", "status-seconds")
+         "consumer-user", "producer-restarts", "strategy", "log-format", "serve", "status-seconds")
 
 
 def parse(argv):

@@ -44,7 +44,7 @@ class HelpTest(unittest.TestCase):
 
     def test_consume_lists_what_its_program_reports_of_consumers_flags(self):
         said = ("Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --window N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
-                "              Handed to one's own\n  --finish                    Merge\n                              on, off\n  --png-level N  Compression\n\n\n"
+                "              Handed to one's own\n  --lifeline-fd N              Pipe\n                              on, off\n  --png-level N  Compression\n\n\n"
                 "Instead of a run:\n  --sweep   Remove\n")
         self.assertEqual("Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression", flags_among(said))
         self.assertEqual("Something else", flags_among("Something else\n"), "all of it where it is not understood")

@@ -86,7 +86,7 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual([str(self.run_dir)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
         self.assertEqual([str(self.stage.folder / "results")] * 2, [consumer.flag("--output") for consumer in consumers])
         self.assertEqual(["npy"] * 2, [consumer.flag("--processor") for consumer in consumers])
-        self.assertEqual([["--only-run", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "its first words, by which it joins no other run")
+        self.assertEqual([["serve", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "its first words, by which it joins no other run")
         self.program.tell(state="ended", released_samples=80, released_batches=10)
         for consumer in consumers:
             consumer.order(exit=0)
@@ -223,7 +223,7 @@ class ConsumeTest(unittest.TestCase):
         self.program.pid = os.getpid()
         self.program.begin()
         consumer = self.stage.enter()
-        self.assertEqual(["--only-run", NEXT_NONCE], consumer.argv[:2])
+        self.assertEqual(["serve", NEXT_NONCE], consumer.argv[:2])
         self.assertEqual(["consumer prepare for mine"], self.errands()[:1])
         self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
         self.assertFalse((results / ".offramp-egress.new").exists())

@@ -129,7 +129,7 @@ class OutputFolderTest(unittest.TestCase):
         program.chmod(0o755)
         with self.assertRaises(LaunchError) as refused:
             prepare(self.folder, [str(program), "--output", "o"], {}, note=self.note)
-        self.assertEqual((ExitCode.USAGE, "error: --prepare --output o"), (refused.exception.code, str(refused.exception)))
+        self.assertEqual((ExitCode.USAGE, "error: prepare --output o"), (refused.exception.code, str(refused.exception)))
         self.assertEqual([], self.notes)
         prepare(self.folder, ["/bin/true"], {}, note=self.note)
         self.assertIn("0 of 1000 items of run the-run, which this run replaces once it has results", self.notes[0])

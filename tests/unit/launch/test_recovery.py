@@ -27,9 +27,9 @@ class RecoveryTest(unittest.TestCase):
         kill(producer)
         successor = self.stage.enter()
         self.assertEqual("producer", successor.role, "the consumers are still there")
-        self.assertIn("--recover", successor.argv)
-        self.assertNotIn("--recover", producer.argv)
-        self.assertEqual([word for word in successor.argv if word != "--recover"], producer.argv, "everything else is as before")
+        self.assertIn("recover", successor.argv)
+        self.assertNotIn("recover", producer.argv)
+        self.assertEqual([word for word in successor.argv if word != "recover"], producer.argv, "everything else is as before")
         said = self.stage.end(launcher, successor, consumers, summary={})
         self.assertEqual(0, launcher.returncode, said)
         self.assertIn("1 of 3", said)
@@ -39,7 +39,7 @@ class RecoveryTest(unittest.TestCase):
         launcher, producer, consumers = self.stage.start_run(1, "--producer-restarts", "1")
         kill(producer)
         successor = self.stage.enter()
-        self.assertNotIn("--recover", successor.argv)
+        self.assertNotIn("recover", successor.argv)
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
@@ -48,7 +48,7 @@ class RecoveryTest(unittest.TestCase):
         launcher, producer, consumers = self.start_run(1)
         kill(producer)
         successor = self.stage.enter()
-        self.assertNotIn("--recover", successor.argv, "there is nothing to take over any more")
+        self.assertNotIn("recover", successor.argv, "there is nothing to take over any more")
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
@@ -69,7 +69,7 @@ class RecoveryTest(unittest.TestCase):
         producer.order(summary={"exit": None})
         kill(producer)
         successor = self.stage.enter()
-        self.assertIn("--recover", successor.argv)
+        self.assertIn("recover", successor.argv)
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
@@ -92,7 +92,7 @@ class RecoveryTest(unittest.TestCase):
         launcher, producer, consumers = self.start_run(1)
         producer.order(exit=82)
         successor = self.stage.enter()
-        self.assertIn("--recover", successor.argv)
+        self.assertIn("recover", successor.argv)
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
@@ -102,7 +102,7 @@ class RecoveryTest(unittest.TestCase):
         launcher, producer, consumers = self.start_run(1)
         producer.order(exit=3)
         successor = self.stage.enter()
-        self.assertIn("--recover", successor.argv)
+        self.assertIn("recover", successor.argv)
         said = self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode, said)
 
@@ -160,7 +160,7 @@ class RecoveryTest(unittest.TestCase):
         launcher, producer, consumers = self.start_run(1)
         producer.order(exit=81)
         successor = self.stage.enter()
-        self.assertIn("--recover", successor.argv)
+        self.assertIn("recover", successor.argv)
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
@@ -169,7 +169,7 @@ class RecoveryTest(unittest.TestCase):
         self.stage.remove_memory()
         producer.order(exit=82)
         successor = self.stage.enter()
-        self.assertNotIn("--recover", successor.argv)
+        self.assertNotIn("recover", successor.argv)
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 

@@ -55,7 +55,7 @@ class RetriesTest(unittest.TestCase):
         self.assertEqual(0, status)
         self.assertEqual(["done", "done", "failed", "done"], [sample["result"] for sample in told["samples"]])
         self.assertEqual("sample 's2' failed: ValueError: odd (post.py:4)", retries.reason_of(told))
-        self.assertEqual([["consumer", "--retry-samples", str(self.folder / "batch-1-row-0.tried"), str(self.folder / "batch-1-row-0.safetensors"),
+        self.assertEqual([["consumer", "retry-samples", str(self.folder / "batch-1-row-0.tried"), str(self.folder / "batch-1-row-0.safetensors"),
                            "--output", "OUT"]], program.commands)
 
     def test_a_sample_that_kills_the_program_has_failed_and_the_others_continue(self):

@@ -99,7 +99,6 @@ RunConfig any_config() {
         *rc::gen::oneOf(rc::gen::element(0.1, 1.0, 30.0, 86400.0, 1.0 / 3.0),
                         rc::gen::map(rc::gen::inRange(1, 1'000'000), [](int n) { return 0.1 + n / 7919.0; }));
     config.kill_stalled = *rc::gen::arbitrary<bool>();
-    config.retry = any_path();
     config.max_failures = any_of(1U, 1000U);
     config.window = zero_or(1, 256);
     config.consumer_user = any_word({"", "post", "www-data"});
@@ -125,7 +124,6 @@ RunConfig any_config() {
     config.catalogue.put("http-timeout-seconds", any_of(1U, 3600U));
     config.catalogue.put("sink-patience-seconds", any_of(1U, 86400U));
     config.catalogue.put("http-patience-seconds", any_of(1U, 3600U));
-    config.finish = *rc::gen::arbitrary<bool>();
     if (*rc::gen::arbitrary<bool>()) {
         config.chunk_tokens = any_of(4U, 1'000'000U);
         config.chunk_overlap = any_of(0U, config.chunk_tokens - 1);
@@ -179,7 +177,7 @@ RC_GTEST_FIXTURE_PROP(RoundTrip, TheJsonFormReportsTheSameAsTheTomlForm, ()) {
 
 TEST_F(RoundTrip, ActionsAreNoPartOfAPrintedConfiguration) {
     RunConfig config;
-    config.print_config = config.list = config.probe = config.sweep = true;
+    config.print_config = config.list = true;
     EXPECT_EQ(to_toml(config), to_toml(RunConfig{}));
     EXPECT_EQ(to_json(config), to_json(RunConfig{}));
 }

@@ -148,8 +148,6 @@ const BadValue kBadValues[] = {
     {"http-timeout-seconds", "0", "1 to 3600"},
     {"sink-patience-seconds", "0", "1 to 86400"},
     {"http-patience-seconds", "3601", "1 to 3600"},
-    {"retry", "a\xff", "a path"},
-    {"finish", "TRUE", "true, false, 1, 0"},
     {"durable", "yes", "true, false, 1, 0"},
     {"resume", "2", "true, false, 1, 0"},
     {"overwrite", "no", "true, false, 1, 0"},
@@ -254,7 +252,7 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
          ":1: batch (--batch) is a string ('4'), wanted an integer. Accepted: 1 to 65536, or 0 for auto"},
         {"batch = 4.0", ":1: batch (--batch) is a float ('4.0'), wanted an integer"},
         {"batch = true", ":1: batch (--batch) is a boolean ('true'), wanted an integer"},
-        {"finish = 1", ":1: finish (--finish) is an integer ('1'), wanted a boolean"},
+        {"resume = 1", ":1: resume (--resume) is an integer ('1'), wanted a boolean"},
         {"model = 1", ":1: model (--model) is an integer ('1'), wanted a string"},
         {"max-errors = 0.5", ":1: max-errors (--max-errors) is a float ('0.5'), wanted a string"},
         {"\n\nbatch = 65537", ":3: batch (--batch) '65537' is out of range. Accepted: 1 to 65536"},
@@ -281,9 +279,9 @@ TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
 }
 
 TEST_F(Parsing, ActionsStandOnTheCommandLineOnly) {
-    set_environment("OFFRAMP_SWEEP", "1");
+    set_environment("OFFRAMP_LIST", "1");
     EXPECT_THAT(refusal({}).text,
-                AllOf(HasSubstr("OFFRAMP_SWEEP sets nothing"), HasSubstr("--sweep on the command line")));
+                AllOf(HasSubstr("OFFRAMP_LIST sets nothing"), HasSubstr("--list on the command line")));
 }
 
 TEST_F(Parsing, AVariableThatIsNoSettingIsRefusedLikeAFlag) {

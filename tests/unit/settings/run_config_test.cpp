@@ -100,7 +100,6 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "4",
                                     "--producer-wait-seconds",
                                     "2.5",
-                                    "--recover",
                                     "--source",
                                     "images",
                                     "--input",
@@ -167,8 +166,6 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "--visibility-timeout",
                                     "2.5",
                                     "--kill-stalled",
-                                    "--retry",
-                                    "p.safetensors",
                                     "--max-failures",
                                     "22",
                                     "--window",
@@ -207,11 +204,8 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "model",
                                     "--mask-palette",
                                     "none",
-                                    "--finish",
                                     "--print-config",
-                                    "--list",
-                                    "--probe",
-                                    "--sweep"});
+                                    "--list"});
     RunConfig expected;
     expected.run_dir = std::filesystem::current_path() / "runs/a b";
     expected.run_id = "r-1.x_Y";
@@ -222,7 +216,6 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.lifeline_fd = 9;
     expected.producer_restarts = 4;
     expected.producer_wait_seconds = 2.5;
-    expected.recover = true;
     expected.source = "images";
     expected.input = "in";
     expected.synthetic_on = "device";
@@ -258,7 +251,6 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.measure_limits = 21;
     expected.visibility_timeout = 2.5;
     expected.kill_stalled = true;
-    expected.retry = "p.safetensors";
     expected.max_failures = 22;
     expected.window = 23;
     expected.consumer_user = "post";
@@ -279,21 +271,21 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.catalogue.put("image-range", "-1:1");
     expected.catalogue.put("picture-size", "model");
     expected.catalogue.put("mask-palette", "none");
-    expected.finish = expected.print_config = expected.list = expected.probe = expected.sweep = true;
+    expected.print_config = expected.list = true;
     EXPECT_EQ(config, expected);
 }
 
 TEST_F(Parsing, SwitchesTakeTheirValueFromAnywhere) {
-    EXPECT_TRUE(parse({"--finish"}).finish);
-    EXPECT_FALSE(parse({"--finish=false"}).finish);
+    EXPECT_TRUE(parse({"--durable"}).durable);
+    EXPECT_FALSE(parse({"--durable=false"}).durable);
     for (const char* on : {"1", "true"}) {
-        set_environment("OFFRAMP_FINISH", on);
-        EXPECT_TRUE(parse().finish) << on;
-        EXPECT_FALSE(parse({"--finish=0"}).finish) << on;
+        set_environment("OFFRAMP_DURABLE", on);
+        EXPECT_TRUE(parse().durable) << on;
+        EXPECT_FALSE(parse({"--durable=0"}).durable) << on;
     }
     for (const char* off : {"0", "false"}) {
-        set_environment("OFFRAMP_FINISH", off);
-        EXPECT_FALSE(parse({"--config", write_file("finish = true")}).finish) << off;
+        set_environment("OFFRAMP_DURABLE", off);
+        EXPECT_FALSE(parse({"--config", write_file("durable = true")}).durable) << off;
     }
 }
 
