@@ -145,7 +145,7 @@ class ByPrometheus(unittest.TestCase):
         def told_at(moment, name, *found):
             return {"eval_time": moment, "alertname": name, "exp_alerts": list(found)}
         of_one = {"exp_labels": {"job": "offramp", "instance": "host", "gpu": "cuda:0", "severity": "critical"},
-                  "exp_annotations": {"summary": "host cuda:0 runs and has no consumers", "description": "Their logs, in the run directory, say why they ended."}}
+                  "exp_annotations": {"summary": "host cuda:0 runs without consumers", "description": "See their logs in the run directory."}}
         names = ("OfframpNoConsumers", "OfframpWaitsForConsumers", "OfframpNothingCompleted")
         for told, expected in (("0+60x20", [told_at("10m", names[0], of_one)]), ("0+60x3 180x20", [told_at("12m", name) for name in names])):
             with self.subTest(told), tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
@@ -195,7 +195,7 @@ class HostileClients(unittest.TestCase):
                 with self.subTest(what):
                     attack()
                     done = run.status()["done_samples"]
-                    self.assertEqual((200, "the producer tells of itself\n"), get(self.at, "/livez"))
+                    self.assertEqual((200, "the producer reports\n"), get(self.at, "/livez"))
                     self.assertIn('offramp_samples_total{state="completed"}', get(self.at, "/metrics")[1])
                     run.until(lambda: run.status()["done_samples"] > done, "the run goes on")
                     self.assertLess(int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{server}/status").read_text())[1]) * 1024, MOST_MEMORY)

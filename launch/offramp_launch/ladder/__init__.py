@@ -1,1 +1,1 @@
-"""The command `ladder`: the article's rungs on this machine, measured, compared, and drawn. See launch/guide/performance.md."""
+"""The command `ladder`: measures, compares and draws the article's rungs on this machine. See launch/guide/performance.md."""

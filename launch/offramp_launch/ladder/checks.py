@@ -1,4 +1,4 @@
-"""Are the rungs' results identical? Compares the checksums that each rung's short run left."""
+"""Checks that the rungs' results are identical: compares the checksums of each rung's short run."""
 
 import dataclasses
 
@@ -9,12 +9,12 @@ CHECKSUMS = "checksums.tsv"
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """`verdict` of each rung in a word; `equal` is None when fewer than two rungs were to have results."""
+    """`verdicts`: of each rung, in a word. `equal`: None if fewer than two rungs should have results."""
 
     verdicts: dict
     equal: bool
 
-    def tell(self):
+    def describe(self):
         if self.equal is None:
             return "not compared (fewer than two rungs were run)"
         rows = max((verdict["rows"] for verdict in self.verdicts.values()), default=0)
@@ -24,7 +24,7 @@ class Check:
 
 
 def compare_checksums(folders):
-    """`folders`: {rung: folder of its short run}, in the ladder's order. All are held against the first; one without a file has no results."""
+    """`folders`: {rung: folder of its short run}, in the ladder's order. All are compared with the first that has results."""
     rows = {key: _rows(folder) for key, folder in folders.items()}
     first = next((found for found in rows.values() if found), None)
     verdicts = {key: {"rows": len(found), "word": _word(found, first)} for key, found in rows.items()}
@@ -34,7 +34,7 @@ def compare_checksums(folders):
 
 
 def _rows(folder):
-    """Item, batch, key and output of each row, and its checksum. In which order rows were finished says nothing."""
+    """{item, batch, key and output of a row: its checksum}. The order of rows does not matter."""
     try:
         lines = shared_folder.read(folder, CHECKSUMS).decode(errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The command `ladder`: measures the rungs, or takes a previous measurement, and writes table, picture and traces from it."""
+"""The command `ladder`: measures the rungs or reads a previous measurement, then writes table, picture and traces."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import time
 from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder import machine, nsys, perfetto, picture, table
-from offramp_launch.ladder.measuring import Measuring, say
+from offramp_launch.ladder.measuring import Measuring, print_note
 from offramp_launch.ladder.rungs import choose_rungs
 from offramp_launch.ladder.saved import Ladder, Saved
 from offramp_launch.ladder.workload import make_workload
@@ -23,7 +23,7 @@ def start(places, argv):
     captures, argv = take_switch(argv, "--nsys")
     if "--from" in own:
         if argv or captures or "--rungs" in own:
-            raise LaunchError("--from measures nothing, so it takes no flags of a run", "Only --output and --json go with it", ExitCode.USAGE)
+            raise LaunchError("--from does not measure, so it takes no flags of a run", "Use it only with --output and --json", ExitCode.USAGE)
         folder = pathlib.Path(own["--from"]).absolute()
         return report(Ladder(Saved(folder)), pathlib.Path(own.get("--output", folder)).absolute(), own.get("--json"))
 
@@ -48,7 +48,7 @@ def measure(places, workload, rungs, facts, saved, json_file):
 
 
 def _resolved(saved, rungs):
-    """What was left to the producer to choose, as it chose."""
+    """The settings that the producer chose itself."""
     for rung in rungs:
         summary = saved.summary(rung.key)
         found = {"precision": summary.get("precision"), "memory-format": summary.get("memory_format")}
@@ -58,7 +58,7 @@ def _resolved(saved, rungs):
 
 
 def report(ladder, folder, json_file):
-    """Writes and prints everything that follows from a measurement. The exit code says whether all rungs ended well with equal results."""
+    """Writes and prints all results of a measurement. The exit code is 0 if all rungs ended well with equal results."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ladder.md").write_text(table.markdown(ladder), encoding="utf-8")
@@ -66,22 +66,22 @@ def report(ladder, folder, json_file):
             file.write_text(table.as_json(ladder), encoding="utf-8")
         (folder / "trace.json").write_text(perfetto.as_json(ladder), encoding="utf-8")
     except OSError as problem:
-        raise LaunchError(f"{problem.filename} cannot be written: {problem.strerror}", "Give --output a folder that you may write to",
+        raise LaunchError(f"cannot write {problem.filename}: {problem.strerror}", "Give --output a folder that you may write to",
                           ExitCode.CANNOT_WRITE) from problem
     table.print_tables(ladder, sys.stdout.isatty())
     draw(ladder, folder)
-    say(f"table, figures and trace (open it at https://ui.perfetto.dev): {folder}/ladder.md, ladder.json, trace.json")
-    if ladder.fine():
+    print_note(f"table, figures and trace (open it at https://ui.perfetto.dev): {folder}/ladder.md, ladder.json, trace.json")
+    if ladder.is_fine():
         return int(ExitCode.OK)
-    say(f"NOT FINE: results {ladder.check.tell()}; " + ", ".join(f"{key} exit {figures['exit']}" for key, figures in ladder.rungs.items() if figures["exit"]))
+    print_note(f"NOT FINE: results {ladder.check.describe()}; " + ", ".join(f"{key} exit {figures['exit']}" for key, figures in ladder.rungs.items() if figures["exit"]))
     return next((int(figures["exit"]) for figures in ladder.rungs.values() if figures["exit"]), int(ExitCode.INTERNAL))
 
 
 def draw(ladder, folder):
-    """Measuring does not need matplotlib: without it the picture is drawn later, here or elsewhere."""
+    """Measuring does not need matplotlib: without it the picture can be drawn later, on any machine."""
     try:
         drawn = picture.draw(ladder, [folder / name for name in PICTURES])
     except ImportError:
-        say(f"no picture (matplotlib is not installed here); where it is: ./launch/offramp ladder --from DIR, with DIR a copy of {folder}")
+        print_note(f"no picture: matplotlib is not installed. On a machine that has it, run ./launch/offramp ladder --from DIR with a copy of {folder}")
         return
-    say(f"picture: {folder}/ladder.png, ladder.svg" if drawn else "no picture: no rung has times of compute on the device")
+    print_note(f"picture: {folder}/ladder.png, ladder.svg" if drawn else "no picture: no rung has compute times of the device")

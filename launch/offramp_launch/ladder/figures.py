@@ -1,4 +1,4 @@
-"""What the runs of a ladder say, as figures: of each rung, and of the rungs against one another."""
+"""Figures of a measured ladder: of each rung, and between rungs."""
 
 from offramp_launch.tracing import intervals
 from offramp_launch.ladder.rungs import LIMIT, RUNGS, rung_named
@@ -7,7 +7,7 @@ from offramp_launch.ladder.rungs import LIMIT, RUNGS, rung_named
 def figures_of(summary, trace):
     """
     The figures of one rung from its summary and its trace. A figure that was not measured is None.
-    Units: as the names say; `per_batch_ms` is milliseconds a batch, summed over all threads and programs that took part.
+    Units: in the names. `per_batch_ms` is milliseconds per batch, summed over all threads and programs.
     """
     measured = summary.get("measured") or {}
     batches = measured.get("batches") or 0
@@ -28,7 +28,7 @@ def figures_of(summary, trace):
 
 
 def idle_share(trace):
-    """1 - what the union of compute's device ranges covers of the measured time."""
+    """The share of the measured time that no compute range of the device covers."""
     if not trace.window or not trace.device("compute"):
         return None
     begin, end = trace.window

@@ -1,4 +1,4 @@
-"""What the ladder says about where it was measured."""
+"""Describes the machine and the build of a measurement."""
 
 import json
 import os
@@ -13,14 +13,14 @@ DRIVER_FILE = "/proc/driver/nvidia/version"
 
 
 def probe(producer, device):
-    """The producer's own account of this machine. `device`: the user's --device, if any. Errors: LaunchError with the producer's code."""
+    """The facts that the producer reports of this machine. `device`: the user's --device, if any. Errors: LaunchError with the producer's exit code."""
     flags = ["--device", device] if device else []
     try:
         answer = subprocess.run([producer, "probe", *flags], capture_output=True, text=True, check=False)
     except OSError as problem:
         raise cannot_be_started(producer, problem) from problem
     if answer.returncode != 0:
-        raise LaunchError(answer.stderr.strip() or f"'{producer} probe' ended with {answer.returncode}", "", answer.returncode)
+        raise LaunchError(answer.stderr.strip() or f"'{producer} probe' failed with exit code {answer.returncode}", "", answer.returncode)
     return json.loads(answer.stdout)
 
 
@@ -35,12 +35,12 @@ def describe(facts):
         parts += [f"driver {driver_release() or device['driver_version']}", f"CUDA {cuda_version(device['runtime_version'])}",
                   f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else "link unknown"]
     else:
-        parts.append("no GPU: sizes are small, and nothing of it says how fast anything is")
+        parts.append("no GPU: sizes are small, and the figures do not show performance")
     return ", ".join([*parts, f"{facts['cores']} cores", f"Linux {platform.release()}"])
 
 
 def driver_release(file=DRIVER_FILE):
-    """580.95.05, as the kernel's module gives it; nothing where there is none."""
+    """The driver version of the kernel module, such as 580.95.05; empty if there is none."""
     try:
         with open(file, encoding="utf-8") as text:
             found = re.search(r"\s(\d{3}\.[\d.]+)\s", text.read())
@@ -50,10 +50,10 @@ def driver_release(file=DRIVER_FILE):
 
 
 def describe_build(places):
-    said = subprocess.run([str(places.ladder()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    # A copy of the sources without its history is told what it is a copy of.
+    version = subprocess.run([str(places.ladder()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    # For a copy of the sources without git history, the variable names the commit.
     commit = os.environ.get("OFFRAMP_REVISION") or _commit_of(places)
-    return ", ".join(part for part in (said, commit, str(places.programs())) if part)
+    return ", ".join(part for part in (version, commit, str(places.programs())) if part)
 
 
 def _commit_of(places):

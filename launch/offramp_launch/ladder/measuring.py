@@ -1,4 +1,4 @@
-"""Runs the rungs one after another, each as a run like any other, and saves what they leave."""
+"""Runs the rungs one after another as ordinary runs, and saves their files."""
 
 import contextlib
 import sys
@@ -19,8 +19,8 @@ from offramp_launch.supervision.watch import RunPlan
 
 class Measuring:
     """
-    Borrows: the folder that is written to. Thread: the main one, for each run handles signals.
-    Blocks: measure() until every rung has ended; Ctrl-C drains the one that runs, a second one abandons it, and either ends
+    Borrows: the folder for results. Thread: the main one, as each run handles signals.
+    Blocks: measure() until every rung has ended. Ctrl-C drains the current rung, a second Ctrl-C abandons it; either ends
     the ladder with LaunchError (INTERRUPTED). No program is left when it returns.
     """
 
@@ -32,17 +32,17 @@ class Measuring:
         self._display = LadderDisplay()
 
     def settings(self):
-        """The settings of a timed run as the producer understands them. What it refuses is passed on."""
+        """The settings of a timed run, as resolved by the producer. Errors: the producer's refusals."""
         config = resolve(self._producer, [*self._workload.flags, "--consumers", str(self._workload.consumers)])
         return {**config, "consumers": self._workload.consumers, "warmup_batches": self._workload.warmup,
                 "measured_batches": self._workload.batches, "flags": shown(sink.hide_password(self._workload.flags, {}))}
 
     def measure(self, rungs):
-        """Returns {rung: {"exit": code}}. A rung that fails does not keep the others from being tried."""
+        """Returns {rung: {"exit": code}}. All rungs are tried, even after one has failed."""
         copies = next((key for key in COPY_CEILING_FROM if key in {rung.key for rung in rungs}), None)
         outcome = {}
         for number, rung in enumerate(rungs, start=1):
-            say(f"{number} of {len(rungs)}: {rung.title}: {self._workload.warmup} + {self._workload.batches} batches")
+            print_note(f"{number} of {len(rungs)}: {rung.title}: {self._workload.warmup} + {self._workload.batches} batches")
             self._saved.clear(rung.key)
             code = self._run(rung, "timed", self._workload.timed_flags(self._saved.trace_dir(rung.key)), self._saved.rung(rung.key))
             if code == 0 and rung.key != LIMIT:
@@ -59,7 +59,7 @@ class Measuring:
         plan = RunPlan(run_id, run_dir, [self._producer, *flags, "--run-id", run_id, "--consumers", str(self._workload.consumers)],
                        [str(self._places.consumer()), *flags], self._workload.consumers if rung.has_consumers else 0)
         if what == "check":
-            plan.output_lock = OutputLock(folder, run_id, say)
+            plan.output_lock = OutputLock(folder, run_id, print_note)
         try:
             code = self._supervise(plan, run_dir)
         finally:
@@ -70,7 +70,7 @@ class Measuring:
         if code == ExitCode.INTERRUPTED:
             raise LaunchError(f"interrupted in {rung.title}; the rungs before it are not compared", "", ExitCode.INTERRUPTED)
         if code != 0:
-            say(f"{rung.title}: the {what} run ended with exit code {code}; its logs are in {run_dir.path}/logs")
+            print_note(f"{rung.title}: the {what} run ended with exit code {code}; its logs are in {run_dir.path}/logs")
         return code
 
     def _supervise(self, plan, run_dir):
@@ -78,30 +78,30 @@ class Measuring:
         self._display.begin_run()
         supervisor = Supervisor(plan, self._display)
         try:
-            with Finishing(say) as finishing:
+            with Finishing(print_note) as finishing:
                 code = supervisor.run()
                 about = summary.about(plan.run_id, run_dir, None, None, plan.producer[1:], {}, None)
                 code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
             if whole["failure"]:
-                say(whole["failure"])
+                print_note(whole["failure"])
             return code
         finally:
             sweep(self._producer)
             supervisor.close()
 
 
-def say(text):
-    """Standard output is the table's."""
+def print_note(text):
+    """Prints to standard error: standard output is for the table."""
     with contextlib.suppress(OSError, ValueError):
         print(f"[ladder] {text}", file=sys.stderr, flush=True)
 
 
-# What the ladder is for, and no news in it.
+# Part of warnings that a ladder expects: they are not shown.
 EXPECTED = "this run shows what it costs"
 
 
 class LadderDisplay:
-    """Warnings as they come, but not the same one of every rung; and a line about the run that goes on every ten seconds."""
+    """Shows each warning once, and a progress line every ten seconds."""
 
     SECONDS = 10
 
@@ -116,9 +116,9 @@ class LadderDisplay:
     def note(self, text):
         if text not in self._noted and EXPECTED not in text:
             self._noted.add(text)
-            say(text)
+            print_note(text)
 
     def show(self, status):
         if status and self._clock() >= self._next:
             self._next = self._clock() + self.SECONDS
-            say(f"  {describe(status, 'samples')}")
+            print_note(f"  {describe(status, 'samples')}")

@@ -1,5 +1,5 @@
-"""The article's own capture: each rung once under `nsys profile`, three steps after ten of warm-up, one report a rung. Consumers run under it, too, as the
-article's workers do: their `process output` stands in the report."""
+"""The article's capture: each rung once under `nsys profile`, three steps after ten of warm-up, one report per rung. Consumers also run under it, like
+the article's workers: the report has their `process output`."""
 
 import os
 import shlex
@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder.measuring import say
+from offramp_launch.ladder.measuring import print_note
 from offramp_launch.run_command import sweep
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 
@@ -18,8 +18,8 @@ END_SECONDS = 10
 
 def capture(places, workload, rungs, folder):
     """
-    Prints the commands of every rung, and runs them where nsys is. Returns the exit code.
-    Blocks: until the last report is written. Whatever happens, no program of a capture is left: SIGTERM and SIGHUP end it as Ctrl-C does.
+    Prints the commands of every rung, and runs them if nsys is installed. Returns the exit code.
+    Blocks: until the last report is written. No program of a capture is left in any case: SIGTERM and SIGHUP end it like Ctrl-C.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end_on_signal)
@@ -37,14 +37,14 @@ def capture(places, workload, rungs, folder):
                 failed.append(f"{rung.title} ({run_dir.path})")
             sweep(str(places.ladder()))
     if not installed:
-        say("nsys is not installed here: these commands were printed only (Nsight Systems: https://developer.nvidia.com/nsight-systems)")
+        print_note("nsys is not installed, so the commands were only printed (Nsight Systems: https://developer.nvidia.com/nsight-systems)")
     if failed:
-        raise LaunchError("no report of: " + ", ".join(failed), f"What nsys said stands in {folder}/RUNG.log", ExitCode.SYSTEM)
+        raise LaunchError("no report of: " + ", ".join(failed), f"See the log of nsys: {folder}/RUNG.log", ExitCode.SYSTEM)
     return int(ExitCode.OK)
 
 
 def capture_command(places, workload, rung, folder, run_path, run_id):
-    """The producer under nsys, or a shell that starts its consumers and it. A consumer that is there before its producer waits for it."""
+    """The producer under nsys, or a shell that starts its consumers and then the producer, for which they wait."""
     flags = [*workload.captured_flags(), *rung.flags, "--run-dir", str(run_path)]
     command = [str(places.ladder()), *flags, "--run-id", run_id, "--consumers", str(workload.consumers)]
     if rung.has_consumers:
@@ -54,18 +54,18 @@ def capture_command(places, workload, rung, folder, run_path, run_id):
 
 
 def as_typed(command, folder, run_path):
-    """The same for a shell."""
+    """The commands to type in a shell."""
     return f"mkdir -p {shlex.quote(str(folder))} && mkdir -p -m 700 {shlex.quote(str(run_path))}\n{shlex.join(command)}\n"
 
 
 def _capture(command, folder, rung):
     """
-    Whether a report was written. Its exit code says little: nsys ends the program when the capture's range ends, before its last step.
-    Not by the supervisor: a program under nsys does not surely inherit the lifeline, so that here the whole process group is ended.
+    Whether a report was written. The exit code says little: nsys ends the program when the capture's range ends, before its last step.
+    A supervisor is not used: a program under nsys may not inherit the lifeline, so the whole process group is killed here.
     """
     report = folder / f"{rung.key}.nsys-rep"
     report.unlink(missing_ok=True)
-    say(f"{rung.title}: capturing to {report}")
+    print_note(f"{rung.title}: capturing to {report}")
     with open(folder / f"{rung.key}.log", "wb") as log:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -76,12 +76,12 @@ def _capture(command, folder, rung):
 
 
 def _end_on_signal(number, frame):
-    """An exception, so that what was started is ended on the way out."""
+    """Raises an exception, so that the capture is ended on the way out."""
     raise SystemExit(128 + number)
 
 
 def _end(child):
-    """The whole process group: nsys does not always take its program along."""
+    """Ends the whole process group: nsys does not always end its program."""
     _signal_group(child, signal.SIGTERM)
     try:
         child.wait(END_SECONDS)

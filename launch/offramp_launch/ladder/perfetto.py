@@ -1,4 +1,4 @@
-"""The ladder as a trace that Perfetto (https://ui.perfetto.dev) and chrome://tracing open: one group of processes a rung."""
+"""The ladder as a trace for Perfetto (https://ui.perfetto.dev) and chrome://tracing: one group of processes per rung."""
 
 import json
 
@@ -9,7 +9,7 @@ PROGRAMS_OF_A_RUNG = 1000
 
 
 def trace_events(ladder):
-    """Chrome's JSON trace format. Times are microseconds from each rung's first measured batch, so that rungs lie side by side."""
+    """Chrome's JSON trace format. Times are microseconds from each rung's first measured batch, so rungs are aligned."""
     events = []
     for index, key in enumerate(ladder.keys, start=1):
         trace = ladder.traces[key]

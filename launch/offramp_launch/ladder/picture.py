@@ -1,4 +1,4 @@
-"""Draws the ladder as a timeline: a panel a rung, a lane for each thing that can be busy, the same time scale everywhere."""
+"""Draws the ladder as a timeline: a panel per rung with a lane for each thing that can be busy, all on one time scale."""
 
 from offramp_launch.ladder.rungs import LIMIT, rung_named
 from offramp_launch.ladder.table import describe_workload
@@ -11,7 +11,7 @@ def drawable(ladder):
 
 
 def draw(ladder, paths):
-    """Writes the picture to each path. Errors: ImportError without matplotlib. Returns whether there was anything to draw."""
+    """Writes the picture to each path. Returns False if there was nothing to draw. Errors: ImportError without matplotlib."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -39,7 +39,7 @@ def _figure(pyplot, ladder, keys):
         trace = ladder.traces[key]
         _panel(axes, number, key, ladder, View(trace.window, (begin for begin, _ in trace.device("compute")), length))
     panels[-1, 0].set_xlim(0, length / 1e6)
-    panels[-1, 0].set_xlabel("milliseconds, the same scale in every panel; each begins where a batch's compute does", color=FAINT)
+    panels[-1, 0].set_xlabel("milliseconds, the same scale in every panel; each starts with the compute of a batch", color=FAINT)
     figure.text(0.072, 1 - 0.36 / height, "What the GPU does while outputs leave it", fontsize=16, fontweight="bold", va="center")
     workload = describe_workload(ladder.header["workload"])
     figure.text(0.072, 1 - 0.66 / height, f"{ladder.header['machine']}", fontsize=9, color=FAINT, va="center")

@@ -1,4 +1,4 @@
-"""The rows of the ladder: which flags make each, and what the article measured there (steps/s on an L40S); what a run has to know of its rung."""
+"""The rungs of the ladder: their flags, the article's rates (steps/s on an L40S), and their properties for a run."""
 
 import dataclasses
 
@@ -7,14 +7,14 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """`before` is the rung that its gain is counted from; `article_gain` is in the article's own words."""
+    """`before`: the rung that its gain is relative to. `article_gain`: as the article words it."""
 
     key: str
     title: str
     does: str
     flags: tuple
     has_consumers: bool = True
-    survives_producer: bool = True     # another producer can go on where one died: the slabs are there before and after it
+    survives_producer: bool = True     # another producer can take over after a death: slabs outlive a producer
     before: str = ""
     article_rate: float = None
     article_gain: str = ""
@@ -32,15 +32,15 @@ RUNGS = (
          ("--strategy", "async", "--allow-unpinned"), before="pool", article_rate=1.55, article_gain="+2.6 %"),
     Rung("async", "async, page-locked", "the same copy into page-locked slabs, on the compute stream",
          ("--strategy", "async"), before="async-pageable"),
-    Rung("streams", "streams", "the copy on a stream of its own",
+    Rung("streams", "streams", "the copy on a separate stream",
          ("--strategy", "streams"), before="async", article_rate=1.85, article_gain="+19.3 %"),
     Rung(LIMIT, "compute alone", "outputs dropped on the device: the limit",
          ("--strategy", LIMIT), has_consumers=False, survives_producer=False),
 )
-# Of a run that asks for none: its producer knows no other.
+# The default of --strategy, and the only one that the run's producer has.
 USUAL = "streams"
 ARTICLE_GAIN_IN_ALL = "over 4×"
-# The rung whose short run also measures the bare copy, into the same page-locked slabs.
+# Rungs whose short run can also measure the bare copy, into the same page-locked slabs.
 COPY_CEILING_FROM = ("streams", "async")
 
 
@@ -49,26 +49,26 @@ def rung_named(key):
 
 
 def of_run(config):
-    """The rung that the settings of a run ask for."""
+    """The rung of a run's settings."""
     wanted = ("--strategy", config.get("strategy", USUAL))
     return next(rung for rung in RUNGS if rung.flags[:2] == wanted)
 
 
 def program_of(places, config):
-    """The producer for these settings: the ladder's own, but for what every run does."""
+    """The producer for these settings: the ladder's program, except for the default rung."""
     return places.producer() if of_run(config).key == USUAL else places.ladder()
 
 
 def not_recovered(config):
-    """Why nobody could go on where a producer of such a run dies; empty when another one could."""
+    """Why no producer can take over in such a run; empty if one can."""
     rung = of_run(config)
-    return "" if rung.survives_producer else f"--strategy {rung.key} does not survive its producer: streams, async and pool do"
+    return "" if rung.survives_producer else f"--strategy {rung.key} does not survive the death of its producer. Use streams, async or pool"
 
 
 def choose_rungs(text):
-    """The rungs of a comma-separated list, in the ladder's order; all of them for an empty one."""
+    """The rungs of a comma-separated list, in the ladder's order; all for an empty list."""
     wanted = [key.strip() for key in text.split(",")] if text else [rung.key for rung in RUNGS]
     for key in wanted:
         if key not in {rung.key for rung in RUNGS}:
-            raise LaunchError(f"--rungs knows no '{key}'", "Known: " + ",".join(rung.key for rung in RUNGS), ExitCode.USAGE)
+            raise LaunchError(f"--rungs: unknown rung '{key}'", "Known: " + ",".join(rung.key for rung in RUNGS), ExitCode.USAGE)
     return [rung for rung in RUNGS if rung.key in wanted]

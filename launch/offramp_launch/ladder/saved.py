@@ -1,4 +1,4 @@
-"""The folder of a ladder: what measuring leaves there, and what everything else is made from, on this machine or another."""
+"""The folder of a measured ladder. All results are computed from it, on any machine."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ class Saved:
         measured.json               machine, build, workload; each rung's exit codes
         RUNG/summary.json           of the timed run;  RUNG/trace/*.jsonl  its time ranges
         RUNG/check/                 of the short run: summary.json, checksums.tsv
-    Errors: LaunchError (NO_INPUT) when read_header finds no ladder there, (CANNOT_WRITE) when it cannot be written.
+    Errors: LaunchError (NO_INPUT) if read_header() finds no ladder, (CANNOT_WRITE) if the folder cannot be written.
     """
 
     def __init__(self, folder):
@@ -34,7 +34,7 @@ class Saved:
         return self.rung(key) / "check"
 
     def clear(self, key):
-        """An earlier ladder's files would be read as this one's."""
+        """Removes an earlier ladder's files, which would be read as this one's."""
         try:
             (self.folder / HEADER).unlink(missing_ok=True)
             for folder in (self.trace_dir(key), self.check_dir(key)):
@@ -42,7 +42,7 @@ class Saved:
                 folder.mkdir(parents=True)
             (self.rung(key) / "summary.json").unlink(missing_ok=True)
         except OSError as problem:
-            raise LaunchError(f"--output {self.folder} cannot be written: {problem.strerror}", "Give a folder that you may write to",
+            raise LaunchError(f"cannot write --output {self.folder}: {problem.strerror}", "Give a folder that you may write to",
                               ExitCode.CANNOT_WRITE) from problem
 
     def write_header(self, header):
@@ -58,7 +58,7 @@ class Saved:
                 raise ValueError(f"version {header['version']}")
             return header
         except (OSError, ValueError, KeyError) as problem:
-            raise LaunchError(f"'{self.folder}' holds no measured ladder ({problem})", "./launch/offramp ladder --output DIR measures one",
+            raise LaunchError(f"'{self.folder}' contains no measured ladder ({problem})", "Measure one: ./launch/offramp ladder --output DIR",
                               ExitCode.NO_INPUT) from problem
 
     def summary(self, key, check=False):
@@ -69,13 +69,13 @@ class Saved:
 
 
 class Ladder:
-    """A measured ladder with everything that follows from it. `rungs` are {key: figures}, in the ladder's order."""
+    """A measured ladder and its results. `rungs`: {key: figures}, in the ladder's order."""
 
     def __init__(self, saved):
         self.header = saved.read_header()
         self.keys = [rung.key for rung in RUNGS if rung.key in self.header["rungs"]]
         self.traces = {key: read_trace(saved.trace_dir(key)) for key in self.keys}
-        # A rung that failed says so itself; its results are not held against the others'.
+        # The results of a failed rung are not compared: its exit code is reported.
         ended_well = [key for key in self.keys if key != LIMIT and not self.header["rungs"][key]["exit"]]
         self.check = compare_checksums({key: saved.check_dir(key) for key in ended_well})
         self.rungs = compare({key: figures_of(saved.summary(key), self.traces[key]) for key in self.keys})
@@ -92,6 +92,6 @@ class Ladder:
                 return ceiling
         return None
 
-    def fine(self):
-        """Every rung ended well and no result differs."""
+    def is_fine(self):
+        """Whether every rung ended well with equal results."""
         return self.check.equal is not False and not any(figures["exit"] for figures in self.rungs.values())

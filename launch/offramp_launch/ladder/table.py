@@ -1,4 +1,4 @@
-"""The ladder as text: Markdown for files and pipes, Rich's tables on a terminal, and the same figures as JSON."""
+"""The ladder as Markdown for files and pipes, as Rich's tables on a terminal, and as JSON."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ PER_BATCH_KEYS = ("step", "compute", "h2d", "d2h", "idle", "process", "map", "un
 
 
 def tables(ladder):
-    """(title, head, rows) of each table; every cell is text."""
+    """(title, head, rows) of each table. All cells are text."""
     return [("Rates", RATES, [_rates(key, ladder.rungs[key]) for key in ladder.keys]),
             ("Gains, beside the article's (on an L40S)", GAINS, [_gains(key, ladder.rungs[key]) for key in ladder.keys if key != LIMIT]),
             ("Milliseconds per batch", PER_BATCH, [_per_batch(key, ladder.rungs[key]) for key in ladder.keys])]
@@ -48,7 +48,7 @@ def _per_batch(key, figures):
 
 
 def explanations(ladder):
-    """Sentences on gains that are not the article's, made of this ladder's own figures."""
+    """Explanations, from this ladder's figures, of gains that differ from the article's."""
     first, second = FIRST.key, "workers"
     if not all(ladder.rungs.get(key, {}).get("per_batch_ms") for key in (first, second)):
         return []
@@ -58,8 +58,8 @@ def explanations(ladder):
         return []
     most = before["step"] / (before["step"] - before["process"])
     return [f"`workers` over `sequential`: it takes the processing off the loop, {before['process']:.1f} ms of a step of {before['step']:.1f} ms, "
-            f"so that no more than {gain(most)} is in that. Both copy into fresh pageable memory, {before['d2h']:.1f} and {after['d2h']:.1f} ms a batch, "
-            "and a new segment for every batch has its own price (map, unmap). The article gained "
+            f"so it can gain {gain(most)} at most. Both copy into fresh pageable memory, {before['d2h']:.1f} and {after['d2h']:.1f} ms a batch, "
+            "and a new segment for every batch adds the time of map and unmap. The article gained "
             f"{rung_named(second).article_gain}: its step became {1e3 / FIRST.article_rate - 1e3 / rung_named(second).article_rate:.0f} ms shorter."]
 
 
@@ -76,7 +76,7 @@ def times(ratio):
 
 
 def gain(ratio):
-    """As the article says it: per cent, and a multiple from twice on."""
+    """In the article's style: per cent below 2×, a multiple from 2× on."""
     if ratio is None:
         return NOTHING
     return times(ratio) if ratio >= 2 else f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
@@ -94,7 +94,7 @@ def heading(ladder):
     return [f"machine: {header['machine']}", f"build: {header['build']}", f"workload: {describe_workload(workload)}",
             f"measured: {workload['measured_batches']} batches after {workload['warmup_batches']} of warm-up, {header['made']}",
             f"limits, same run: compute alone {number(limits['compute_alone_batches_per_second'], 2)} batches/s, bare copies {ceiling_text}",
-            f"results: {ladder.check.tell()}"]
+            f"results: {ladder.check.describe()}"]
 
 
 def describe_workload(workload):
@@ -116,7 +116,7 @@ def markdown(ladder):
 
 
 def print_tables(ladder, terminal):
-    """On a terminal with Rich's tables, where Rich is there."""
+    """Prints Rich's tables on a terminal if Rich is installed, else Markdown."""
     try:
         if not terminal:
             raise ImportError

@@ -1,11 +1,11 @@
-"""What every rung runs: the article's workload where there is a GPU, a small one elsewhere, and the user's flags before both."""
+"""The workload of every rung: the article's on a GPU, else a small one. The user's flags override both."""
 
 import dataclasses
 
 from offramp_launch.arguments import count, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-# The article's; a flag without a value stands alone.
+# The article's workload. None: a flag without a value.
 EVERYWHERE = (("--model", "deeplabv3-resnet50"), ("--random-weights", None), ("--synthetic-on", "host"), ("--processor", "write"), ("--write-path", "/dev/null"),
               ("--write-copy", None), ("--deterministic", None), ("--log-level", "warning"))
 ON_A_GPU = (("--batch", "64"), ("--image-size", "512"), ("--precision", "tf32"), ("--slabs", "8"), ("--consumers", "8"))
@@ -17,15 +17,15 @@ CHECKED_BATCHES = 3
 LIMIT_BATCHES_ON_A_GPU = 20
 LIMIT_BATCHES_WITHOUT = 3
 
-# The ladder's own to give: they differ from rung to rung.
-SETTLED = ("--strategy", "--trace-dir", "--run-dir", "--run-id", "--lifeline-fd", "--profile-batches", "--measure-limits", "--drain-warmup",
+# Flags that only the ladder sets: they differ between rungs.
+SET_BY_LADDER = ("--strategy", "--trace-dir", "--run-dir", "--run-id", "--lifeline-fd", "--profile-batches", "--measure-limits", "--drain-warmup",
            "--allow-unpinned", "--consumer-user")
 OF_PROCESSING = ("--processor", "--write-path")
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """`flags` are those of every run; what is measured and what is left out before it stands beside them."""
+    """`flags`: of every run, without the numbers of warm-up and measured batches."""
 
     flags: tuple
     consumers: int
@@ -49,13 +49,13 @@ class Workload:
 
 def make_workload(argv, has_gpu):
     """
-    `argv`: the user's flags without the ladder's own commands. Returns the workload.
-    Errors: LaunchError (USAGE) for a flag that the ladder itself gives, or a count that is none.
+    `argv`: the user's flags without those of the command `ladder`. Returns the workload.
+    Errors: LaunchError (USAGE) for a flag that only the ladder sets, or an invalid count.
     """
     given = {argument.partition("=")[0] for argument in argv if argument.startswith("--")}
-    for flag in SETTLED:
+    for flag in SET_BY_LADDER:
         if flag in given:
-            raise LaunchError(f"ladder gives {flag} itself", "--rungs chooses rungs; see ./launch/offramp help", ExitCode.USAGE)
+            raise LaunchError(f"ladder sets {flag} itself", "Leave it out; --rungs chooses rungs. See ./launch/offramp help", ExitCode.USAGE)
     counts, rest = take_values(argv, ["--warmup", "--warmup-batches", "--batches"])
     warmup, batches = WARMUP_AND_BATCHES_ON_A_GPU if has_gpu else WARMUP_AND_BATCHES_WITHOUT
     warmup = count(counts.get("--warmup", counts.get("--warmup-batches", str(warmup))), "--warmup")

@@ -1,1 +1,1 @@
-"""Time ranges of programs: read, written for Perfetto, drawn; and those of a run that goes on, taken from it. See launch/guide/watching.md."""
+"""Time ranges of programs: recorded from a live run, read, written for Perfetto, drawn. See launch/guide/watching.md."""

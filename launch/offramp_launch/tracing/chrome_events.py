@@ -1,29 +1,29 @@
 """Programs' time ranges in Chrome's JSON trace format, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
 
 LANE_NAMES = {"h2d": "GPU h2d", "compute": "GPU compute", "d2h": "GPU d2h"}
-# Ranges that overlap their neighbours on one thread, which a thread's stack of slices cannot hold.
+# Ranges that overlap others on their thread: a thread's stack of slices cannot hold them.
 OVERLAPPING = ("hand_over",)
 
 
 def events_of(program, group, name, zero):
-    """Yields them. `group`: the number of the process there; `zero`: the time from which microseconds count, in nanoseconds."""
-    yield _about(group, "process_name", name=name)
-    yield _about(group, "process_sort_index", sort_index=group)
+    """Yields a program's events. `group`: its process number in the trace. `zero`: the trace's time 0, in nanoseconds."""
+    yield _metadata(group, "process_name", name=name)
+    yield _metadata(group, "process_sort_index", sort_index=group)
     yield from _of_program(program, group, zero)
 
 
-def _about(group, what, thread=0, **arguments):
+def _metadata(group, what, thread=0, **arguments):
     return {"ph": "M", "pid": group, "tid": thread, "name": what, "args": arguments}
 
 
 def _of_program(program, group, zero):
-    # Times in the device's clock first: they are what one looks for.
+    # The device's lanes first: readers look for them.
     order = {"h2d": 0, "compute": 1, "d2h": 2}
     lanes = sorted({_lane(entry) for entry in program.ranges}, key=lambda lane: (order.get(lane[0], 9) if lane[1] else 10, lane))
     threads = {lane: thread for thread, lane in enumerate(lanes, start=1)}
     for lane, thread in threads.items():
-        yield _about(group, "thread_name", thread, name=LANE_NAMES.get(lane[0], lane[0]) if lane[1] else lane[0])
-        yield _about(group, "thread_sort_index", thread, sort_index=thread)
+        yield _metadata(group, "thread_name", thread, name=LANE_NAMES.get(lane[0], lane[0]) if lane[1] else lane[0])
+        yield _metadata(group, "thread_sort_index", thread, sort_index=thread)
     for number, entry in enumerate(program.ranges):
         yield from _of_range(entry, group, threads[_lane(entry)], zero, f"{group}.{number}")
 

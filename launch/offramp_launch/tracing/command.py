@@ -1,4 +1,4 @@
-"""The command `trace`: takes time ranges from all programs of a run that goes on, and writes a trace for Perfetto and a picture."""
+"""The command `trace`: records time ranges of all programs of a live run, and writes a trace for Perfetto and a picture."""
 
 import json
 import os
@@ -25,21 +25,21 @@ def start(places, argv):
     os.environ.setdefault("MPLCONFIGDIR", str(places.build / "matplotlib"))
     flags, rest = take_values(argv, ["--run-dir", "--seconds", "--into"])
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest) or (rest and "--run-dir" in flags):
-        raise LaunchError(f"trace knows no '{rest[-1]}'", "./launch/offramp trace [RUN_DIR] [--seconds 5] [--into FOLDER]", ExitCode.USAGE)
+        raise LaunchError(f"trace: unknown argument '{rest[-1]}'", "Usage: ./launch/offramp trace [RUN_DIR] [--seconds 5] [--into FOLDER]", ExitCode.USAGE)
     into = pathlib.Path(flags["--into"]).absolute() if "--into" in flags else None
     if into:
         make(into)
     reply = ControlClient(find_live_run(places, rest[0] if rest else flags.get("--run-dir"))).ask({"do": "trace", "seconds": number(flags.get("--seconds", SECONDS))})
-    asked = reply["trace"]
-    print(f"run {reply['run_id']}: recording {(asked['until_ns'] - asked['from_ns']) / 1e9:g} s of {len(asked['programs'])} programs", flush=True)
-    folder = pathlib.Path(asked["folder"])
-    missing = wait_for_answers(folder, asked)
+    request = reply["trace"]
+    print(f"run {reply['run_id']}: recording {(request['until_ns'] - request['from_ns']) / 1e9:g} s of {len(request['programs'])} programs", flush=True)
+    folder = pathlib.Path(request["folder"])
+    missing = wait_for_answers(folder, request)
     for program, why in missing:
         print(f"  not in it: {program['process']} {program['pid']}, {why}")
-    files = sorted(folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name))    # by their pid
+    files = sorted(folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name))    # consumers by pid
     if not files:
-        raise LaunchError("no program of the run has answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN)
-    write(files, timeline.Outline((asked["from_ns"], asked["until_ns"])), f"Run {reply['run_id']}", into or folder)
+        raise LaunchError("no program of the run answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN)
+    write(files, timeline.Outline((request["from_ns"], request["until_ns"])), f"Run {reply['run_id']}", into or folder)
     if into not in (None, folder):
         shutil.rmtree(folder, ignore_errors=True)
     return int(ExitCode.OK)
@@ -56,15 +56,15 @@ def make(folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise LaunchError(f"'{folder}' cannot be made: {problem.strerror}", "Give --into a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(f"cannot create '{folder}': {problem.strerror}", "Give --into a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
 
 
-def wait_for_answers(folder, asked):
-    """Blocks until all have answered that can, and no longer than PATIENCE_SECONDS behind the time. Returns (program, why not) of the others."""
-    waited_for, gone = list(asked["programs"]), []
-    while waited_for and time.monotonic_ns() < asked["until_ns"] + PATIENCE_SECONDS * 10**9:
+def wait_for_answers(folder, request):
+    """Blocks until all live programs have answered, at most PATIENCE_SECONDS after the recording. Returns (program, why) of those without an answer."""
+    waited_for, gone = list(request["programs"]), []
+    while waited_for and time.monotonic_ns() < request["until_ns"] + PATIENCE_SECONDS * 10**9:
         time.sleep(LOOK_SECONDS)
-        ended = [program for program in waited_for if not is_alive(program["pid"])]    # first: what ends now has answered by now
+        ended = [program for program in waited_for if not is_alive(program["pid"])]    # checked before the files: a program that has ended wrote its file before
         there = {program["pid"] for program in waited_for if file_of(folder, program).exists()}
         gone += [(program, "which ended without an answer") for program in ended if program["pid"] not in there]
         waited_for = [program for program in waited_for if program["pid"] not in there and program not in ended]
@@ -77,7 +77,7 @@ def file_of(folder, program):
 
 
 def write(files, outline, title, into):
-    """The trace and the picture: what each program has left is read for one and then for the other, a program at a time."""
+    """Writes the trace, then the picture. Each reads the files again, one program at a time."""
     where = into / "trace.json"
     try:
         with open(where, "w", encoding="utf-8") as out:
@@ -90,7 +90,7 @@ def write(files, outline, title, into):
 
 
 def write_events(files, outline, out):
-    """Chrome's JSON, to the open file `out`; notes in the outline what there is."""
+    """Writes Chrome's JSON to the open file `out`, and notes each program in the outline."""
     text_of = json.JSONEncoder(separators=(",", ":")).encode
     out.write('{"displayTimeUnit":"ms","traceEvents":[')
     comma = ""
@@ -98,7 +98,7 @@ def write_events(files, outline, out):
         program = read_program(file)
         outline.note(program)
         if program.not_kept:
-            print(f"  {program.process} {program.pid}: {program.not_kept} later time ranges were not kept, more than a program keeps; take fewer --seconds")
+            print(f"  {program.process} {program.pid}: {program.not_kept} later time ranges were dropped: the recording was full. Use fewer --seconds")
         for event in events_of(program, group, f"{program.process} {program.pid}", outline.window[0]):
             out.write(comma + text_of(event))
             comma = ",\n"

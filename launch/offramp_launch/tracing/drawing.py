@@ -1,4 +1,4 @@
-"""What timelines are drawn with: lanes of a run, one for each thing that can be busy. matplotlib is the caller's."""
+"""Drawing of timelines: a lane for each thing that can be busy. The caller imports matplotlib."""
 
 import statistics
 
@@ -10,7 +10,7 @@ WAITS_TO_READ = "#f9d4d5"
 UPLOAD, MAP, IDLE, INK, FAINT = "#f08c3e", "#8a63d2", "#c9184a", "#1f2328", "#6e7781"
 LANES = ("read", "h2d", "compute", "d2h", "process")
 LANE_LABELS = {"read": "read", "h2d": "h2d", "compute": "compute", "d2h": "d2h", "process": "consumers"}
-# A lane's height, and the room that its bars leave below and above. Consumers share theirs.
+# Heights of lanes, and the share of it for bars. All consumers share one lane.
 LANE_HEIGHT = {"read": 0.75, "h2d": 0.75, "compute": 1.25, "d2h": 1.0, "process": 2.0}
 BARS_HEIGHT = 0.82
 INCHES_A_LANE = 0.215
@@ -26,7 +26,7 @@ SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "offramp", "font.family": "s
 
 
 class View:
-    """What of one rung is shown: `length` nanoseconds from the begin of a step in the middle of `window`, the measured batches. `begins`: of all steps."""
+    """The part of a run that is drawn: `length` nanoseconds from the begin of a step in the middle of `window`, the measured batches. `begins`: of all steps."""
 
     def __init__(self, window, begins, length):
         begin, end = window
@@ -38,13 +38,13 @@ class View:
         self.measured = (max(self.begin, begin), min(self.end, end))
 
     def bars(self, entries):
-        """(begin, length) in milliseconds of what of the ranges is in view."""
+        """(begin, length) in milliseconds of the visible parts of the ranges."""
         cut = ((max(first, self.begin), min(last, self.end)) for first, last in entries)
         return [((first - self.begin) / 1e6, (last - first) / 1e6) for first, last in cut if last > first]
 
 
 def view_length(traces):
-    """One length for all panels: some steps of the fastest rung, but enough of the slowest one to see what it waits for."""
+    """One length for all panels: some steps of the fastest rung, and enough of the slowest to show its waits."""
     steps = [step for step in map(step_length, traces) if step]
     wanted = max(STEPS_OF_THE_FASTEST * min(steps), STEPS_OF_THE_SLOWEST * max(steps))
     return min(wanted, MOST_STEPS * min(steps), *(trace.window[1] - trace.window[0] for trace in traces))
@@ -70,7 +70,7 @@ def legend(figure, height):
 
 
 def draw_lanes(axes, trace, view, lanes, idle=True):
-    """A whole panel. `lanes`: (lane, its label), from the top; `idle`: shades where nothing computes."""
+    """Draws a whole panel. `lanes`: (lane, label), from the top. `idle`: shades the gaps of compute."""
     places, top = places_of([lane for lane, _ in lanes])
     axes.set_ylim(top, 0)
     axes.set_yticks([places[lane] + LANE_HEIGHT[lane] / 2 for lane, _ in lanes], [label for _, label in lanes])
@@ -93,7 +93,7 @@ def draw_lanes(axes, trace, view, lanes, idle=True):
 
 
 def places_of(lanes):
-    """Where each lane begins, and where the last one ends."""
+    """({lane: its top}, the bottom of the last lane)."""
     places, top = {}, 0.0
     for lane in lanes:
         places[lane] = top
@@ -107,16 +107,16 @@ def draw_lane(axes, view, rows, place, height, color):
     for index, entries in enumerate(rows):
         below = place + height * (1 - BARS_HEIGHT) / 2 + index * step
         bars = view.bars(entries)
-        # A white edge would hide what is narrower than the edge; that gets one of its own colour, to be seen at all.
+        # A white edge would hide a bar narrower than the edge, so such a bar has an edge of the bar's colour.
         edges = ["white" if length > NARROW * (view.end - view.begin) / 1e6 else color for _, length in bars]
         axes.broken_barh(bars, (below, step * (0.9 if len(rows) > 1 else 1)), facecolor=color, edgecolors=edges, linewidth=0.5)
 
 
 def draw_reading(axes, trace, view, place):
-    """Decoding, a row a thread; behind it, palely, stage_batch, which includes waiting for that, for the upload and for the model."""
+    """Decoding, a row per thread. Behind it, in a pale colour, stage_batch: it includes waiting for decoding, the upload and the model."""
     decoding, staging = _by_thread(trace, view, "decode"), _by_thread(trace, view, "stage_batch")
     draw_lane(axes, view, staging, place, LANE_HEIGHT["read"], WAITS_TO_READ if decoding else READ)
-    # Rows of a batch follow one another too closely to be told apart.
+    # Rows of a batch are too close to each other to be distinguished.
     close = (view.end - view.begin) / 1000
     merged = [intervals.union([(first, last + close) for first, last in row], view.begin, view.end) for row in decoding]
     draw_lane(axes, view, merged, place, LANE_HEIGHT["read"], READ)
@@ -133,7 +133,7 @@ def _by_thread(trace, view, name):
 
 def draw_consumers(axes, trace, view, place):
     """A row for each program that processes, in the order in which they were started."""
-    # What processes is drawn last: mapping a slab of the pool takes microseconds and must not hide it.
+    # Processing is drawn last: mapping a pool slab takes microseconds and must not hide it.
     names = {"map": MAP, "unmap": MAP, "process_output": PROCESS}
     busy = {program.pid for program, _ in trace.named("process_output")}
     pids = [program.pid for program in trace.programs if program.pid in busy]
@@ -144,7 +144,7 @@ def draw_consumers(axes, trace, view, place):
 
 
 def draw_idle(axes, trace, view, places, top):
-    """Shades where nothing computes: lightly over all lanes, hatched and with its length in the lane of compute."""
+    """Shades the gaps of compute: lightly over all lanes, hatched and labelled with its length in the compute lane."""
     width = (view.end - view.begin) / 1e6
     for begin, length in view.bars(intervals.gaps(trace.device("compute"), *view.measured)):
         axes.axvspan(begin, begin + length, color=IDLE, alpha=0.055, linewidth=0, zorder=0)
@@ -159,7 +159,7 @@ def draw_idle(axes, trace, view, places, top):
 
 
 def draw_batches(axes, trace, view, place):
-    """The number of each batch, where it fits."""
+    """Writes the number of each batch, if it fits."""
     width = (view.end - view.begin) / 1e6
     for program in trace.programs:
         for entry in program.ranges:
@@ -172,7 +172,7 @@ def draw_batches(axes, trace, view, place):
 
 
 def _fitting(texts, share):
-    """The first that fits into this share of a panel's width."""
+    """The first text that fits into this share of a panel's width."""
     return next((text for text in texts if len(text) / LABEL_CHARACTERS < share), "")
 
 

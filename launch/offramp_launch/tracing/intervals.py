@@ -15,7 +15,7 @@ def union(intervals, begin, end):
 
 
 def gaps(intervals, begin, end):
-    """What of [begin, end) no interval covers."""
+    """The parts of [begin, end) that no interval covers."""
     found, at = [], begin
     for first, last in union(intervals, begin, end):
         if first > at:

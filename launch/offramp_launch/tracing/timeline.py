@@ -1,4 +1,4 @@
-"""Draws the trace of one run as a timeline: a lane for each thing that was busy, some steps of it."""
+"""Draws the trace of one run as a timeline: some steps, a lane for each thing that was busy."""
 
 import array
 import statistics
@@ -7,15 +7,13 @@ from offramp_launch.tracing.drawing import (FAINT, FOOTER_INCHES, HEADER_INCHES,
                                             legend)
 
 LEAST_INCHES = 1.2
-# What shows the length of a step, the best first.
+# Lanes that show the length of a step, the best first.
 STEPS = ("compute", "d2h", "process")
 LANE_OF_NAME = {"decode": "read", "stage_batch": "read", "process_output": "process"}
 
 
 class Outline:
-    """
-    Of a trace that is seen a program at a time: its lanes, and which part of it a picture shows. A number is kept of each step, and nothing else.
-    """
+    """The lanes of a trace, and the part of it that a picture shows. Programs are noted one at a time; only one number per step is kept."""
 
     def __init__(self, window):
         self.window = window
@@ -37,7 +35,7 @@ class Outline:
         return [lane for lane in LANES if lane in self._lanes]
 
     def shown_length(self):
-        """Some steps, of all that was recorded."""
+        """The length of some steps, at most the whole recording."""
         begin, end = self.window
         begins = sorted(next((found for found in self._begins.values() if len(found) > 1), ()))
         steps = [after - before for before, after in zip(begins, begins[1:]) if after > before]
@@ -47,13 +45,13 @@ class Outline:
         return View(self.window, self._begins["compute"], self.shown_length())
 
     def every_batch_is_timed(self):
-        """Of small batches only some are: between those the device is not idle."""
+        """False if only some batches are timed, as with small ones: the gaps between them are not idle time."""
         batches = sorted(self._batches)
         return bool(batches) and all(after == before + 1 for before, after in zip(batches, batches[1:]))
 
 
 def draw(trace, outline, title, paths):
-    """`trace` has at least what is in the outline's view. Writes the picture to each path. Errors: ImportError without matplotlib, OSError."""
+    """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: ImportError without matplotlib, OSError."""
     import matplotlib
 
     matplotlib.use("agg")

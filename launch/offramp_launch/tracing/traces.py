@@ -1,4 +1,4 @@
-"""Reads what programs leave under --trace-dir, or when they are asked in the middle of a run: a file a program, one JSON object a line, times of CLOCK_MONOTONIC in nanoseconds."""
+"""Reads the traces of --trace-dir and of the command `trace`: a file per program, a JSON object per line, times of CLOCK_MONOTONIC in nanoseconds."""
 
 import dataclasses
 import json
@@ -8,11 +8,11 @@ import typing
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')    # as range_file.cpp writes them
+TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')    # the format of range_file.cpp
 
 
 class Range(typing.NamedTuple):
-    """`device`: timed by a pair of events on the device's stream, not by a clock of the host."""
+    """`device`: timed by two events on the device's stream, not by the host's clock."""
 
     lane: str
     name: str
@@ -32,7 +32,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """All programs of one run. `window`: begin and end of the measured batches; nothing when the run never got there."""
+    """All programs of one run. `window`: begin and end of the measured batches; None if the run ended before."""
 
     programs: tuple
     window: tuple
@@ -49,13 +49,13 @@ class Trace:
 
 
 def read_trace(folder):
-    """Errors: LaunchError (BAD_INPUT) names the file that is not a trace."""
+    """Errors: LaunchError (BAD_INPUT) names a file that is not a trace."""
     programs = [read_program(file) for file in sorted(folder.glob("*.jsonl"))]
     for program in programs:
         if program.not_kept:
-            raise LaunchError(f"the trace of {program.process} {program.pid} in '{folder}' lacks {program.not_kept} time ranges: more than a program keeps",
+            raise LaunchError(f"the trace of {program.process} {program.pid} in '{folder}' lacks {program.not_kept} time ranges: its recording was full",
                               "Measure fewer --batches", ExitCode.BAD_INPUT)
-    # The producer comes first, then consumers as they were started.
+    # The producer first, then consumers in the order of their start.
     programs.sort(key=lambda program: (program.process != "producer", program.pid))
     instants = {entry.name: entry.begin for program in programs if program.process == "producer" for entry in program.ranges
                 if entry.name in ("measure_begin", "measure_end")}
@@ -64,7 +64,7 @@ def read_trace(folder):
 
 
 def read_program(file, view=None):
-    """With `view`, which has a begin and an end: only ranges that touch it. Errors: LaunchError (BAD_INPUT) names a file that is none."""
+    """`view`: reads only ranges that touch it. Errors: LaunchError (BAD_INPUT) names a file that is not a trace."""
     with open(file, encoding="utf-8") as lines:
         try:
             head = json.loads(next(lines, ""))
@@ -81,5 +81,5 @@ def _touches(line, view):
 
 
 def _range(entry):
-    # There are many, of few lanes and names.
+    # interned: there are many ranges with few lanes and names
     return Range(sys.intern(entry["lane"]), sys.intern(entry["name"]), entry.get("batch", -1), entry["begin_ns"], entry["end_ns"], entry.get("clock") == "device")

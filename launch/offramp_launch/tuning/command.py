@@ -1,4 +1,4 @@
-"""The command `tune`: finds batch, slabs, decode workers and consumers for a model, an input and this machine, by short runs."""
+"""The command `tune`: short trial runs find batch, slabs, decode workers and consumers for a model, an input and this machine."""
 
 import contextlib
 import dataclasses
@@ -22,17 +22,17 @@ from offramp_launch.watching import address
 
 SECONDS = 120
 LEAST_SECONDS = 10
-REPORT_SECONDS = 1      # of the whole, for the last trial's end and what is told
-SHORTER = 0.7           # than the longest trial: so much time is worth another one
+REPORT_SECONDS = 1      # of the total, reserved for the end of the last trial and the report
+SHORTER = 0.7           # share of the longest trial's time: with less left, no trial starts
 MANY_BATCHES = "1000000"
 FOUND_ANEW = (*(f"--{name}" for name in TUNED), "--consumers")
 OF_ONE_RUN = ("--run-dir", "--output")
 REFUSED = {
-    "--gpus": "it tunes one producer: give --device cuda:N, and what it finds for each of them to --gpus", "--shards": "it tunes one producer",
-    "--producer": "a program of one's own chooses its batches and slabs itself", "--on": "it tunes this machine", "--strategy": "the article's rungs are measured by `ladder`",
-    "--sink": "trials would write to that database", "--http-url": "trials would post their results there",
-    "--trace-dir": "each trial would write the same files",
-    "--consumer-user": "that user may not enter the folders of trials, which are yours alone",
+    "--gpus": "it tunes one producer. Give --device cuda:N, then pass the result to a run with --gpus", "--shards": "it tunes one producer",
+    "--producer": "your own program chooses its batches and slabs itself", "--on": "it tunes this machine", "--strategy": "`ladder` measures the article's rungs",
+    "--sink": "trials would write to that database", "--http-url": "trials would post their results there", "--recover": "only the launcher may pass it",
+    "--finish": "only the launcher passes it to its programs", "--retry": "only the launcher passes it to its programs", "--trace-dir": "every trial would write the same files",
+    "--consumer-user": "that user may not enter the folders of trials, which only you can read",
 }
 
 
@@ -44,7 +44,7 @@ def start(places, argv):
         raise LaunchError(f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more", ExitCode.USAGE)
     deadline = time.monotonic() + seconds
     typed = flags
-    flags = address.take(flags)[1]      # trials are nobody's to watch
+    flags = address.take(flags)[1]      # trials have no HTTP server
     flags = [flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--overwrite")]
     refuse(flag.partition("=")[0] for flag in flags)
     flags, config = parse_flags(places, flags)
@@ -53,12 +53,12 @@ def start(places, argv):
     search = Search({name: config.get(name) or 0 for name in TUNED}, fixed, most={"decode-workers": max(4, 2 * cores_of_this_machine())})
     interrupts.handle_all_signals()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_OVERWRITE="false")
-    told = sys.stderr if as_json else sys.stdout
-    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as at_the_end:       # what was found by then counts
+    notes = sys.stderr if as_json else sys.stdout
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as at_the_end:       # Ctrl-C: the results so far count
         with interrupts.deferred():
             trials = Trials(places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), config, folder_for_results(config, places))
             at_the_end.callback(trials.close)
-        try_out(search, trials, bounds, bounds.within(run_command.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=told, flush=True))
+        try_out(search, trials, bounds, bounds.within(run_command.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=notes, flush=True))
     return report(search, typed, as_json)
 
 
@@ -69,11 +69,11 @@ def refuse(names):
 
 
 def parse_flags(places, flags):
-    """(the flags of each trial, what they mean). Errors: LaunchError, of what trials would be refused for."""
+    """(the flags of each trial, their settings). Errors: LaunchError, if trials would be refused."""
     config = run_command.resolve_run(places, flags)[1]
     refuse(f"--{name[2:]}" for name in REFUSED if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams"))
     if wants_demo(flags, config):
-        raise LaunchError("tune wants an input, and none was given", "Give --input, and --model or what else your run has", ExitCode.USAGE)
+        raise LaunchError("tune needs an input", "Give --input, --model and the other flags of your run", ExitCode.USAGE)
     if config["source"] == "synthetic":
         flags = [*without_values(flags, ("--batches",)), "--batches", MANY_BATCHES]
     flags = [*flags, *shipped_model_flags(flags, config)]
@@ -81,17 +81,17 @@ def parse_flags(places, flags):
 
 
 def bounds_of_trials(config, flags):
-    """Of consumers: a number that was given stays. Errors: LaunchError (USAGE), where it is none."""
+    """The bounds of consumers; a given number is fixed. Errors: LaunchError (USAGE) for an invalid number."""
     if bounds := bounds_given(flags):
         return bounds
     given = setting_given("consumers", flags)
-    if given and not given.strip("0"):      # the programs take it for a number that is left to them
-        raise LaunchError("--consumers 0 leaves nobody to take what the model gives", "Give a number from 1 on, MIN..MAX, or leave it out", ExitCode.USAGE)
+    if given and not given.strip("0"):      # the programs would choose a number themselves
+        raise LaunchError("--consumers 0 leaves no consumer for the outputs", "Give 1 or more, MIN..MAX, or leave it out", ExitCode.USAGE)
     return Bounds(config["consumers"], config["consumers"]) if given else Bounds(1, most_of_this_machine())
 
 
 def folder_for_results(config, places):
-    """On the file system of the user's own, which may be what holds a run back."""
+    """A folder on the file system of --output, whose speed may limit a run."""
     if config.get("output"):
         for folder in pathlib.Path(config["output"]).absolute().parents:
             if os.access(folder, os.W_OK) and not is_within(folder, config.get("input")):
@@ -101,7 +101,7 @@ def folder_for_results(config, places):
 
 
 def is_within(folder, source):
-    """Of an input that is a folder: what lies there is read."""
+    """Whether `folder` is in the input folder, whose files are read."""
     if not source or not os.path.isdir(source):
         return False
     source, folder = pathlib.Path(source).resolve(), folder.resolve()
@@ -109,7 +109,7 @@ def is_within(folder, source):
 
 
 def try_out(search, trials, bounds, consumers, deadline, note):
-    """Until nothing gains any more, or the time is over."""
+    """Runs trials until no setting gains, or the time is over."""
     longest = 0.0
 
     def measure(setting, number):
@@ -121,7 +121,7 @@ def try_out(search, trials, bounds, consumers, deadline, note):
         longest = max(longest, time.monotonic() - began)
         return outcome
 
-    def tell(setting, outcome):
+    def note_outcome(setting, outcome):
         note(line_of(setting if setting.get("slabs") or outcome.error else {**setting, "slabs": outcome.slabs}, outcome))
 
     while setting := search.next():
@@ -129,7 +129,7 @@ def try_out(search, trials, bounds, consumers, deadline, note):
         if outcome is None:
             break
         search.note(outcome)
-        tell(setting, outcome)
+        note_outcome(setting, outcome)
         consumers = search.best_outcome.consumers or consumers
     best = search.best_outcome
     enough = max(1, math.ceil(best.busy / WELL_USED))
@@ -137,7 +137,7 @@ def try_out(search, trials, bounds, consumers, deadline, note):
         outcome = measure(search.best, enough)
         if outcome and not outcome.error:
             search.trials.append((search.best, outcome))
-            tell(search.best, outcome)
+            note_outcome(search.best, outcome)
             if outcome.consumers < best.consumers and outcome.rate >= best.rate * (1 - GAIN):
                 search.best_outcome = dataclasses.replace(outcome, rate=max(best.rate, outcome.rate))
 
@@ -146,16 +146,16 @@ def line_of(setting, outcome):
     names = ", ".join(f"{name} {value}" for name, value in setting.items() if value)
     if outcome.error:
         return f"{names}: did not run: {outcome.error}"
-    return f"{names}: {outcome.rate:.1f} samples/s with {outcome.consumers} consumers, held back by {outcome.limiting or 'nothing that is known'}"
+    return f"{names}: {outcome.rate:.1f} samples/s with {outcome.consumers} consumers, held back by {outcome.limiting or 'an unknown stage'}"
 
 
 def report(search, typed, as_json):
-    """Prints what was found. Errors: LaunchError, where no trial ran."""
+    """Prints the results. Errors: LaunchError, if no trial ran."""
     if search.best is None:
         errors = [outcome for _, outcome in search.trials if outcome.error]
         if errors:
             raise LaunchError(f"no trial ran: {errors[0].error}", "", errors[0].code or ExitCode.SYSTEM)
-        raise LaunchError("the time was over before a trial came to a figure", f"Give more: --seconds {2 * SECONDS}", ExitCode.INTERRUPTED)
+        raise LaunchError("the time was over before any trial was measured", f"Give more: --seconds {2 * SECONDS}", ExitCode.INTERRUPTED)
     flags = [part for name, value in {**search.best, "consumers": search.best_outcome.consumers}.items() if value for part in (f"--{name}", str(value))]
     words = [*without_values(to_type_again(typed), FOUND_ANEW), *flags]
     if as_json:
@@ -167,7 +167,7 @@ def report(search, typed, as_json):
 
 
 def table(search):
-    """Lines: what was tried, in order; the best has a mark."""
+    """Lines: the trials in order; `*` marks the best."""
     rows = [("", *TUNED, "consumers", "samples/s", "held back by")]
     for setting, outcome in search.trials:
         mark = "*" if setting == search.best and outcome.consumers == search.best_outcome.consumers else ""

@@ -1,34 +1,34 @@
-"""The search of `tune`: which setting is tried next, by what was seen of those before. Without runs or a clock, so that tests have machines of their own."""
+"""The search of `tune`: chooses the next setting from the results so far. It has no runs and no clock, so tests can simulate machines."""
 
 import dataclasses
 import itertools
 
-TUNED = ("batch", "decode-workers", "slabs")     # consumers are found within a trial, whose number of them follows the work
-GAIN = 0.02             # of the rate, or it is not worth it
-CLEAR = 0.1             # a gain that one trial shows; a smaller one is measured once more before it counts
-CLOSE = 0.06            # of the best: what is so close is measured once more, as one short trial may be wrong by that much
+TUNED = ("batch", "decode-workers", "slabs")     # consumers are not searched: each trial autoscales them
+GAIN = 0.02             # of the rate; less does not count as a gain
+CLEAR = 0.1             # a gain that one trial proves; a smaller one is measured again before it counts
+CLOSE = 0.06            # of the best: settings this close are measured again, as one short trial may be wrong by that much
 MOST = {"batch": 65536, "decode-workers": 1024, "slabs": 256}
 LEAST = {"batch": 1, "decode-workers": 1, "slabs": 2}
-# What may help where a stage holds the run back: (setting, factor), the likeliest first. Of a factor below 1 the setting is divided.
+# Steps that may help if a stage limits the run: (setting, factor), the likeliest first.
 REMEDIES = {
     "input": (("decode-workers", 2), ("batch", 2), ("decode-workers", 0.5), ("batch", 0.5), ("slabs", 2)),
     "compute": (("batch", 2), ("batch", 0.5), ("decode-workers", 0.5), ("decode-workers", 2), ("slabs", 2)),
     "consumers": (("slabs", 2), ("batch", 2), ("batch", 0.5), ("decode-workers", 0.5), ("decode-workers", 2)),
     "copy to host": (("slabs", 2), ("batch", 2), ("batch", 0.5), ("decode-workers", 2), ("decode-workers", 0.5)),
 }
-# Larger batches in fewer slabs, where they do not run in as many: memory is short.
+# If larger batches fail with as many slabs, memory is short: try fewer slabs.
 INSTEAD = {("batch", 2): ("slabs", 0.5)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Of a trial: samples a second with the number of consumers that it came to, what held it back, and why it did not run, where it did not."""
+    """The result of a trial: samples per second with its final number of consumers, the limiting stage, and the error if it did not run."""
 
     rate: float = 0.0
     limiting: str = ""
     consumers: int = 0
-    slabs: int = 0          # as there were, where the number was left to the programs
-    busy: float = 0.0       # consumers at work, in the mean
+    slabs: int = 0          # their actual number, also if the programs chose it
+    busy: float = 0.0       # mean number of busy consumers
     error: str = ""
     code: int = 0           # its exit code
 
@@ -39,12 +39,12 @@ def key_of(setting):
 
 class Search:
     """
-    From what the programs choose on, one setting is doubled or halved at a time: first what may help the stage that holds the best so far back, then the others.
-    A step that gains goes on in its direction. It ends where no step from the best gains any more.
+    Starts from the programs' defaults and doubles or halves one setting at a time. Steps that may help the best setting's limiting stage come first.
+    A step that gains is repeated. The search ends when no step from the best setting gains.
     """
 
     def __init__(self, start, fixed=(), most=None):
-        """`start`: {setting: number}, slabs 0 where they are left to the programs; `fixed`: what the user has given; `most`: as MOST, where it is less."""
+        """`start`: {setting: number}, slabs 0 if the programs choose. `fixed`: settings that the user gave. `most`: lower limits than MOST."""
         self.best, self.best_outcome = None, Outcome()
         self._fixed, self._most = set(fixed), {**MOST, **(most or {})}
         self._next = dict(start)
@@ -53,55 +53,55 @@ class Search:
         self.trials = []        # (setting, outcome), in order
 
     def next(self):
-        """The setting to be tried; None: the search is over."""
+        """The setting to try next; None: the search is over."""
         return dict(self._next) if self._next else None
 
     def note(self, outcome):
-        """Of the setting that was to be tried."""
+        """Takes the outcome of the setting that next() returned."""
         setting, step = self._next, self._step
         if outcome.slabs and not setting.get("slabs"):
             setting = {**setting, "slabs": outcome.slabs}
         self.trials.append((setting, outcome))
         self._tried.setdefault(key_of(setting), []).append(outcome)
-        goes_on, gain = None, self.rate_of(setting) / self.best_outcome.rate - 1 if self.best_outcome.rate else CLEAR + 1
+        repeated, gain = None, self.rate_of(setting) / self.best_outcome.rate - 1 if self.best_outcome.rate else CLEAR + 1
         if not outcome.error and GAIN < gain <= CLEAR and len(self._tried[key_of(setting)]) == 1:
             self._next = setting
             return
         if not outcome.error and (self.best is None or gain > GAIN):
             self.best, self.best_outcome = setting, dataclasses.replace(outcome, rate=self.rate_of(setting))
-            goes_on = step
+            repeated = step
         elif setting == self.best:
             self.best_outcome = dataclasses.replace(outcome, rate=self.rate_of(setting))
-            self._take_a_better_one()
-        self._choose(goes_on)
+            self._take_better()
+        self._choose(repeated)
 
     def rate_of(self, setting):
-        """The mean of its trials."""
+        """The mean rate of its trials."""
         outcomes = [outcome for outcome in self._tried.get(key_of(setting), ()) if not outcome.error]
         return sum(outcome.rate for outcome in outcomes) / len(outcomes) if outcomes else 0.0
 
-    def _take_a_better_one(self):
-        """The best was measured once more, and another may be better than it by now."""
+    def _take_better(self):
+        """The best was measured again, so another setting may now be better."""
         for setting, outcome in self.trials:
             if not outcome.error and self.rate_of(setting) > self.best_outcome.rate * (1 + GAIN):
                 self.best, self.best_outcome = setting, dataclasses.replace(outcome, rate=self.rate_of(setting))
 
-    def _choose(self, goes_on):
+    def _choose(self, repeated):
         self._next = self._step = None
         if self.best is None:
-            return      # even what the programs choose does not run
+            return      # even the programs' defaults do not run
         steps = REMEDIES.get(self.best_outcome.limiting, REMEDIES["compute"])
-        for step in itertools.chain([goes_on] if goes_on else (), steps):
+        for step in itertools.chain([repeated] if repeated else (), steps):
             setting = self._after(step)
             if setting and step in INSTEAD and self._failed(setting):
                 setting = self._after(INSTEAD[step], setting)
             if setting and key_of(setting) not in self._tried:
                 self._next, self._step = setting, step
                 return
-        self._next = self._from_beside() or self._once_more()
+        self._next = self._from_equal_setting() or self._measured_once()
 
-    def _from_beside(self):
-        """A setting as good as the best that another stage holds back, with what helps that one: two stages that are even gain only together."""
+    def _from_equal_setting(self):
+        """A step from a setting as good as the best, but limited by another stage. Two even stages gain only together."""
         for setting, outcome in self.trials:
             if outcome.error or outcome.limiting == self.best_outcome.limiting or self.rate_of(setting) < self.best_outcome.rate * (1 - CLOSE):
                 continue
@@ -114,15 +114,15 @@ class Search:
         return any(outcome.error for outcome in self._tried.get(key_of(setting), ()))
 
     def _after(self, step, setting=None):
-        """`setting`, or the best, after a step; None where that is the user's to make."""
+        """`setting`, or the best, after a step; None if the user fixed that setting."""
         setting = setting or self.best
         name, factor = step
         if name in self._fixed or not setting.get(name):
             return None
         return {**setting, name: max(LEAST[name], min(self._most[name], int(setting[name] * factor)))}
 
-    def _once_more(self):
-        """The best, or one that is close to it, that was measured once only: one short trial may be far off."""
+    def _measured_once(self):
+        """The best setting, or one close to it, that was measured only once: one short trial may be far off."""
         close = {key_of(setting): setting for setting, outcome in self.trials if not outcome.error and self.rate_of(setting) >= self.best_outcome.rate * (1 - CLOSE)}
-        once = [setting for key, setting in close.items() if len(self._tried[key]) == 1]
-        return max(once, key=self.rate_of, default=None)
+        single = [setting for key, setting in close.items() if len(self._tried[key]) == 1]
+        return max(single, key=self.rate_of, default=None)

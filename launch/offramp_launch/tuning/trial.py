@@ -1,4 +1,4 @@
-"""A trial of `tune`: a short run of the user's own, in a folder that goes with it, measured once its number of consumers has come to rest."""
+"""A trial of `tune`: a short run with the user's flags in a temporary folder, measured once its number of consumers is stable."""
 
 import contextlib
 import fcntl
@@ -28,21 +28,21 @@ from offramp_launch.tuning.search import Outcome
 
 COMMAND = "trial-of-tune"
 LOOK_SECONDS = 0.25
-WARM_SECONDS = 1        # after the first slab that came back
-MEASURED_SECONDS = 3    # at least, with a number of consumers that stays
+WARM_SECONDS = 1        # after the first released slab
+MEASURED_SECONDS = 3    # at least, with a constant number of consumers
 SEVERAL = 8             # slabs, at least
-LONGEST_SECONDS = 25    # from the first slab that came back on: then it counts as it is
-ANSWER_SECONDS = 2      # of a run that lives
-# Of a run that is given up: it is asked to abandon its work, then to kill its programs, and then killed; these end with it.
+LONGEST_SECONDS = 25    # from the first released slab: the trial then counts as it is
+ANSWER_SECONDS = 2      # for a live run to answer
+# To end a run: it is asked to abandon its work, then to kill its programs, then killed. Its programs die with it.
 ABANDONED_SECONDS, KILLED_SECONDS = 4, 2
 PROGRAMS_SECONDS = 15   # a consumer whose launcher is gone waits 5 s for a silent producer (kOrphanPatience), and may be slow to notice
-REMOVED_SECONDS = 3     # for what is left to be removed
+REMOVED_SECONDS = 3     # to remove its folders
 AGAIN_SECONDS = 0.05
-NOTICED = 0.2           # a wait of such a share holds a run back
+NOTICED = 0.2           # a stage that waits for this share of the time limits the run
 
 
 def start(places, argv):
-    """The run of a trial, in a process of its own, which ends with the command that started it."""
+    """The process of one trial. It ends with the command that started it."""
     at = argv.index("--")
     lifeline.hold(take_values(argv[:at], (lifeline.FLAG,))[0][lifeline.FLAG])
     flags = argv[at + 1:]
@@ -52,12 +52,12 @@ def start(places, argv):
 
 class Trials:
     """
-    Owns: a folder beside the place of results, where all that trials leave is, and the lifeline of their runs. Thread: one. Blocks: measure(), until a trial
-    is over; close() removes all of it. A signal that comes through ends the trial at hand, and what is to be put in order is before it is minded.
+    Owns: a folder for all files of trials, on the file system of the results, and the lifeline of their runs. Thread: one. Blocks: measure(), until the
+    trial is over. close() removes the folder. A signal ends the current trial, after its cleanup.
     """
 
     def __init__(self, places, flags, config, beside):
-        """`flags`: of a run, without those that trials set, and what they mean; `beside`: the folder to make its own in."""
+        """`flags`: of the run, without those that trials set. `config`: their settings. `beside`: the parent of the new folder."""
         self._places, self._flags, self._config = places, flags, config
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-tune-", dir=beside))
         self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))      # short enough for sockets
@@ -72,25 +72,25 @@ class Trials:
 
     def measure(self, setting, consumers, bounds, deadline):
         """
-        The Outcome of a run that begins with so many consumers, and keeps them within Bounds; None where `deadline`, by time.monotonic(), came before
-        anything was measured.
+        The Outcome of a run that starts with `consumers` and stays within `bounds`; None if `deadline`, by time.monotonic(), came before anything was
+        measured.
         """
         self._number += 1
         whole, run_dir = self._folder / str(self._number), self._runs / str(self._number)
         output = whole / "output"
-        apart = self._set_apart(whole)
+        apart = self._paths_of_trial(whole)
         tried = [part for name, value in setting.items() if value for part in (f"--{name}", str(value))]
         command = [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, lifeline.FLAG, str(self._lifeline_read), "--", *without_values(self._flags, apart), *tried,
                    "--consumers", str(consumers), "--output", str(output), "--run-dir", str(run_dir), *(word for pair in apart.items() for word in pair)]
-        said = self._runs / f"{self._number}.said"
+        printed = self._runs / f"{self._number}.said"
         process = None
         try:
-            with interrupts.deferred(), open(said, "wb") as log, interrupts.blocked():
+            with interrupts.deferred(), open(printed, "wb") as log, interrupts.blocked():
                 output.mkdir(parents=True)
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline_read,), start_new_session=True)
             outcome = Trial(process, run_dir, consumers, bounds, deadline).outcome()
-            if process.poll():      # by itself, whatever was measured before
-                return Outcome(error=why(run_dir, said), code=shell_code(process.returncode))
+            if process.poll():      # it failed, whatever was measured before
+                return Outcome(error=failure_of(run_dir, printed), code=shell_code(process.returncode))
             return outcome
         finally:
             with interrupts.deferred():
@@ -98,8 +98,8 @@ class Trials:
                     end(process, run_dir, output, lambda: sweep(str(self._places.producer())))
                 remove(whole, run_dir)
 
-    def _set_apart(self, whole):
-        """{flag: value} of all that a run has or leaves beside its output: variables and --config may name places, too, which flags outweigh."""
+    def _paths_of_trial(self, whole):
+        """{flag: value} for all paths and names of a run beside its output. These flags override variables and --config."""
         apart = {"--run-id": f"tune-{os.getpid()}-{self._number}", "--log-file": "", "--samples-folder": ""}
         if self._config.get("when-full") == "spill":
             apart["--spill-dir"] = str(whole / "spilled")
@@ -110,14 +110,14 @@ class Trials:
 
 
 class Trial:
-    """One run that is under way. Borrows: its process."""
+    """A trial's run. Borrows: its process."""
 
     def __init__(self, process, run_dir, consumers, bounds, deadline):
         self._process, self._run_dir, self._wanted, self._deadline = process, run_dir, consumers, deadline
-        self._following = Autoscaler(bounds)
+        self._autoscaler = Autoscaler(bounds)
 
     def outcome(self):
-        """None where it came to nothing that can be measured."""
+        """None if nothing could be measured."""
         status, began, begun, first, latest, is_measured = {}, {}, None, None, None, False
         while not is_measured and self._process.poll() is None and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
@@ -128,7 +128,7 @@ class Trial:
             begun = begun or now.at
             if now.at - begun < WARM_SECONDS:
                 continue
-            if change := self._following.look(status, self._wanted):
+            if change := self._autoscaler.look(status, self._wanted):
                 self._scale(change.wanted)
                 first = None
             elif first is None or len(now.consumers) != len(first.consumers):
@@ -138,47 +138,47 @@ class Trial:
                 is_measured = self._is_measured(latest, now.at - begun)
         if not is_measured:
             whole = read_object(self._run_dir / "summary.json") or {}
-            if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):     # its input was used up before
+            if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):     # its input ended early
                 return Outcome(whole.get("samples_per_second") or 0.0, status.get("limiting_stage") or "", self._wanted, live_slabs(status.get("slabs") or {}))
             if not latest or latest.seconds < MEASURED_SECONDS / 2 or not latest.samples:
                 return None
         return Outcome(latest.rate, limiting_stage(began, status, latest), self._wanted, latest.last.slabs, latest.load)
 
     def _is_measured(self, window, seconds):
-        """With consumers that are waited for, only once nothing more is to be found by them."""
+        """Also waits for the autoscaler to settle, for LONGEST_SECONDS at most."""
         holds = window.seconds >= MEASURED_SECONDS and window.slabs >= SEVERAL
-        return holds and not self._following.is_undecided(self._wanted) or seconds >= LONGEST_SECONDS and window.seconds >= MEASURED_SECONDS
+        return holds and not self._autoscaler.is_undecided(self._wanted) or seconds >= LONGEST_SECONDS and window.seconds >= MEASURED_SECONDS
 
     def _scale(self, wanted):
-        with contextlib.suppress(LaunchError):      # it ends just now
+        with contextlib.suppress(LaunchError):      # the run is ending
             ControlClient(self._run_dir, ANSWER_SECONDS).ask({"do": "scale", "consumers": wanted})
         self._wanted = wanted
 
 
 def limiting_stage(before, status, window):
-    """As the run tells it of the last ten seconds, but of the window alone: before it there may have been fewer consumers."""
+    """Like `limiting_stage` in status.json, but for the window only: before it there may have been fewer consumers."""
     shares = [(word, (status[name] - before[name]) / window.seconds) for word, name in (("input", "input_wait_seconds"), ("copy to host", "output_wait_seconds"))
               if None not in (status.get(name), before.get(name))]
     for word, share in (("consumers", window.waits), *shares):
         if share > NOTICED:
             return word
-    told = status.get("limiting_stage") or ""
-    return "compute" if shares or told == "consumers" else told
+    reported = status.get("limiting_stage") or ""
+    return "compute" if shares or reported == "consumers" else reported
 
 
 def end(process, run_dir, output, sweep_up):
-    """Gives up what is in flight: nobody wants it. No program of the run is left then, unless the kernel holds it for longer than is waited for."""
+    """Ends the run and discards its work. No program is left, unless the kernel holds one for longer than the waits here."""
     if process.poll() is None:
         try:
             ControlClient(run_dir, ANSWER_SECONDS).ask({"do": "stop", "now": True})
             wait_for(process, ABANDONED_SECONDS)
         except LaunchError:
-            pass        # it has not begun, or ends just now
+            pass        # it has not begun, or is ending
     if process.poll() is None:
         process.terminate()
         wait_for(process, KILLED_SECONDS)
     if process.poll() is None:
-        process.kill()      # its programs have its lifeline
+        process.kill()      # its programs end with its lifeline
         process.wait()
     if process.returncode < 0:
         within(PROGRAMS_SECONDS, lambda: is_free(output / LOCK))
@@ -191,7 +191,7 @@ def wait_for(process, seconds):
 
 
 def is_free(lock):
-    """A run's programs inherit its output's, which is so once the last of them has ended."""
+    """Whether the output's lock is free: the run's programs inherit it, so the last one has then ended."""
     try:
         with open(lock, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -203,7 +203,7 @@ def is_free(lock):
 
 
 def remove(*folders):
-    """A program that ends may just have made another file there."""
+    """Retries: a program that is ending may still create files."""
     def are_gone():
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
@@ -212,14 +212,14 @@ def remove(*folders):
 
 
 def within(seconds, holds):
-    """Until it does, or the time is over."""
+    """Waits until holds(), or until the time is over."""
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         time.sleep(AGAIN_SECONDS)
 
 
-def why(run_dir, said):
-    """In one line."""
+def failure_of(run_dir, log):
+    """Why the run failed, in one line."""
     failure = (read_object(run_dir / "summary.json") or read_object(run_dir / "not-begun.json") or {}).get("failure")
-    errors, lines = printed_by_command(said)
+    errors, lines = printed_by_command(log)
     return failure or next(reversed(errors or [line for line in lines if line.strip()]), "it gave no reason")

@@ -1,9 +1,9 @@
-"""The process of the server: DESCRIPTOR, of a socket that listens, and RUN_DIR. It ends with its standard input, whose other end the launcher holds."""
+"""The server process. Arguments: DESCRIPTOR of a listening socket, RUN_DIR. It exits when the launcher closes its standard input."""
 
 import os
 import sys
 
-# Run as a folder: the parent of the package, not the folder itself, is where that is found.
+# Python puts this folder on the path when it runs it; the package is found from the package's parent.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import pathlib  # noqa: E402
@@ -16,7 +16,7 @@ from offramp_launch.watching.server import Server, serve  # noqa: E402
 from offramp_launch.watching.source import Source  # noqa: E402
 
 NICE = 10
-STACK_BYTES = 256 << 10     # of a thread, of which there is one for each client
+STACK_BYTES = 256 << 10     # per client thread
 MOST = ((resource.RLIMIT_AS, 1 << 30), (resource.RLIMIT_NOFILE, 256), (resource.RLIMIT_CORE, 0))
 
 
@@ -30,7 +30,7 @@ def main(descriptor, run_dir):
     listener = socket.socket(fileno=int(descriptor))
     page = (pathlib.Path(__file__).resolve().parent / "page.html").read_text()
     serve(Server(listener, Source(pathlib.Path(run_dir)), page, is_loopback(listener)), sys.stdin.buffer)
-    os._exit(0)     # whoever is still connected is not waited for
+    os._exit(0)     # does not wait for clients that are still connected
 
 
 main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Where a run is to be watched by HTTP: the flag --http, and the socket that listens there."""
+"""The address of the HTTP server: the flag --http, and the listening socket."""
 
 import ipaddress
 import os
@@ -10,13 +10,13 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 FLAG, VARIABLE = "--http", "OFFRAMP_HTTP"
 WAITING_CLIENTS = 128
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-EXAMPLES = "Give one such as 127.0.0.1:9464, [::1]:9464, or 127.0.0.1:0 for any free port"
+EXAMPLES = "Give an address such as 127.0.0.1:9464, [::1]:9464, or 127.0.0.1:0 for any free port"
 
 
 def take(argv):
     """
-    Splits argv into ((host, port), or None where nobody is to watch; the rest). The variable is taken out of the environment, as it means this
-    command and none that it starts. Errors: LaunchError (USAGE).
+    Splits argv into ((host, port), or None without --http; the rest). Removes the variable from the environment, so that programs of this command do
+    not inherit it. Errors: LaunchError (USAGE).
     """
     given, rest = take_values(argv, (FLAG,))
     text = given.get(FLAG, os.environ.pop(VARIABLE, ""))
@@ -29,7 +29,7 @@ def parsed(text):
     if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536) or (":" in host and f"[{host}]" not in text):
         raise LaunchError(f"{FLAG} is '{text}', which is not HOST:PORT", EXAMPLES, ExitCode.USAGE)
     if not is_numeric(numeric(host)):
-        raise LaunchError(f"{FLAG} is '{text}', and '{host}' is neither a numeric address nor localhost: a run looks no name up, as it would wait for that",
+        raise LaunchError(f"{FLAG} is '{text}', and '{host}' is neither a numeric address nor localhost: a run does not wait for a name lookup",
                           f"{EXAMPLES}; 0.0.0.0:9464 for all addresses of this machine", ExitCode.USAGE)
     return host, int(port)
 
@@ -47,7 +47,7 @@ def is_numeric(host):
 
 
 def listen(address):
-    """The socket. Nothing is looked up. Errors: OSError where the address is taken, or not this machine's."""
+    """The listening socket, without a name lookup. Errors: OSError if the address is taken, or not this machine's."""
     host, port = address
     found = socket.getaddrinfo(numeric(host).encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV)
     family, kind, protocol, _, where = found[0]
@@ -76,8 +76,8 @@ def spelled(host, port):
 
 def names_this_machine(host_header, bound_to):
     """
-    Whether a browser that sends this Host was led here by a name of this machine's own, and not by one of somebody's that his name server
-    answers with a loopback address. `bound_to`: the address that is listened at.
+    Whether the Host header names this machine. A foreign name that resolves to a loopback address (DNS rebinding) does not. `bound_to`: the address of
+    the listening socket.
     """
     host = host_header.strip().lower()
     name, colon, port = host.rpartition(":")

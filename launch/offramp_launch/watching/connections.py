@@ -1,4 +1,4 @@
-"""Who is connected to the server: so many and no more, and a newcomer takes the place of who only waits, or does not read."""
+"""The server's connections: a bounded number. A new one replaces a connection that is idle or does not read."""
 
 import contextlib
 import socket
@@ -10,16 +10,16 @@ MOST_STREAMS = 32
 
 class Connections:
     """
-    Borrows: the sockets, each until leave(). Thread: any. Blocks: never. An answer is in the kernel's hands at once, so that whoever is still being
-    sent one when there is no place left does not read.
+    Borrows: the sockets, each until leave(). Thread: any. Blocks: never. The kernel buffers a whole answer, so a client that is still being sent one
+    when the limit is reached does not read.
     """
 
     def __init__(self, most=MOST, most_streams=MOST_STREAMS):
-        """There must be places that are not streams."""
+        """`most_streams` must be less than `most`."""
         self._most, self._most_streams = most, most_streams
         self._lock = threading.Lock()
-        # Each in the order in which they came to it.
-        self._idle, self._asking, self._taking = {}, {}, {}     # waits for a request; for an answer to be made; is sent it
+        # Each in order of arrival.
+        self._idle, self._asking, self._taking = {}, {}, {}     # waits for a request; its answer is being made; its answer is being sent
         self._streams = {}
 
     def admit(self, connection):
@@ -32,10 +32,10 @@ class Connections:
         return self._idle, self._taking, self._asking, self._streams
 
     def _make_room(self):
-        """At the cost of who has been there for longest: a client that asks, and reads, is gone by then."""
+        """Drops the oldest connection: a client that asks and reads is gone by then."""
         victim = next(iter(self._idle or self._taking or self._asking))
         self._forget(victim)
-        with contextlib.suppress(OSError):      # its thread wakes, and closes it
+        with contextlib.suppress(OSError):      # its thread wakes and closes it
             victim.shutdown(socket.SHUT_RDWR)
 
     def _forget(self, connection):
@@ -52,13 +52,13 @@ class Connections:
         self._move(connection, self._taking, self._idle)
 
     def _move(self, connection, before, after):
-        """Unless another has taken its place."""
+        """Does nothing if the connection was dropped."""
         with self._lock:
             if before.pop(connection, False):
                 after[connection] = True
 
     def begin_stream(self, connection):
-        """False where there are too many."""
+        """False if there are too many streams."""
         with self._lock:
             if len(self._streams) >= self._most_streams or not self._asking.pop(connection, False):
                 return False

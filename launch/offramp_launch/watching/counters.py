@@ -1,32 +1,32 @@
-"""What only grows while one producer tells it, and is added up where another one begins again at nothing."""
+"""Counters that grow while one producer runs, and are summed when a replacement starts again at 0."""
 
 from offramp_launch.watching.exposition import number
 
 PLAIN = ("skipped", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "visibility_timeouts", "slab_failures")
 TABLES = ("totals", "stage_seconds")
-# Of a status's `releases`: what becomes of the others is not a refusal.
+# Keys of a status's `releases` that are refusals.
 REFUSED_RELEASES = ("foreign", "stale", "malformed")
-# Of a library that tells no totals yet: (what became of it, the unit, the field).
+# Fields of libraries that do not report totals yet: (outcome, unit, field).
 BEFORE_TOTALS = (("completed", "samples", "released_samples"), ("completed", "batches", "released_batches"), ("completed", "bytes", "released_bytes"),
                  ("dead_letters", "samples", "dead_lettered_samples"), ("dropped", "samples", "dropped_samples"))
 
 
 def counters_of(status):
-    """Those of a producer's status."""
-    told = {name: status[name] for name in (*PLAIN, *TABLES) if status.get(name) is not None}
+    """The counters in a producer's status."""
+    found = {name: status[name] for name in (*PLAIN, *TABLES) if status.get(name) is not None}
     releases = {reason: times for reason, times in (status.get("releases") or {}).items() if reason in REFUSED_RELEASES}
     if status.get("refused") is not None or releases:
-        told["refused"] = {**releases, **(status.get("refused") or {})}
-    if "totals" not in told:
-        told["totals"] = {}
+        found["refused"] = {**releases, **(status.get("refused") or {})}
+    if "totals" not in found:
+        found["totals"] = {}
         for state, unit, field in BEFORE_TOTALS:
             if number(status.get(field)) is not None:
-                told["totals"].setdefault(state, {})[unit] = status[field]
-    return told
+                found["totals"].setdefault(state, {})[unit] = status[field]
+    return found
 
 
 def added(one, other):
-    """The sums of what both tell, number by number; of what only one of them tells that."""
+    """Both tables added number by number. A field that only one of them has is kept."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {name: added(one.get(name), other.get(name)) for name in (*one, *(name for name in other if name not in one))}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
@@ -37,20 +37,20 @@ def added(one, other):
 
 
 def grown(earlier, status):
-    """`earlier`, with what a producer told last that has ended."""
+    """`earlier` plus the last status of a producer that has ended."""
     bounds = status.get("stage_bounds_seconds") or earlier.get("stage_bounds_seconds")
     return {**added(earlier, counters_of(status)), **({"stage_bounds_seconds": bounds} if bounds else {})}
 
 
 class BusySeconds:
-    """Of all consumers that there ever were: a status tells only of those that live."""
+    """Busy seconds of all consumers so far: a status lists only those that are alive."""
 
     def __init__(self):
         self.seconds = 0.0
         self._last = {}
 
     def look(self, consumers):
-        """`consumers`: of a status."""
+        """Adds what they did since the last look. `consumers`: from a status."""
         before, self._last = self._last, {}
         for consumer in consumers or []:
             who, busy = (consumer.get("pid"), consumer.get("session")), number(consumer.get("busy_seconds")) or 0

@@ -1,6 +1,6 @@
 """
-What a status document means to a person: the one sentence, what went wrong, where the slabs are. page.html says the same in the same words, in its own
-language; a test compares them.
+Diagnosis of a status document for people: one sentence, the faults, the state of each slab. page.html implements the same in JavaScript; a test
+compares the two.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a cons
 LISTED_DEATHS = 5
 DAY_SECONDS = 86400
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-SILENT_SECONDS = 5      # of a producer that tells of itself twice a second
-OLD_STATUSES = 3        # of one that does so less often
-SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # how a producer begins to tell why no slab is free
+SILENT_SECONDS = 5      # for a producer that reports twice a second
+OLD_STATUSES = 3        # for a producer that reports less often, in its intervals
+SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # first words of a producer's message that explains why no slab is free
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Sentence:
     kind: str
     text: str
     why: str = ""
-    alarm: bool = False     # somebody has to act
+    alarm: bool = False     # an operator has to act
 
 
 @dataclasses.dataclass(frozen=True)
 class Slab:
     state: str
-    pid: int = None         # of the consumer that holds it, where that is told
+    pid: int = None         # of the consumer that holds it, if reported
 
 
 def rounded(value):
@@ -71,13 +71,13 @@ def in_words(seconds):
 
 
 def ran_seconds(status):
-    """Since the run began; None where that is not told."""
+    """Seconds since the run began; None if not reported."""
     began, now = status.get("began_ns"), status.get("now_ns")
     return (now - began) / 1e9 if began and now and now > began else None
 
 
 def amount(document):
-    """How much is done, in what time, and how much of it by this run where it resumed another."""
+    """Samples done and the time they took; after --resume also this run's share."""
     status = document.get("status") or {}
     done, total, before = status.get("done_samples") or 0, status.get("total_samples"), status.get("done_before") or document.get("done_before") or 0
     seconds = ran_seconds(status)
@@ -87,92 +87,92 @@ def amount(document):
 
 
 def sentence(document, silent=0):
-    """`silent`: seconds of the viewer's clock since the run told anything new."""
+    """`silent`: seconds since the status last changed, by the viewer's clock."""
     status = document.get("status") or {}
     who, waits = describe_waiting(status)
-    slabs, limit, said = status.get("slabs") or {}, status.get("limiting_stage"), message(document)
+    slabs, limit, note = status.get("slabs") or {}, status.get("limiting_stage"), message(document)
     state = status.get("state")
     if not state:
-        return Sentence("starting", "Starting: the producer has said nothing yet")
+        return Sentence("starting", "Starting: no report from the producer yet")
     if state == "failed":
-        reason, rest = in_two(status.get("failure") or said or "the log says why")
+        reason, rest = in_two(status.get("failure") or note or "the log says why")
         return Sentence("failed", f"Failed: {reason}", f"{f'{rest} — ' if rest else ''}{amount(document)}", True)
     if document.get("finishing") and "exit" not in status:
-        return Sentence("draining", "Finishing: the results are put together", said)
+        return Sentence("draining", "Finishing: merging the results", note)
     if state in ENDS and "exit" not in status and document.get("consumers_alive"):
         alive = document["consumers_alive"]
-        return Sentence("draining", f"Finishing: {counted(alive, 'consumer')} {'has' if alive == 1 else 'have'} not ended yet", said)
+        return Sentence("draining", f"Finishing: {counted(alive, 'consumer')} {'has' if alive == 1 else 'have'} not ended yet", note)
     failure = capital(status.get("failure") or "")
     is_stopped = status.get("exit") == ExitCode.INTERRUPTED
     alarm = bool(failure) and not is_stopped
     if state == "abandoned":
-        return Sentence("abandoned", f"Stopped: {amount(document)}", failure or said or "The rest is done with --resume", alarm)
+        return Sentence("abandoned", f"Stopped: {amount(document)}", failure or note or "Pass --resume to do the rest", alarm)
     if state == "ended":
-        return Sentence("ended", f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}", " — ".join(filter(None, (failure, on_the_whole(status)))), alarm)
+        return Sentence("ended", f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}", " — ".join(filter(None, (failure, outcome(status)))), alarm)
     if document.get("taking_over"):
-        return Sentence("taking over", "The producer died: another one takes over", said)
+        return Sentence("taking over", "The producer died: another one takes over", note)
     if state == "running" and silent > SILENT_SECONDS:
-        return Sentence("silent", f"The producer has told nothing for {in_words(silent)}", f"Its last word: {sentence(document).text}", True)
+        return Sentence("silent", f"The producer has not reported for {in_words(silent)}", f"Last report: {sentence(document).text}", True)
     mute = mute_workers(document)
     if mute:
         name, seconds = mute[0]
         more = f", and {counted(len(mute) - 1, 'other')} too" if len(mute) > 1 else ""
-        return Sentence("mute", f"{name} has told nothing for {in_words(seconds)}{more}", f"Its last word: {sentence(document['workers'][name]).text}", True)
+        return Sentence("mute", f"{name} has not reported for {in_words(seconds)}{more}", f"Last report: {sentence(document['workers'][name]).text}", True)
     trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is stalled"
                         for each in status.get("consumers") or [] if each.get("stalled"))
 
-    def holds(kind, text, why=said):
+    def holds(kind, text, why=note):
         return Sentence(kind, text, trouble or why, bool(trouble))
 
     lost = [worker for worker in status.get("workers") or [] if worker.get("state") == "lost"]
     if lost:
         return Sentence("lost", f"{len(lost)} of {counted(len(status['workers']), 'producer')} {are(len(lost))} lost: {lost[0].get('why_lost')}",
-                        said or busy_shares(status), True)
+                        note or busy_shares(status), True)
     if not status.get("consumers") and state != "starting" and (slabs.get("ready") or limit == "consumers"):
         alive = consumers_alive(document)
         if alive:
-            return Sentence("joining", f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join", said)
-        return Sentence("nobody", "Nobody takes slabs: no consumers", said, True)
+            return Sentence("joining", f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join", note)
+        return Sentence("no consumers", "Waiting for consumers: none is running", note, True)
     total = status.get("total_samples")
     if total and settled(status) >= total:
         return holds("draining", "Finishing: every sample is done")
     if state == "draining" or document.get("ending") or (slabs.get("free") and everything_is_published(status)):
         out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
-        return holds("draining", f"Finishing: {counted(out, 'slab')} {are(out)} not done yet" if out else "Finishing: the results are put in place")
+        return holds("draining", f"Finishing: {counted(out, 'slab')} {are(out)} not done yet" if out else "Finishing: moving the results into place")
     if limit == "consumers" and status.get("shortage") == "dead-letters":
-        return holds("disk", f"{who} {waits} for the disk, to which {counted(slabs.get('dead_letters'), 'slab')} dead-lettered {are(slabs.get('dead_letters'))} written", said or busy_shares(status))
+        return holds("disk", f"{who} {waits} for the disk: {counted(slabs.get('dead_letters'), 'dead-lettered slab')} {are(slabs.get('dead_letters'))} being written", note or busy_shares(status))
     if limit == "consumers":
         free, total = slabs.get("free") or 0, sum(filter(None, slabs.values()))
-        is_past = 2 * free >= total > 0      # what limits is told of the last ten seconds
+        is_past = 2 * free >= total > 0      # limiting_stage covers the last ten seconds
         return holds("consumers", f"{who} waited for consumers a moment ago: {number(free)} of {counted(total, 'slab')} {are(free)} free" if is_past
-                     else f"{who} {waits} for consumers: {describe_slabs(status)}", said or busy_shares(status))
+                     else f"{who} {waits} for consumers: {describe_slabs(status)}", note or busy_shares(status))
     if limit == "turn":
-        return holds("turn", "Everything is loaded: another program computes on this device, and its turn comes next")
+        return holds("turn", "Ready: another program computes on this device, and this one is next")
     if limit == "input":
-        return holds("input", f"{who} {waits} for input", said or busy_shares(status))
+        return holds("input", f"{who} {waits} for input", note or busy_shares(status))
     if limit == "copy to host":
-        return holds("copy", f"{who} {waits} for the copy to the host", said or busy_shares(status))
+        return holds("copy", f"{who} {waits} for the copy to the host", note or busy_shares(status))
     if limit == "program":
         return holds("program", "The program is the limit: a slab is free whenever it has a batch")
     if limit == "compute":
         share = status.get("gpu_utilization")
-        return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), said or busy_shares({"consumer_utilization": status.get("consumer_utilization")}))
+        return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), note or busy_shares({"consumer_utilization": status.get("consumer_utilization")}))
     return holds("running", capital(state))
 
 
 def mute_workers(document):
-    """[(name, seconds)] of the producers with --gpus that are at work and have told nothing for long, whose run is not taken over; those of longest first."""
+    """[(name, seconds)] of --gpus producers that are at work but have stopped reporting, the longest silence first. A takeover in progress does not count."""
     status, found = document.get("status") or {}, []
-    for name, told in (document.get("workers") or {}).items():
-        own = told.get("status") or {}
+    for name, report in (document.get("workers") or {}).items():
+        own = report.get("status") or {}
         age = age_of(own, status)
-        if told.get("run_dir") and own.get("state") == "running" and not told.get("taking_over") and age is not None and age > max(SILENT_SECONDS, OLD_STATUSES * (told.get("status_seconds") or 0)):
+        if report.get("run_dir") and own.get("state") == "running" and not report.get("taking_over") and age is not None and age > max(SILENT_SECONDS, OLD_STATUSES * (report.get("status_seconds") or 0)):
             found.append((name, age))
     return sorted(found, key=lambda each: -each[1])
 
 
 def in_two(text):
-    """The first clause, and what follows."""
+    """(first clause, rest)."""
     found = re.search("[.;] ", text)
     rest = text[found.end():].strip() if found else ""
     return (text[:found.start()], capital(rest)) if found else (text, "")
@@ -191,29 +191,29 @@ def describe_waiting(status):
 
 
 def message(document):
-    """What the run says by itself, without what its sentence tells: why no slab is free."""
+    """The run's own message, without the reason why no slab is free: the sentence states that."""
     if document.get("workers"):
-        return "; ".join(f"{name}: {message(told)}" for name, told in document["workers"].items() if message(told))
+        return "; ".join(f"{name}: {message(report)}" for name, report in document["workers"].items() if message(report))
     status = document.get("status") or {}
-    said = status.get("message") or ""
-    return "" if status.get("shortage") and said.startswith(SHORTAGES) else said
+    note = status.get("message") or ""
+    return "" if status.get("shortage") and note.startswith(SHORTAGES) else note
 
 
 def consumers_alive(document):
-    """Processes, whether they have joined or not. Several producers only tell who has joined: each keeps its share alive."""
+    """Consumer processes, joined or not. With --gpus only joined consumers are known; each producer keeps its share alive."""
     return document.get("consumers_alive") or sum(worker.get("consumers") or 0 for worker in (document.get("status") or {}).get("workers") or [] if worker.get("state") == "at work")
 
 
 def how_many_consumers(document):
-    """Also whether their number follows the work, or did until somebody gave one."""
+    """Includes the autoscaling state and the restarts."""
     following, restarts = document.get("following"), document.get("restarts")
-    told = "" if not following else f", follow the work within {following.get('bounds')}" if following.get("follows") else ", follow no more"
-    again = f", {restarts} started again" if restarts else ""
-    return f"{document.get('consumers_alive')} alive, {document.get('consumers_wanted')} wanted{told}{again}"
+    scaling = "" if not following else f", autoscaled within {following.get('bounds')}" if following.get("follows") else ", autoscaling off"
+    again = f", {restarts} restarted" if restarts else ""
+    return f"{document.get('consumers_alive')} alive, {document.get('consumers_wanted')} wanted{scaling}{again}"
 
 
 def everything_is_published(status):
-    """Of the input nothing is on its way to a slab any more, as far as that is told."""
+    """No more input is on its way to a slab, as far as the status reports it."""
     totals = status.get("totals") or {}
     read = sum((totals.get(name) or {}).get("samples") or 0 for name in ("published", "dropped")) + (status.get("done_before") or 0) + (status.get("skipped") or 0)
     return bool(status.get("total_samples")) and read >= status["total_samples"]
@@ -223,9 +223,9 @@ def describe_slabs(status):
     slabs = status.get("slabs") or {}
     total, leased = sum(filter(None, slabs.values())), slabs.get("leased") or 0
     if status.get("shortage") == "retired-but-held":
-        return f"{counted(slabs.get('retired'), 'slab')} {are(slabs.get('retired'))} done with, and a late one still holds {'it' if slabs.get('retired') == 1 else 'them'}"
+        return f"a late consumer still holds {counted(slabs.get('retired'), 'retired slab')}"
     if status.get("shortage") == "draining":
-        return "all of them are leaving"
+        return "every consumer is leaving"
     if total and leased == total:
         return f"all {number(total)} slabs are leased"
     return f"{number(leased)} of {counted(total, 'slab')} {are(leased)} leased" if slabs.get("free") else "no slab is free"
@@ -241,9 +241,9 @@ def busy_shares(status):
     return ", ".join(known).capitalize()
 
 
-def on_the_whole(status):
+def outcome(status):
     seconds = ran_seconds(status)
-    parts = [f"{per_second((status.get('released_samples') or 0) / seconds)} on the whole"] if seconds else []
+    parts = [f"{per_second((status.get('released_samples') or 0) / seconds)} on average"] if seconds else []
     for name, word in (("skipped", "skipped"), ("dead_lettered_samples", "dead-lettered"), ("dropped_samples", "dropped")):
         if status.get(name):
             parts.append(f"{number(status[name])} {word}")
@@ -251,22 +251,22 @@ def on_the_whole(status):
 
 
 def faults(document):
-    """[(how often, or when, or who; what; whether nothing is lost by it)]"""
+    """[(count, time or name; text; whether nothing is lost)]"""
     status = document.get("status") or {}
     releases = status.get("releases") or {}
-    told = [(status.get("dead_lettered_samples"), "sample dead-lettered, as it killed or failed its consumers: offramp dead-letters list",
-             "samples dead-lettered, as they killed or failed their consumers: offramp dead-letters list", False),
-            (status.get("dropped_samples"), "sample dropped, as no slab was free", "samples dropped, as no slab was free", False),
-            (status.get("skipped"), "item skipped, as it could not be read", "items skipped, as they could not be read", False),
-            (status.get("spilled_samples"), "sample on the disk until consumers have time for it", "samples on the disk until consumers have time for them", True),
-            (releases.get("failed"), "slab that a consumer gave back as failed", "slabs that a consumer gave back as failed", False),
-            (status.get("redelivered"), "slab given to another consumer, as the first one did not finish it", "slabs given to another consumer, as the first one did not finish them", True),
-            (document.get("restarts"), "consumer started again", "consumers started again", True),
-            (document.get("takeovers"), "producer that took over from one that died", "producers that took over from one that died", True),
-            (status.get("visibility_timeouts"), "hold that took longer than allowed", "holds that took longer than allowed", False),
-            *((releases.get(name), f"release refused: {name}", f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
-            *((count, f"message refused: {reason}", f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
-    found = [(number(count), one if count == 1 else many, mild) for count, one, many, mild in told if count]
+    known = [(status.get("dead_lettered_samples"), "sample dead-lettered because consumers died or failed on it: offramp dead-letters list",
+              "samples dead-lettered because consumers died or failed on them: offramp dead-letters list", False),
+             (status.get("dropped_samples"), "sample dropped: no slab was free", "samples dropped: no slab was free", False),
+             (status.get("skipped"), "item skipped: it could not be read", "items skipped: they could not be read", False),
+             (status.get("spilled_samples"), "sample on disk, waiting for a consumer", "samples on disk, waiting for a consumer", True),
+             (releases.get("failed"), "slab that a consumer returned as failed", "slabs that consumers returned as failed", False),
+             (status.get("redelivered"), "slab redelivered: its first consumer did not finish it", "slabs redelivered: their first consumers did not finish them", True),
+             (document.get("restarts"), "consumer restarted", "consumers restarted", True),
+             (document.get("takeovers"), "producer that replaced a dead one", "producers that replaced dead ones", True),
+             (status.get("visibility_timeouts"), "delivery that exceeded the visibility timeout", "deliveries that exceeded the visibility timeout", False),
+             *((releases.get(name), f"release refused: {name}", f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
+             *((count, f"message refused: {reason}", f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
+    found = [(number(count), one if count == 1 else many, mild) for count, one, many, mild in known if count]
     found += [(clock(death.get("time")), f"{death.get('who')}: {death.get('how')}", False) for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])]
     if (status.get("last_failure") or "").strip():
         found.append(("last", status["last_failure"].strip().split("\n")[-1], False))
@@ -274,39 +274,39 @@ def faults(document):
 
 
 def clock(time):
-    """Of this machine's zone, for a moment in UTC."""
+    """A UTC time in this machine's zone."""
     seconds = seconds_of(time)
     return str(time) if seconds is None else datetime.datetime.fromtimestamp(seconds).strftime("%H:%M:%S")
 
 
 def at_clock(line):
-    """Of the log, which begins with its moment in UTC."""
+    """A log line with its UTC time shown in this machine's zone."""
     time, _, text = line.partition(" ")
     return f"{clock(time)} {text}" if re.match(r"\d{4}-\d\d-\d\dT", time) else line
 
 
 def time_left(document):
-    """Seconds at the present rate; None where that is not known, or where the rest only ends."""
+    """Seconds at the current rate; None if unknown, or if the run is only finishing."""
     status = document.get("status") or {}
     return None if status.get("state") == "draining" or document.get("ending") or document.get("finishing") else seconds_left(status)
 
 
 def until(left, now):
-    """When `left` seconds are over. `now`: seconds of the epoch."""
+    """The time of day in `left` seconds. `now`: seconds since 1970."""
     moment = datetime.datetime.fromtimestamp(now + min(left, 1e8))
     return f"{WEEKDAYS[moment.weekday()] + ' ' if left >= DAY_SECONDS else ''}{moment:%H:%M}"
 
 
 def left_in_words(document, now):
-    """How long it will take, and until when; empty where that is not known. `now`: seconds of the epoch."""
+    """How long the run will take, and until when; empty if unknown. `now`: seconds since 1970."""
     left = time_left(document)
     return "" if left is None else f"{in_words(left)} left, until {until(left, now)}"
 
 
 def slabs_of(document):
-    """All slabs of a run, those of several producers one's behind the other's. Where it is not told which is which, so many of each state."""
-    told = [each.get("status") or {} for each in (document.get("workers") or {}).values()]
-    whole = [slab for status in told for slab in slabs_of_one(status)]
+    """All slabs of a run, grouped by producer. If a run reports only counts, slabs are ordered by state."""
+    statuses = [each.get("status") or {} for each in (document.get("workers") or {}).values()]
+    whole = [slab for status in statuses for slab in slabs_of_one(status)]
     return whole or slabs_of_one(document.get("status") or {})
 
 
@@ -319,12 +319,12 @@ def slabs_of_one(status):
 
 
 def copy_seconds(document):
-    """Of a device, since the run began; None where it is not told."""
-    def seconds(told):
-        return ((told or {}).get("stage_seconds") or {}).get("d2h", {}).get("sum")
+    """Seconds of copies per device since the run began; None if not reported."""
+    def seconds(counters):
+        return ((counters or {}).get("stage_seconds") or {}).get("d2h", {}).get("sum")
 
-    runs = [told for told in document["workers"].values() if told.get("run_dir")] if document.get("workers") else [document]
-    known = [seconds(told.get("status")) + (seconds(told.get("earlier")) or 0) for told in runs if seconds(told.get("status")) is not None]
+    runs = [report for report in document["workers"].values() if report.get("run_dir")] if document.get("workers") else [document]
+    known = [seconds(report.get("status")) + (seconds(report.get("earlier")) or 0) for report in runs if seconds(report.get("status")) is not None]
     return sum(known) / len(known) if known else None
 
 

@@ -1,4 +1,4 @@
-"""A run as lines of a terminal, for `offramp top`. It needs rich."""
+"""Draws a run as lines of a terminal, for `offramp top`. Needs rich."""
 
 import time
 
@@ -8,19 +8,19 @@ from offramp_launch.progress import settled
 from offramp_launch.screen import one_line
 from offramp_launch.watching.diagnosis import STATES, WORDS, at_clock, counted, faults, how_many_consumers, in_words, is_over, left_in_words, mute_workers, number, per_second, percent, sentence, slabs_of
 
-WIDE = 120              # columns from which on there are two of everything
-TIGHT = 26              # lines, below which the log and what went wrong give way
+WIDE = 120              # from this many columns on, two columns of blocks
+TIGHT = 26              # below this many lines, the log and the faults give way
 GUTTER = 4
 CHART_SECONDS = 60
 BARS = " ▁▂▃▄▅▆▇█"
-# Of a slab: what it looks like, and in which style. Not by colour alone.
+# A slab's character and style per state. Characters differ, so colour is not needed.
 CELLS = {"free": ("·", "dim"), "filling": ("▄", "blue dim"), "ready": ("▒", "blue"), "leased": ("█", "blue"), "retired": ("/", "dim"), "dead_letters": ("x", "bold red")}
 ACCENT, QUIET, ALARM, HEAD = "blue", "dim", "red", "bold"
-KEYS = "+ - one consumer more or less   f follow the work   r reload   q leave"
+KEYS = "+ - one consumer more or less   f autoscale   r reload   q leave"
 
 
 def draw(document, seen, width, height, note=None):
-    """At most `height` lines, none wider than `width`. `note`: what the last key did, or what is to be known meanwhile; whether it is an alarm."""
+    """At most `height` lines, none wider than `width`. `note`: (text, whether it is an alarm), such as the result of the last key."""
     top = [*head_lines(document, seen, width), *progress_lines(document, seen, width), Text()]
     room = height - len(top) - 1
     body = two_columns(document, seen, width, room) if width >= WIDE else one_column(document, seen, width, room)
@@ -30,7 +30,7 @@ def draw(document, seen, width, height, note=None):
 
 
 def cells(*parts):
-    """A line of (text, style), in which foreign text is neither markup nor control."""
+    """A line of (text, style) pairs. Markup and control characters in the text have no effect."""
     return Text.assemble(*((one_line(str(text)), style) for text, style in parts), no_wrap=True)
 
 
@@ -41,7 +41,7 @@ def cut(line, width, pad=False):
 
 
 def wrapped(text, style, width, most):
-    """At most so many lines."""
+    """At most `most` lines."""
     words, lines = one_line(text).split(" "), [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
@@ -62,7 +62,7 @@ def beside(left, right, width):
 def head_lines(document, seen, width):
     status, now = document.get("status") or {}, sentence(document, seen.silent)
     facts = [f"run {document.get('run_id')}", (status.get("model") or status.get("name") or "").split(",")[0], status.get("device")]
-    style = f"bold {ALARM}" if now.kind in ("failed", "nobody") else "bold"
+    style = f"bold {ALARM}" if now.kind in ("failed", "no consumers") else "bold"
     why = wrapped(now.why, ALARM, width, 3) if now.alarm else [cells((now.why, QUIET))]
     return [beside(cells(("offramp top  ", HEAD), ("  ".join(filter(None, facts)), QUIET)), cells((status.get("state") or "starting", QUIET)), width),
             *wrapped(now.text, style, width, 3), *why]
@@ -85,7 +85,7 @@ def bar(done, lost, width):
 
 
 def chart_of(values, most=1.0):
-    """A bar for each; `most`: what fills it, None: the greatest of them."""
+    """A bar for each value. `most`: the value of a full bar; None: the greatest value."""
     most = most or max((value for value in values if value is not None), default=0)
     return Text("".join(" " if value is None else BARS[max(1, min(8, round(8 * value / most)))] if most and value else "▁" for value in values), ACCENT)
 
@@ -124,7 +124,7 @@ def consumer_lines(document, seen, width, most):
     consumers = (document.get("status") or {}).get("consumers") or []
     aside = how_many_consumers(document)
     if not consumers:
-        return headed("Consumers", aside, [cells(("All have left." if is_over(document) else "None is there.", QUIET))], width)
+        return headed("Consumers", aside, [cells(("All consumers have left." if is_over(document) else "No consumer is connected.", QUIET))], width)
     shown = consumers if len(consumers) <= most - 2 else sorted(consumers, key=lambda each: not each.get("stalled"))[:max(1, most - 3)]
     lines = [consumer_line("number", "process", "busy", "rate", "done", "for", "holds slab", QUIET)]
     for each in shown:
@@ -150,13 +150,13 @@ def producer_lines(document, width, most):
         return []
     mute = dict(mute_workers(document))
     lines = [cells((f"{worker.get('name')!s:14} ", HEAD), (f"{'shard ' + str(worker.get('shard')) if worker.get('shard') is not None else worker.get('state')!s:12}", ALARM if worker.get("state") == "lost" else ""),
-                   (f"  told nothing for {in_words(mute[worker.get('name')])}" if worker.get("name") in mute else "", f"bold {ALARM}"),
+                   (f"  silent for {in_words(mute[worker.get('name')])}" if worker.get("name") in mute else "", f"bold {ALARM}"),
                    (f"{per_second(worker.get('samples_per_second')):>10}  {counted(worker.get('consumers') or 0, 'consumer')}  ", ""), (worker.get("run_dir") or worker.get("why_lost") or "", QUIET)) for worker in workers]
     return headed("Producers", f"{sum(worker.get('state') == 'at work' for worker in workers)} of {len(workers)} at work", lines[:max(1, most - 1)], width)
 
 
 def fault_lines(document, width, most):
-    """One line where `most` is one, or where there is nothing to tell."""
+    """A single line if `most` is 1, or if there are no faults."""
     found = faults(document)
     if not found:
         return [beside(cells(("What went wrong", HEAD)), cells(("nothing", QUIET)), width)]

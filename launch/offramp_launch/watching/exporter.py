@@ -1,4 +1,4 @@
-"""What a run can be watched by from outside: a file of metrics, and where that is wanted a server."""
+"""Exports the state of a run: a file of metrics and, with --http, a server process."""
 
 import contextlib
 import json
@@ -22,16 +22,16 @@ from offramp_launch.watching.metrics import families_of
 
 TARGETS, WHERE = "targets.json", "http.json"
 METRICS_SECONDS = 15
-FINAL_STATUS_SECONDS = 1       # for the server to take it
-SERVER_END_SECONDS = 2      # then, for it to end
-REPORTED_DEATHS, MOST_ENDS = 3, 20        # of a server that ends again and again
-# What a Python may need to start; the server is told nothing else of this process's.
+FINAL_STATUS_SECONDS = 1       # for the server to read it
+SERVER_END_SECONDS = 2      # then, for it to exit
+REPORTED_DEATHS, MOST_ENDS = 3, 20        # of a server that exits repeatedly: noted, and before the launcher gives up
+# Variables that Python may need to start; the server gets no others.
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
 
 
 class StatusExporter:
     """
-    Owns: the listening socket, the server's process. Nothing that happens to them ends the run. `describe()`: the status document.
+    Owns: the listening socket, the server's process. Their failures do not end the run. `describe()`: the status document.
     Thread: the overseer's. Blocks: close(), for SERVER_END_SECONDS at most.
     """
 
@@ -39,19 +39,19 @@ class StatusExporter:
         """`address`: (host, port), or None for no server."""
         self._run_dir, self._address, self._describe = run_dir, address, describe
         self._selector, self._timers, self._display = selector, timers, display
-        self._listener = self._server = self._words = None
+        self._listener = self._server = self._server_input = None
         self._backoff, self._ends = Backoff(), 0
         self._is_closing = False
-        self._cannot_count = False
+        self._is_failure_noted = False
 
     def begin(self):
-        self._remove(TARGETS, WHERE, *([] if self._run_dir.previous.stands else [METRICS]))     # an earlier launcher's, that was killed
+        self._remove(TARGETS, WHERE, *([] if self._run_dir.previous.stands else [METRICS]))     # left by an earlier launcher that was killed
         self._timers.after(METRICS_SECONDS, self._write_periodically)
         if self._address:
             self._begin_server()
 
     def end(self, describe):
-        """The overseer's loop is over: from here on the server knows what it is told here. `describe()`: the status document then."""
+        """The overseer's loop is over: the server now keeps the document sent here. `describe()`: the status document."""
         self._write_last(describe)
 
     def close(self, describe):
@@ -63,7 +63,7 @@ class StatusExporter:
     def _write_last(self, describe):
         self._is_closing = True
         self._write_metrics(describe)
-        self._say(describe)
+        self._send_last(describe)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class StatusExporter:
         self._timers.after(METRICS_SECONDS, self._write_periodically)
 
     def _write_metrics(self, describe):
-        """Not over an earlier run's, before this one has begun; nor that a run starts which is over."""
+        """An earlier run's file stays until this run has begun. A run that ends without a status removes the file."""
         if self._run_dir.previous.stands:
             return
         try:
@@ -81,15 +81,15 @@ class StatusExporter:
                 self._remove(METRICS)
                 return
             text = text_of(families_of(document, time.time()))
-        except Exception as problem:        # a status that no program of ours tells: what is only watched with ends no run
-            if not self._cannot_count:
-                self._display.note(f"{METRICS} is not written: {problem!r} in what status.json tells")
-            self._cannot_count = True
+        except Exception as problem:        # an unexpected status must not end the run
+            if not self._is_failure_noted:
+                self._display.note(f"{METRICS} is not written: {problem!r} while reading the status")
+            self._is_failure_noted = True
             return
         self._write(METRICS, text)
 
     def _write(self, name, text):
-        with contextlib.suppress(OSError):      # a disk that is full
+        with contextlib.suppress(OSError):      # such as a full disk
             shared_folder.write(self._run_dir.path, name, text.encode())
 
     def _remove(self, *names):
@@ -104,13 +104,13 @@ class StatusExporter:
         try:
             self._listener = listen(self._address)
         except OSError as problem:
-            self._display.note(f"--http {at}: nobody can watch by HTTP, and the run goes on without: {problem.strerror}")
+            self._display.note(f"--http {at}: cannot listen: {problem.strerror}. The run continues without HTTP")
             return
         host, port = self._listener.getsockname()[:2]
         at = spelled(socket.gethostname() if is_any(self._listener) else host, port)
         self._display.note(f"http://{at}/ shows the run; /metrics is for Prometheus")
         if not is_loopback(self._listener):
-            self._display.note(f"--http {spelled(*self._address)} is not of this machine alone: anybody who reaches it may read how the run is doing")
+            self._display.note(f"--http {spelled(*self._address)} is reachable from other machines: anyone who can connect may read the run's status")
         self._write(WHERE, json.dumps({"url": f"http://{at}/", "host": host, "port": port}, indent=2) + "\n")
         self._write(TARGETS, json.dumps([{"targets": [at]}], indent=2) + "\n")
         self._start_server()
@@ -124,16 +124,16 @@ class StatusExporter:
             os.set_blocking(write, False)
             server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment())
             self._selector.register(server.pidfd, selectors.EVENT_READ, self._on_server_end)
-        except Exception as problem:        # no descriptor is free, or whatever else: the run goes on
+        except Exception as problem:        # such as no free descriptor: the run continues
             if server:
                 server.signal(signal.SIGKILL)
                 server.reap()
             for end in pipe:
                 os.close(end)
-            self._start_again(0, f"the server of --http cannot be started: {problem.in_one_line() if isinstance(problem, LaunchError) else problem}")
+            self._start_again(0, f"cannot start the server of --http: {problem.in_one_line() if isinstance(problem, LaunchError) else problem}")
             return
         os.close(read)
-        self._server, self._words = server, write
+        self._server, self._server_input = server, write
 
     def _command(self):
         options = ["-E", "-s", *(["-B"] if sys.dont_write_bytecode else []), *(["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else [])]
@@ -148,7 +148,7 @@ class StatusExporter:
         delay = self._backoff.after_life_of(lived_seconds)
         self._ends = 1 if delay == FIRST_SECONDS else self._ends + 1
         if self._ends >= MOST_ENDS:
-            self._display.note(f"{why}: it ended {self._ends} times without having lived for long; nobody can watch by HTTP any more, and the run goes on without. "
+            self._display.note(f"{why}: it ended {self._ends} times soon after its start. The run continues without HTTP. "
                                f"Its log: {self._run_dir.log('http')}")
             self._stop_listening()
             return
@@ -165,14 +165,14 @@ class StatusExporter:
     def _forget_server(self):
         server, self._server = self._server, None
         self._selector.unregister(server.pidfd)
-        os.close(self._words)
+        os.close(self._server_input)
         return server
 
-    def _say(self, describe):
-        """To the server, unless it does not listen."""
+    def _send_last(self, describe):
+        """Sends the document to the server, if that still reads."""
         if self._server:
-            with contextlib.suppress(Exception):        # as of the metrics
-                write_within(self._words, json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
+            with contextlib.suppress(Exception):        # an unexpected status, or a server that does not read
+                write_within(self._server_input, json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
 
     def _end_server(self):
         if not self._server:
@@ -184,12 +184,12 @@ class StatusExporter:
 
 
 def environment():
-    """Few arenas, as each thread would have one of its own."""
+    """The server's environment. MALLOC_ARENA_MAX: glibc would otherwise give many threads their own arena."""
     return {**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "MALLOC_ARENA_MAX": "2"}
 
 
 def write_within(descriptor, data, seconds):
-    """To a pipe that does not block. Errors: OSError; TimeoutError where so long nobody read it all."""
+    """Writes to a non-blocking pipe. Errors: OSError; TimeoutError if the reader has not taken it all in time."""
     deadline = time.monotonic() + seconds
     while data:
         if not select.select([], [descriptor], [], max(0, deadline - time.monotonic()))[1]:

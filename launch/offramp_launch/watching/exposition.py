@@ -1,4 +1,4 @@
-"""The text in which Prometheus reads metrics: its format 0.0.4, and OpenMetrics 1.0.0 for who asks for that."""
+"""Metrics as text for Prometheus: its format 0.0.4, or OpenMetrics 1.0.0 on request."""
 
 import dataclasses
 import math
@@ -10,19 +10,19 @@ TOTAL, INFO = "_total", "_info"
 
 @dataclasses.dataclass
 class Family:
-    """All series of one name. `name`: as they are written, so with `_total` or `_info` at its end where they have that."""
+    """All series of one name. `name`: as written in a sample, with `_total` or `_info` if any."""
 
     name: str
     kind: str                   # counter, gauge, histogram, info
     help: str
-    samples: list = dataclasses.field(default_factory=list)     # (what stands behind the name, labels, value)
+    samples: list = dataclasses.field(default_factory=list)     # (suffix of the name, labels, value)
 
     def add(self, value, labels):
         if (value := number(value)) is not None:
             self.samples.append(("", labels, value))
 
     def add_histogram(self, bounds, counts, total, labels):
-        """`counts`: of each bucket alone, one more than `bounds`, which ascend; `total`: the sum of what was counted."""
+        """`bounds`: ascending. `counts`: of each bucket alone, one more than `bounds`. `total`: the sum of the observations."""
         bounds, counts, total = list(map(number, bounds)), list(map(number, counts)), number(total)
         if None in (*bounds, *counts, total) or len(counts) != len(bounds) + 1:
             return
@@ -34,7 +34,7 @@ class Family:
 
 
 def text_of(families, open_metrics=False):
-    """Of those that have samples."""
+    """The text of all families that have samples."""
     lines = []
     for family in families:
         if family.samples:
@@ -45,7 +45,7 @@ def text_of(families, open_metrics=False):
 
 
 def named(family, open_metrics):
-    """(the family's name, its type), in which both formats differ."""
+    """(the family's name, its type): the two formats differ in both."""
     if not open_metrics:
         return family.name, "gauge" if family.kind == "info" else family.kind
     ending = {"counter": TOTAL, "info": INFO}.get(family.kind, "")
@@ -57,7 +57,7 @@ def in_braces(labels):
 
 
 def escaped(value):
-    """A label's. What is not UTF-8 is replaced, as one such value would make the whole unreadable."""
+    """A label's value. Invalid UTF-8 is replaced: it would make the whole text unreadable."""
     text = str(value).encode(errors="replace").decode()
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
@@ -73,5 +73,5 @@ def shown(value):
 
 
 def number(value):
-    """None for whatever is none: what a program of another version tells, or tells not yet."""
+    """The value if it is a number, else None: another version may report something else, or nothing yet."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value else None

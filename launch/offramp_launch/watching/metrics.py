@@ -1,4 +1,4 @@
-"""The metrics of a run, from its status document (the control socket's answer to {"do": "status"}). A test freezes their names."""
+"""Builds the metrics of a run from its status document, the control socket's answer to {"do": "status"}. A test freezes their names."""
 
 from offramp_launch.watching.counters import added, counters_of
 from offramp_launch.watching.exposition import Family, number
@@ -10,14 +10,14 @@ UNITS = ("samples", "batches", "bytes")
 
 
 class Metrics:
-    """The families in the order of output, without values."""
+    """The metric families. all() lists them in output order."""
 
     def __init__(self):
         self.run = Family("offramp_run_info", "info", "Always 1. Labels describe the run, its model and its device; `uuid` is the device's, as in DCGM.")
         self.state = Family("offramp_run_state", "gauge", "1 for the current state of the run, 0 for all others.")
-        self.told = Family("offramp_launcher_timestamp_seconds", "gauge", "When the launcher wrote these metrics, in seconds since 1970. An old value means that the launcher is gone.")
-        self.producer_told = Family("offramp_producer_timestamp_seconds", "gauge", "When the producer last reported, in seconds since 1970. An old value means that it "
-                                    "hangs. Absent before the first report, and for a worker between two shards.")
+        self.launcher_timestamp = Family("offramp_launcher_timestamp_seconds", "gauge", "When the launcher wrote these metrics, in seconds since 1970. An old value means that the launcher is gone.")
+        self.producer_timestamp = Family("offramp_producer_timestamp_seconds", "gauge", "When the producer last reported, in seconds since 1970. An old value means that it "
+                                         "hangs. Absent before the first report, and for a worker between two shards.")
         self.amounts = {unit: Family(f"offramp_{unit}_total", "counter", f"{unit.capitalize()} by outcome; one may count in several states.")
                         for unit in UNITS}
         self.expected = Family("offramp_samples_expected", "gauge", "Samples of the input without those that earlier runs completed. Absent if unknown.")
@@ -38,12 +38,12 @@ class Metrics:
         self.takeovers = Family("offramp_producer_takeovers_total", "counter", "Producers that replaced a dead one.")
 
     def all(self):
-        return [self.run, self.state, self.told, self.producer_told, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.failures,
+        return [self.run, self.state, self.launcher_timestamp, self.producer_timestamp, *self.amounts.values(), self.expected, self.slabs, self.consumers, self.restarts, self.busy, self.waits, self.stages, self.failures,
                 self.timeouts, self.refused, self.pinned, self.memory, self.last, self.takeovers]
 
     def add_run(self, document, now):
         """Add the metrics of the whole run."""
-        self.told.add(round(now, 3), {})
+        self.launcher_timestamp.add(round(now, 3), {})
         status = document.get("status") or {}
         state = status.get("state") or "starting"
         for each in (*STATES, *([] if state in STATES else [state])):
@@ -51,14 +51,14 @@ class Metrics:
         if number(items := status.get("total_samples")):
             self.expected.add(items - (number(document.get("done_before", status.get("done_before"))) or 0), {})
 
-    def add_producer(self, told, labels):
-        """Add the metrics of one producer. `told`: its run's document with `status`. `labels`: for each series."""
-        status = told.get("status") or {}
-        counters = added(told.get("earlier") or {}, counters_of(status))
-        self.producer_told.add(seconds_of(status.get("time")), labels)
-        if status:      # a worker between two shards has none, and is not without consumers
+    def add_producer(self, report, labels):
+        """Add the metrics of one producer. `report`: its run's document with `status`. `labels`: for each series."""
+        status = report.get("status") or {}
+        counters = added(report.get("earlier") or {}, counters_of(status))
+        self.producer_timestamp.add(seconds_of(status.get("time")), labels)
+        if status:      # a worker between two shards has no status; 0 consumers would be wrong
             self.consumers.add(len([each for each in status.get("consumers") or [] if not each.get("end")]), labels)
-            self.run.add(1, {**labels, "run_id": told.get("run_id") or "", "version": status.get("version") or "", "model": status.get("model") or status.get("name") or "",
+            self.run.add(1, {**labels, "run_id": report.get("run_id") or "", "version": status.get("version") or "", "model": status.get("model") or status.get("name") or "",
                              "device": status.get("device") or "", "uuid": status.get("device_uuid") or ""})
         for state, amounts in (counters.get("totals") or {}).items():
             for unit, family in self.amounts.items():
@@ -66,8 +66,8 @@ class Metrics:
         self.amounts["samples"].add(counters.get("skipped"), {**labels, "state": "skipped"})
         for state, slabs in (status.get("slabs") or {}).items():
             self.slabs.add(slabs, {**labels, "state": state})
-        self.restarts.add(told.get("restarts") or 0, labels)
-        self.busy.add(told.get("consumer_busy_seconds") or 0, labels)
+        self.restarts.add(report.get("restarts") or 0, labels)
+        self.busy.add(report.get("consumer_busy_seconds") or 0, labels)
         for stage in WAITS:
             self.waits.add(counters.get(f"{stage}_wait_seconds"), {**labels, "stage": stage})
         for stage, seconds in (counters.get("stage_seconds") or {}).items():
@@ -80,13 +80,13 @@ class Metrics:
         self.pinned.add(status.get("pinned_bytes_per_second"), labels)
         self.memory.add(status.get("shm_bytes"), labels)
         self.last.add(last_completion(status), labels)
-        self.takeovers.add(told.get("takeovers") or 0, labels)
+        self.takeovers.add(report.get("takeovers") or 0, labels)
 
 
 def families_of(document, now):
     """
-    One series of each kind for a run; for one with --gpus one for each of its workers, by `gpu`, so that sum() is the whole. `now`: when the launcher
-    told the document, in seconds since 1970.
+    One series of each kind per run; with --gpus one per worker, labelled `gpu`, so that sum() is the total. `now`: when the launcher wrote the document,
+    in seconds since 1970.
     """
     metrics = Metrics()
     metrics.add_run(document, now)
@@ -99,6 +99,6 @@ def families_of(document, now):
 
 
 def last_completion(status):
-    """In seconds since 1970; None before the first."""
+    """When a slab was last completed, in seconds since 1970; None before the first."""
     written, now, last = seconds_of(status.get("time")), number(status.get("now_ns")), number(status.get("last_release_ns"))
     return round(written - (now - last) / 1e9, 3) if written and now and last else None

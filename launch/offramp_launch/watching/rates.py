@@ -1,4 +1,4 @@
-"""What was seen of a run since somebody looks: shares, rates, and who did how much in the last seconds."""
+"""The history of a run while `top` watches it: shares, rates, and the recent work of each consumer."""
 
 import collections
 import dataclasses
@@ -6,34 +6,34 @@ import dataclasses
 from offramp_launch.watching.diagnosis import copy_seconds, is_over
 
 KEPT_SECONDS = 600
-SHARE_SECONDS = 10      # as status.json has rates and shares
+SHARE_SECONDS = 10      # the window of rates and shares in status.json, too
 
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    at: float               # seconds, of the run's clock where it tells that
+    at: float               # seconds, by the run's clock if it is reported
     rate: float = None      # samples a second
     compute: float = None   # shares of the time
     copy: float = None
     consumers: float = None
     copied: float = None    # seconds of copies so far
     done: dict = dataclasses.field(default_factory=dict)    # samples of each consumer, by its pid
-    busy: dict = dataclasses.field(default_factory=dict)    # seconds of each
+    busy: dict = dataclasses.field(default_factory=dict)    # busy seconds of each
 
 
 class Rates:
-    """`silent`: seconds since the run told anything new, when it was looked at last."""
+    """`silent`: seconds since the status last changed, as of the last add()."""
 
     def __init__(self):
         self.moments = collections.deque()
         self.silent = 0.0
-        self._time = self._told = None
-        self._has_run_clock = False     # times are the run's; otherwise the viewer's
+        self._time = self._changed_at = None
+        self._has_run_clock = False     # False: times are the viewer's
 
     def add(self, document, now):
         """`now`: seconds of a clock that only goes forward."""
         status = document.get("status") or {}
-        self._listen(status.get("time"), now)
+        self._note_time(status.get("time"), now)
         has_run_clock = bool(status.get("now_ns"))
         if has_run_clock and not self._has_run_clock:
             self.moments.clear()
@@ -47,7 +47,7 @@ class Rates:
         copy = min(1.0, max(0.0, (copied - before.copied) / (at - before.at))) if before and copied is not None else None
 
         def held(value, name):
-            """A share that is not known for a moment is what it was."""
+            """A missing share keeps its last value."""
             return getattr(last, name) if value is None and not over else value
 
         consumers = status.get("consumers") or []
@@ -57,16 +57,16 @@ class Rates:
         while self.moments[0].at < at - KEPT_SECONDS:
             self.moments.popleft()
 
-    def _listen(self, time, now):
+    def _note_time(self, time, now):
         if time is None or time != self._time:
-            self._time, self._told = time, now
-        self.silent = now - self._told
+            self._time, self._changed_at = time, now
+        self.silent = now - self._changed_at
 
     def _first(self, since, value):
         return next((moment for moment in self.moments if moment.at >= since and value(moment) is not None), None)
 
     def growth(self, value):
-        """A second, of what `value` takes from a moment; None while that is not known."""
+        """Growth per second of `value(moment)`; None while unknown."""
         if not self.moments:
             return None
         last = self.moments[-1]
@@ -76,7 +76,7 @@ class Rates:
         return max(0.0, value(last) - value(first)) / (last.at - first.at)
 
     def line(self, name, columns, seconds):
-        """Of the last `seconds`, the newest last: a value a column, None where nothing is known."""
+        """One value per column for the last `seconds`, the newest last; None if unknown."""
         found = [None] * columns
         for moment in self.moments:
             column = columns - 1 - int((self.moments[-1].at - moment.at) * columns / seconds)
@@ -87,7 +87,7 @@ class Rates:
 
 
 def filled(values):
-    """Gaps between two values, of a terminal that has more columns than there were looks, are as what stands before them."""
+    """Gaps between two values repeat the value before them: a terminal may have more columns than there are moments."""
     known = [place for place, value in enumerate(values) if value is not None]
     for place in range(known[0], known[-1]) if known else ():
         if values[place] is None:

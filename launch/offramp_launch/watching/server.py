@@ -1,6 +1,6 @@
 """
-The server that a run is watched by: HTTP, of which it knows GET and HEAD. It is a process of its own, so that nothing which a client does
-touches the run: what it knows it asks the launcher for, as `offramp status` does.
+The HTTP server of --http: GET and HEAD only. It is a separate process, so that clients cannot affect the run. It asks the launcher for the status,
+like `offramp status`.
 """
 
 import base64
@@ -22,8 +22,8 @@ from offramp_launch.watching.source import NoAnswer, as_line
 
 IDLE_SECONDS = 60           # for a request to come
 SEND_SECONDS = 5            # for a client to take what it is sent
-NEWS_SECONDS = 0.5          # between two looks of /events
-QUIET_SECONDS = 15          # of /events without a word
+NEWS_SECONDS = 0.5          # between two checks of /events
+QUIET_SECONDS = 15          # until /events sends a comment, as a sign of life
 LONGEST_HEAD = 16384        # bytes of a request
 REQUESTS_OF_ONE = 10000     # by one connection
 TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
@@ -31,8 +31,8 @@ TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; 
 
 class Server(http.server.ThreadingHTTPServer):
     """
-    Owns: the listening socket, and a thread for each connection. Borrows: the source. Blocks: serve_forever(). `page`: HTML, whose scripts stand
-    in it. Errors: none that a client could cause.
+    Owns: the listening socket, and a thread for each connection. Borrows: the source. Blocks: serve_forever(). `page`: HTML with inline scripts.
+    Errors: none that a client can cause.
     """
 
     daemon_threads = True
@@ -61,11 +61,11 @@ class Server(http.server.ThreadingHTTPServer):
             self.connections.leave(request)
 
     def handle_error(self, request, client_address):
-        """Of a client that is gone there is nothing to be told, and what it sent is none of the log's."""
+        """Logs nothing: the client is gone, or sent arbitrary data."""
 
 
 class Head:
-    """The stream that a request is read from, which ends where the request's head is too long. Borrows: the stream."""
+    """A request's input stream that fails if the head is longer than LONGEST_HEAD. Borrows: the stream."""
 
     def __init__(self, stream):
         self._stream = stream
@@ -102,7 +102,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return "offramp"
 
     def log_message(self, *_):
-        """What clients ask for is not written down."""
+        """Requests are not logged."""
 
     def handle_one_request(self):
         self.rfile.begin()
@@ -113,7 +113,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self.requestline, self.request_version, self.command = "", "HTTP/1.1", "GET"
             self.send_error(414)
-        except OSError:     # it is gone, or reads too slowly
+        except OSError:     # the client is gone, or reads too slowly
             self.close_connection = True
         self.server.connections.end_answer(self.connection)
 
@@ -127,15 +127,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True        # what follows is not a request
         host = self.headers.get("Host")
         if host is None and self.request_version == "HTTP/1.1":
-            self._answer(400, "the request has no Host\n", closes=True)
+            self._answer(400, "Host header missing\n", closes=True)
             return False
         if host is not None and self.server.is_loopback and not names_this_machine(host, self.server.bound_to):
-            self._answer(403, "this server is for clients of its own machine, by the names localhost, 127.0.0.1 and [::1]\n", closes=True)
+            self._answer(403, "this server accepts only local clients that use the names localhost, 127.0.0.1 or [::1]\n", closes=True)
             return False
         return True
 
     def send_error(self, code, message=None, explain=None):
-        """As http.server finds a request bad: without a word of it."""
+        """Called by http.server for a bad request. The answer does not repeat the request."""
         self.close_connection = True
         self._answer(code, f"{http.client.responses.get(code, 'refused')}\n", closes=True)
 
@@ -144,7 +144,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answers = {"/": self._page, "/metrics": self._metrics, "/livez": lambda: self._health(health.alive), "/readyz": lambda: self._health(health.ready),
                    "/status.json": self._status, "/events": self._events}
         if path not in answers:
-            self._answer(404, f"there is {', '.join(answers)}\n")
+            self._answer(404, f"not found; available: {', '.join(answers)}\n")
             return
         try:
             answers[path]()
@@ -154,7 +154,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _refuse_method(self):
-        self._answer(405, "a run is watched by GET and HEAD\n", closes=True, Allow="GET, HEAD")
+        self._answer(405, "use GET or HEAD\n", closes=True, Allow="GET, HEAD")
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _refuse_method
 
@@ -167,7 +167,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             text = text_of(families_of(document, time.time()), open_metrics)
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
-            self._answer(500, f"no metrics can be made of what status.json tells: {problem!r}\n")
+            self._answer(500, f"cannot compute metrics from the status: {problem!r}\n")
             return
         self._answer(200, text, OPEN_METRICS if open_metrics else PROMETHEUS)
 
@@ -186,27 +186,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._answer(200, "", "text/event-stream")
             return
         if not self.server.connections.begin_stream(self.connection):
-            self._answer(503, "there are too many listeners\n", closes=True, **{"Retry-After": "5"})
+            self._answer(503, "too many clients of /events; try again later\n", closes=True, **{"Retry-After": "5"})
             return
         self.close_connection = True
         self._head(200, "text/event-stream")
         self.end_headers()
-        said, quiet_since = None, time.monotonic()
+        sent, quiet_since = None, time.monotonic()
         while True:
             is_last = self.server.source.is_over
             try:
                 event, news = b"", as_line(self.server.source.document())
             except NoAnswer as problem:
                 event, news = b"event: away\n", as_line({"error": str(problem)})
-            if news != said:
+            if news != sent:
                 self.wfile.write(event + b"data: " + news + b"\n\n")
-                said, quiet_since = news, time.monotonic()
+                sent, quiet_since = news, time.monotonic()
             elif time.monotonic() - quiet_since >= QUIET_SECONDS:
-                self.wfile.write(b": it goes on\n\n")
+                self.wfile.write(b": alive\n\n")
                 quiet_since = time.monotonic()
             if is_last:
                 return
-            self.server.source.wait_for_news(NEWS_SECONDS)
+            self.server.source.wait_for_change(NEWS_SECONDS)
 
     def _answer(self, code, body, kind=TEXT, closes=False, **headers):
         self.server.connections.begin_sending(self.connection)
@@ -233,19 +233,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def policy_of(page):
-    """Of the page's own scripts, and those alone; whatever a status tells stays text."""
+    """A Content-Security-Policy that allows the page's own scripts only, so that status data stays text."""
     scripts = [f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in re.findall(r"<script[^>]*>(.*?)</script>", page, re.S)]
     return (f"default-src 'none'; script-src {' '.join(scripts) or repr('none')}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
             "form-action 'none'; frame-ancestors 'none'")
 
 
 def serve(server, commands):
-    """
-    Until `commands`, whose lines are what the launcher says by itself, end with it: open streams then have a moment to be told the last of them.
-    """
+    """Serves until the launcher closes `commands`. Each line is a final document; open streams have a moment to send the last one."""
     threading.Thread(target=server.serve_forever, args=(3600,), name="accept", daemon=True).start()
     for line in commands:
-        server.source.hear(json.loads(line))
+        server.source.set_final(json.loads(line))
     server.source.end()
     deadline = time.monotonic() + 1
     while server.connections.has_streams() and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The status document, for all clients of one server: asked for at most four times a second, however many they are."""
+"""The status document for all clients of the server: requested at most four times a second, for any number of clients."""
 
 import json
 import threading
@@ -9,17 +9,17 @@ from offramp_launch.supervision.control import ControlClient
 
 KEPT_SECONDS = 0.25
 PATIENCE_SECONDS = 2
-AGAIN_SECONDS = 1       # after a launcher that gave no answer
+AGAIN_SECONDS = 1       # after a request that failed
 
 
 class NoAnswer(Exception):
-    """Of the launcher, with the reason."""
+    """The launcher did not answer; the text is the reason."""
 
 
 class Source:
     """
-    Asks the run's launcher, until that says how its run ended. Owns: a connection to its control socket.
-    Thread: any. Blocks: for one answer, at most PATIENCE_SECONDS, whoever else waits for it.
+    Asks the run's launcher, until set_final(). Owns: a connection to its control socket.
+    Thread: any. Blocks: for one answer, at most PATIENCE_SECONDS. Concurrent callers share the answer.
     """
 
     def __init__(self, run_dir):
@@ -28,16 +28,16 @@ class Source:
         self._changed = threading.Condition()
         self._client = None
         self._answer = self._problem = None
-        self._until = 0.0       # the answer is as good as new
-        self._last_word = None  # once the launcher's loop has ended
+        self._until = 0.0       # no new request before this time
+        self._final = None      # the document after the launcher's loop has ended
         self._is_over = False
 
-    is_over = property(lambda self: self._is_over, doc="The launcher ends: what it said last is all that there will be.")
+    is_over = property(lambda self: self._is_over, doc="The launcher ends: the document no longer changes.")
 
     def document(self):
         """Errors: NoAnswer."""
-        if self._last_word is not None:
-            return self._last_word
+        if self._final is not None:
+            return self._final
         with self._lock:
             if time.monotonic() >= self._until:
                 self._ask()
@@ -54,7 +54,7 @@ class Source:
         self._until = (time.monotonic() + AGAIN_SECONDS) if self._problem else began + KEPT_SECONDS
 
     def _asked(self):
-        """By a new connection where the launcher has dropped the one that there was."""
+        """Reconnects once if the launcher has dropped the connection."""
         if self._client is not None:
             try:
                 return self._client.ask({"do": "status"})
@@ -63,21 +63,21 @@ class Source:
         self._client = ControlClient(self._run_dir, PATIENCE_SECONDS)
         return self._client.ask({"do": "status"})
 
-    def hear(self, document):
-        """What the launcher says by itself."""
-        self._last_word = document
-        self._tell()
+    def set_final(self, document):
+        """Replaces the launcher's answers from now on."""
+        self._final = document
+        self._notify()
 
     def end(self):
         self._is_over = True
-        self._tell()
+        self._notify()
 
-    def _tell(self):
+    def _notify(self):
         with self._changed:
             self._changed.notify_all()
 
-    def wait_for_news(self, seconds):
-        """No longer than that."""
+    def wait_for_change(self, seconds):
+        """Blocks until set_final() or end(), at most `seconds`."""
         with self._changed:
             if not self._is_over:
                 self._changed.wait(seconds)

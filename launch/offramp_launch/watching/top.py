@@ -1,4 +1,4 @@
-"""The command `top`: a run on a terminal, drawn anew twice a second, and keys that change it."""
+"""The command `top`: shows a run on a terminal, redrawn twice a second, with keys that scale or reload its consumers."""
 
 import codecs
 import contextlib
@@ -22,10 +22,10 @@ from offramp_launch.watching.rates import Rates
 
 LOOK_SECONDS = 0.5
 PATIENCE_SECONDS = 2
-NOTE_SECONDS = 5        # what a key did is shown so long
+NOTE_SECONDS = 5        # for the result of a key
 KEYS = {"+": 1, "=": 1, "-": -1, "_": -1}
-LEAVE_SCREEN = b"\x1b[?1049l\x1b[?25h"       # back from the alternate screen, and the cursor is seen
-# What a terminal that is not of UTF-8 shows for what is drawn.
+LEAVE_SCREEN = b"\x1b[?1049l\x1b[?25h"       # leaves the alternate screen and shows the cursor
+# Replacements on a terminal without UTF-8.
 IN_ASCII = dict(zip("·▄▒█━─▁▂▃▅▆▇–—…", ".=o#=-_.-+*%--~"))
 
 
@@ -35,13 +35,13 @@ def start(places, argv):
     if rest and "--run-dir" not in flags and not rest[0].startswith("-"):
         flags["--run-dir"] = rest.pop(0)
     if rest:
-        raise LaunchError(f"top knows no '{rest[0]}'", "See ./launch/offramp top --help", ExitCode.USAGE)
+        raise LaunchError(f"top: unknown argument '{rest[0]}'", "See ./launch/offramp top --help", ExitCode.USAGE)
     run_dir = find_live_run(places, flags.get("--run-dir"))
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
-        raise LaunchError("top draws on a terminal, and this is none", "./launch/offramp status tells the same once, with --json for programs", ExitCode.USAGE)
+        raise LaunchError("top needs a terminal for input and output", "Run ./launch/offramp status, with --json for programs", ExitCode.USAGE)
     if not importlib.util.find_spec("rich"):
-        raise LaunchError(f"top draws with the Python package rich, which {sys.executable} has not", f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); "
-                          "./launch/offramp status tells the same once", ExitCode.SYSTEM)
+        raise LaunchError(f"top needs the Python package rich, which is not installed for {sys.executable}", f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); "
+                          "or run ./launch/offramp status", ExitCode.SYSTEM)
     interrupts.handle_all_signals()
     top = Top(run_dir)
     with Screen() as screen:
@@ -52,8 +52,8 @@ def start(places, argv):
 
 class Screen:
     """
-    The terminal, without echo and line by line no more, until the end of the block, however that ends. Owns: how the terminal is set. Borrows: standard
-    input and output. Ctrl-Z, Ctrl-\\ and SIGTSTP do nothing meanwhile: they would leave the shell a terminal like that. SIGQUIT is what SIGTERM is.
+    The terminal, without echo or line buffering until the block ends, also by an exception. Owns: the terminal's settings. Borrows: standard input and
+    output. Ctrl-Z, Ctrl-\\ and SIGTSTP are ignored: they would return to the shell with these settings. SIGQUIT acts like SIGTERM.
     """
 
     def __init__(self):
@@ -103,7 +103,7 @@ class Screen:
         self._live.update(Group(*lines), refresh=True)
 
     def keys(self, seconds):
-        """What is typed within that time; None once there is no terminal any more."""
+        """The keys typed within that time; None once the terminal is gone."""
         if not select.select([self._input], [], [], max(0, seconds))[0]:
             return ""
         try:
@@ -114,12 +114,12 @@ class Screen:
 
 
 def in_ascii(problem):
-    """As codecs.register_error() has it."""
+    """An error handler for codecs.register_error()."""
     return "".join(IN_ASCII.get(character, "?") for character in problem.object[problem.start:problem.end]), problem.end
 
 
 class Top:
-    """What is asked of the run, and drawn. Owns: a connection to its launcher. Blocks: at most PATIENCE_SECONDS for an answer."""
+    """Asks the run for its status and draws it. Owns: a connection to its launcher. Blocks: at most PATIENCE_SECONDS for an answer."""
 
     def __init__(self, run_dir, clock=time.monotonic):
         self._run_dir, self._clock = run_dir, clock
@@ -130,7 +130,7 @@ class Top:
         self._is_over = False
 
     def watch(self, screen):
-        """Until a key says so, or the run is over."""
+        """Draws until the key q, or until the run is over."""
         from offramp_launch.watching.drawing import draw
 
         while not self._is_over:
@@ -155,12 +155,12 @@ class Top:
             if self._is_over or is_finishing:
                 self._document = {**self._document, "status": status, "finishing": is_finishing}
             if is_finishing:
-                self._say("finishing: results are put together")
+                self._show_note("finishing: merging the results")
             else:
-                self._say(problem.in_one_line(), True)
+                self._show_note(problem.in_one_line(), True)
 
     def _ask(self, request):
-        """Errors: LaunchError, after which the next request has a connection of its own."""
+        """Errors: LaunchError; the next request then opens a new connection."""
         try:
             self._client = self._client or ControlClient(self._run_dir, PATIENCE_SECONDS)
             return self._client.ask(request)
@@ -174,22 +174,22 @@ class Top:
             if key in KEYS and self._document.get("consumers_wanted") is not None:
                 answer = self._ask({"do": "scale", "consumers": self._document["consumers_wanted"] + KEYS[key]})
                 self._document = answer
-                ended = "; they do not follow the work any more: f has them do so" if answer.get("more") else ""
-                self._say(f"{answer['before']} -> {answer['consumers']} consumers{ended}")
+                ended = "; autoscaling is off: press f to turn it on" if answer.get("more") else ""
+                self._show_note(f"{answer['before']} -> {answer['consumers']} consumers{ended}")
             elif key == "f" and self._document.get("consumers_wanted") is not None:
                 bounds = (self._document.get("following") or {}).get("bounds", "auto")
                 self._document = answer = self._ask({"do": "scale", "consumers": bounds})
-                self._say(f"consumers follow the work from now on, within {(answer.get('following') or {}).get('bounds', bounds)}")
+                self._show_note(f"autoscaling on, within {(answer.get('following') or {}).get('bounds', bounds)}")
             elif key == "r":
                 self._document = self._ask({"do": "reload"})
-                self._say("reload: consumers are replaced one by one")
+                self._show_note("reload: consumers are replaced one by one")
         except LaunchError as problem:
-            self._say(problem.in_one_line(), True)
+            self._show_note(problem.in_one_line(), True)
 
-    def _say(self, text, is_alarm=False):
+    def _show_note(self, text, is_alarm=False):
         self._note, self._noted = (text, is_alarm), self._clock()
 
     def final_messages(self):
-        """What stays on the terminal."""
+        """The line that stays on the terminal."""
         words = sentence(self._document).text
         return f"run {self._document.get('run_id')}: {words}" + (f"; {self._run_dir}/summary.json" if self._is_over else "")

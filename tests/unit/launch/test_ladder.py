@@ -193,7 +193,7 @@ class ChecksTest(InFolder):
         self.assertIs(False, check.equal)
         self.assertEqual(["equal", "differs in 1 of 2", "differs in 1 of 2", "no results"],
                          [verdict["word"] for verdict in check.verdicts.values()])
-        self.assertIn("b differs in 1 of 2", check.tell())
+        self.assertIn("b differs in 1 of 2", check.describe())
 
     def test_nothing_anywhere_is_not_equal(self):
         self.assertIs(False, self.check(a=None, b=None).equal)
@@ -221,7 +221,7 @@ class TableTest(InFolder):
         saved.write_header(header)
         ladder = Ladder(saved)
         self.assertIn("| pool | failed, exit code 83 |", table.markdown(ladder))
-        self.assertFalse(ladder.fine())
+        self.assertFalse(ladder.is_fine())
 
     def test_json_holds_what_the_table_shows(self):
         whole = json.loads(table.as_json(Ladder(make_ladder(self.folder))))
@@ -232,7 +232,7 @@ class TableTest(InFolder):
 
     def test_workers_gain_is_explained_by_what_was_measured(self):
         text = table.markdown(Ladder(make_ladder(self.folder)))
-        self.assertIn("600.0 ms of a step of 798.0 ms, so that no more than 4.03× is in that", text)
+        self.assertIn("600.0 ms of a step of 798.0 ms, so it can gain 4.03× at most", text)
         self.assertIn("108.0 and 300.0 ms a batch", text)
         self.assertIn("The article gained +58 %: its step became 814 ms shorter.", text)
 

@@ -68,7 +68,7 @@ class PageTest(unittest.TestCase):
 
     def test_what_changes_each_second_is_not_read_aloud(self):
         self.assertNotIn("<output", TEXT)
-        self.assertEqual({"aloud": "polite", "told": "polite", "lines": "off"}, dict(re.findall(r"id=\"(\w+)\"[^>]*aria-live=\"(\w+)\"", TEXT)))
+        self.assertEqual({"aloud": "polite", "selection": "polite", "lines": "off"}, dict(re.findall(r"id=\"(\w+)\"[^>]*aria-live=\"(\w+)\"", TEXT)))
 
     def test_nothing_of_it_comes_from_elsewhere(self):
         elements = Elements()
@@ -84,9 +84,9 @@ class PageTest(unittest.TestCase):
 
     def test_every_field_that_it_reads_is_reported_by_some_run(self):
         documents = list(DOCUMENTS.values())
-        workers = [told for document in documents for told in (document.get("workers") or {}).values()]
+        workers = [report for document in documents for report in (document.get("workers") or {}).values()]
         statuses = [each["status"] for each in (*documents, *workers)]
-        known = {"doc": every("it", *({"it": each} for each in (*documents, *workers))), "told": every("it", *({"it": each} for each in (*documents, *workers))),
+        known = {"doc": every("it", *({"it": each} for each in (*documents, *workers))), "report": every("it", *({"it": each} for each in (*documents, *workers))),
                  "status": every("it", *({"it": each} for each in (*statuses, *(each["earlier"] for each in workers)))),
                  "consumer": every("consumers", *statuses), "worker": every("workers", *statuses), "death": every("deaths", *documents),
                  "slabs": every("slabs", *statuses), "releases": every("releases", *statuses), "stages": every("stage_seconds", *statuses)}
@@ -141,7 +141,7 @@ class PageTest(unittest.TestCase):
 
     def test_a_producer_that_reports_nothing_any_more(self):
         told = diagnosis.sentence(DOCUMENTS["computing"], 12)
-        self.assertEqual(("The producer has told nothing for 12 s", f"Its last word: {SENTENCES['computing']}", True), (told.text, told.why, told.alarm))
+        self.assertEqual(("The producer has not reported for 12 s", f"Last report: {SENTENCES['computing']}", True), (told.text, told.why, told.alarm))
         for name, seconds in (("computing", 4), ("ended", 12), ("finishing", 12)):
             self.assertEqual(SENTENCES[name], diagnosis.sentence(DOCUMENTS[name], seconds).text)
 
@@ -219,17 +219,17 @@ class PageTest(unittest.TestCase):
             for key in ("Escape", *["ArrowRight"] * (1 + held["held"][0])):     # the first key takes the first slab
                 browser.value(f"document.getElementById('grid').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
             self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
-            self.assertIn(f"Slab {held['held'][0]}: with a consumer {held['session']}", browser.value("document.getElementById('told').textContent"))
+            self.assertIn(f"Slab {held['held'][0]}: with a consumer {held['session']}", browser.value("document.getElementById('selection').textContent"))
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_another_run_begins_with_nothing_of_the_last(self):
         source = Source(pathlib.Path("/nowhere"))
-        source.hear(DOCUMENTS["gpus"])
+        source.set_final(DOCUMENTS["gpus"])
         with Browser() as browser, served_from(source) as url:
-            names = "[...document.querySelectorAll('#crew summary > :first-child')].map(name => name.textContent).join()"
+            names = "[...document.querySelectorAll('#producers summary > :first-child')].map(name => name.textContent).join()"
             browser.show(url)
             browser.until(f"{names} == 'producer 1,producer 2'")
-            source.hear({**DOCUMENTS["lost_gpu"], "run_id": "another"})
+            source.set_final({**DOCUMENTS["lost_gpu"], "run_id": "another"})
             browser.until(f"{names} == 'GPU 0,GPU 1'")
             self.assertEqual([], browser.errors)
 
@@ -247,7 +247,7 @@ class PageTest(unittest.TestCase):
             browser.show(url)
             browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])} && document.getElementById('link').textContent == 'live'")
             browser.value("window.ahead = 12e3")
-            browser.until("document.getElementById('sentence').textContent.startsWith('The producer has told nothing for 1')")
+            browser.until("document.getElementById('sentence').textContent.startsWith('The producer has not reported for 1')")
             self.assertEqual("not live", browser.value("document.getElementById('link').textContent"))
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
@@ -279,7 +279,7 @@ class PageTest(unittest.TestCase):
 def served(document):
     """The page's address, whose server knows the document, and hangs up at the end."""
     source = Source(pathlib.Path("/nowhere"))
-    source.hear(document)
+    source.set_final(document)
     with served_from(source) as url:
         yield url
 

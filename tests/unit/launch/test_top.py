@@ -78,7 +78,7 @@ class DrawingTest(unittest.TestCase):
         seen = Rates()
         for now in (0, 12):
             seen.add(DOCUMENTS["computing"], now)
-        self.assertEqual("The producer has told nothing for 12 s", draw(DOCUMENTS["computing"], seen, 80, 24)[1].plain)
+        self.assertEqual("The producer has not reported for 12 s", draw(DOCUMENTS["computing"], seen, 80, 24)[1].plain)
 
     def test_a_note_takes_the_place_of_the_keys(self):
         self.assertEqual("2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), ("2 -> 3 consumers", False))[-1].plain)
@@ -228,10 +228,10 @@ class WatchingTest(unittest.TestCase):
         self.assertEqual([{"do": "scale", "consumers": follows["consumers_wanted"] + 1}, {"do": "scale", "consumers": "1..4"}],
                          [each for each in launcher.asked if each["do"] == "scale"])
         drawn = ["\n".join(line.plain for line in lines) for lines in screen.drawn]
-        self.assertIn("follow the work within 1..4", drawn[0])
-        self.assertIn("1 -> 2 consumers; they do not follow the work any more: f has them do so", drawn[2])
-        self.assertIn("follow no more", drawn[2])
-        self.assertIn("consumers follow the work from now on, within 1..4", drawn[3])
+        self.assertIn("autoscaled within 1..4", drawn[0])
+        self.assertIn("1 -> 2 consumers; autoscaling is off: press f to turn it on", drawn[2])
+        self.assertIn("autoscaling off", drawn[2])
+        self.assertIn("autoscaling on, within 1..4", drawn[3])
 
     def test_while_results_are_put_together_nothing_is_amiss(self):
         with Answering(self.folder, DOCUMENTS["starved"]) as launcher:
@@ -247,7 +247,7 @@ class WatchingTest(unittest.TestCase):
             screen, top = Typing(ends, is_over), Top(self.folder)
             top.watch(screen)
             texts = [[line.plain for line in lines] for lines in screen.drawn]
-            self.assertIn("Finishing: the results are put together", texts[1])
+            self.assertIn("Finishing: merging the results", texts[1])
             self.assertRegex(texts[1][-1], "^finishing: ")
             self.assertNotIn("red", "".join(str(span.style) for line in screen.drawn[1] for span in line.spans))
             self.assertIn(SENTENCES["ended"], top.final_messages())

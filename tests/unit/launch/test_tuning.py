@@ -176,7 +176,7 @@ class CommandTest(unittest.TestCase):
             self.assertIn(why, said)
 
     def test_consumers_that_are_none(self):
-        self.assertIn("--consumers 0 leaves nobody to take what the model gives", self.refused("--consumers", "0", "--input", "there", "--model", "copy"))
+        self.assertIn("--consumers 0 leaves no consumer for the outputs", self.refused("--consumers", "0", "--input", "there", "--model", "copy"))
 
     def test_a_time_that_is_none(self):
         self.assertIn("--seconds is 'soon'", self.refused("--seconds", "soon"))

@@ -181,7 +181,7 @@ class HealthTest(unittest.TestCase):
         document["workers"]["cuda:1"]["status"]["time"] = "2026-01-31T12:00:01.000Z"
         well, why = health.alive(document, NOW)
         self.assertFalse(well)
-        self.assertTrue(why.startswith("cuda:1: the producer has told nothing for 10 s"), why)
+        self.assertTrue(why.startswith("cuda:1: the producer has not reported for 10 s"), why)
 
 
 class AddressTest(unittest.TestCase):
@@ -314,7 +314,7 @@ class LookoutTest(unittest.TestCase):
             self.server_ends()
             self.pass_by(60)
         self.assertEqual([], list(self.selector.get_map()), "no other is started")
-        self.assertEqual((3, 1), tuple(sum(words in each for each in self.said) for words in ("starting it again", "nobody can watch by HTTP any more")), self.said)
+        self.assertEqual((3, 1), tuple(sum(words in each for each in self.said) for words in ("starting it again", "The run continues without HTTP")), self.said)
         self.assertEqual([], [name for name in ("http.json", "targets.json") if self.run_dir.file(name).exists()])
         self.assertRaises(ConnectionRefusedError, socket.create_connection, (where["host"], where["port"]), WATCHDOG_SECONDS)
 
@@ -332,7 +332,7 @@ class LookoutTest(unittest.TestCase):
                     self.assertEqual(before, taken())
                 self.pass_by(5)
                 self.assertEqual(1, len(self.selector.get_map()), "it is there")
-                self.assertEqual(2, sum("the server of --http cannot be started" in each for each in self.said), self.said)
+                self.assertEqual(2, sum("cannot start the server of --http" in each for each in self.said), self.said)
                 exporter.close(lambda: self.document)
 
 
@@ -480,7 +480,7 @@ class Watched(unittest.TestCase):
         launcher, producer, consumers = self.start("--producer-restarts", "1")
         producer.order(meet=True, status={"state": "running", "pid": producer.pid, "time": "2020-01-01T00:00:00.000Z"})
         until(lambda: self.get("/livez")[0] == 503)
-        self.assertIn("told nothing for", self.get("/livez")[2])
+        self.assertIn("has not reported for", self.get("/livez")[2])
         kill(consumers[0])
         follower = self.stage.enter()
         kill(producer)
@@ -646,7 +646,7 @@ class Watched(unittest.TestCase):
             self.assertFalse((self.run_dir / "http.json").exists())
             said = self.stage.end(launcher, producer, consumers)
         self.assertEqual(0, launcher.returncode, said)
-        self.assertIn("nobody can watch by HTTP, and the run goes on without: Address already in use", said)
+        self.assertIn("cannot listen: Address already in use. The run continues without HTTP", said)
 
     def test_the_variable_is_the_flag_and_no_programs(self):
         self.stage.environment["OFFRAMP_HTTP"] = "127.0.0.1:0"
@@ -668,7 +668,7 @@ class Watched(unittest.TestCase):
         until(lambda: (self.run_dir / "http.json").exists())
         self.assertEqual(200, self.get("/livez", Host="any.example")[0])
         said = self.stage.end(launcher, producer, consumers)
-        self.assertIn("anybody who reaches it may read", said)
+        self.assertIn("anyone who can connect may read", said)
 
 
 if __name__ == "__main__":

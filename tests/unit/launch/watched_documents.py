@@ -140,28 +140,28 @@ DOCUMENTS.update({
     "turn": changed("computing", status={"limiting_stage": "turn"}),
     "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
 })
-# What each says at a glance.
+# Each document's sentence.
 SENTENCES = {
     "computing": "Compute is the limit: 99 % busy",
     "disk_full": "The model waits for consumers: no slab is free",
     "drained": "Stopped: 3,448 of 4,800 samples in 20 s",
     "ended": "Ended: 4,800 of 4,800 samples in 29 s",
     "failed": "Failed: the device is broken: CUDA error 719 (unspecified launch failure)",
-    "finishing": "Finishing: the results are put together",
+    "finishing": "Finishing: merging the results",
     "followed": "The model waits for consumers: no slab is free",
     "follows": "The model waits for consumers: no slab is free",
     "going": "Finishing: 1 consumer has not ended yet",
     "gpus": "The models wait for consumers: no slab is free",
-    "held": "The model waits for consumers: 1 slab is done with, and a late one still holds it",
+    "held": "The model waits for consumers: a late consumer still holds 1 retired slab",
     "joining": "Waiting for consumers: 4 processes are about to join",
     "joining_gpus": "Waiting for consumers: 4 processes are about to join",
     "joining_one": "Waiting for consumers: 1 process is about to join",
-    "leaving": "The model waits for consumers: all of them are leaving",
+    "leaving": "The model waits for consumers: every consumer is leaving",
     "loop": "The program is the limit: a slab is free whenever it has a batch",
     "lost_gpu": "1 of 2 producers is lost: the device is broken: CUDA error 719 (unspecified launch failure)",
-    "mute_gpu": "producer 1 has told nothing for 8 s",
-    "mute_gpus": "producer 1 has told nothing for 68 s, and 1 other too",
-    "nobody": "Nobody takes slabs: no consumers",
+    "mute_gpu": "producer 1 has not reported for 8 s",
+    "mute_gpus": "producer 1 has not reported for 68 s, and 1 other too",
+    "nobody": "Waiting for consumers: none is running",
     "sparse": "The model waited for consumers a moment ago: 22 of 24 slabs are free",
     "one_leased": "The model waits for consumers: 1 of 24 slabs is leased",
     "one_of_each": "The model waits for consumers: no slab is free",
@@ -169,19 +169,19 @@ SENTENCES = {
     "resumed": "Ended: 4,800 of 4,800 samples, 8 of them in 29 s",
     "resumed_gpus": "Ended: 2,400 of 2,400 samples, 8 of them by this run",
     "dead_letters": "Ended: 10,384 of 10,400 samples in 15 s",
-    "dead_letter_slabs": "The model waits for the disk, to which 10 slabs dead-lettered are written",
+    "dead_letter_slabs": "The model waits for the disk: 10 dead-lettered slabs are being written",
     "starved": "The model waits for consumers: no slab is free",
     "stopped": "Stopped: 3,448 of 4,800 samples in 20 s",
     "trouble": "Finishing: 2 slabs are not done yet",
-    "turn": "Everything is loaded: another program computes on this device, and its turn comes next",
+    "turn": "Ready: another program computes on this device, and this one is next",
 }
-# What stands below that, where it is more than who is busy.
+# The line below the sentence, where it is more than the busy shares.
 BELOW = {
     "disk_full": "spilling: no space left on device",
-    "mute_gpu": "Its last word: The model waits for consumers: no slab is free",
-    "drained": "The run was stopped before its input was used up — 172/s on the whole",
+    "mute_gpu": "Last report: The model waits for consumers: no slab is free",
+    "drained": "The run was stopped before its input was used up — 172/s on average",
     "dead_letters": "16 samples were dead-lettered, since consumers died of their batches or failed at them: ./launch/offramp dead-letters list --run-dir /runs/of-samples-lost — "
-                 "688/s on the whole, 16 dead-lettered",
+                 "688/s on average, 16 dead-lettered",
     "stopped": "The run was stopped before its input was used up",
     "trouble": "Consumer 2 (process 25884) has held slabs 8, 9 for 5 s and is stalled",
 }
